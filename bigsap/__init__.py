@@ -1,0 +1,66 @@
+"""BigSAP: exact linear assignment when the cost matrix does not fit.
+
+>>> import numpy as np, bigsap
+>>> bigsap.solve(lambda i, j: abs(i - j) % 3, shape=(4, 4)).fun
+0.0
+"""
+
+from __future__ import annotations
+
+from bigsap.certificate import Certificate, certify
+from bigsap.errors import (
+    BigsapError,
+    CallbackError,
+    CertificateError,
+    DtypeError,
+    InfeasibleError,
+    InputError,
+    InvalidCostError,
+    OptionError,
+    OverflowRiskError,
+    ShapeError,
+    SourceError,
+    StoreError,
+)
+from bigsap.linear_sum import linear_sum_assignment
+from bigsap.monitor import Progress
+from bigsap.result import Result, Status
+from bigsap.rows import RowCache
+from bigsap.solve import solve
+from bigsap.sources.base import CostSource
+from bigsap.sources.arrays import from_npy
+from bigsap.sources.lowrank import lowrank, table
+from bigsap.sources.metrics import points
+from bigsap.sources.zarr_store import from_zarr
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BigsapError",
+    "CallbackError",
+    "Certificate",
+    "CertificateError",
+    "CostSource",
+    "DtypeError",
+    "InfeasibleError",
+    "InputError",
+    "InvalidCostError",
+    "OptionError",
+    "OverflowRiskError",
+    "Progress",
+    "Result",
+    "RowCache",
+    "ShapeError",
+    "SourceError",
+    "Status",
+    "StoreError",
+    "__version__",
+    "certify",
+    "from_npy",
+    "from_zarr",
+    "linear_sum_assignment",
+    "lowrank",
+    "points",
+    "solve",
+    "table",
+]

@@ -1,0 +1,362 @@
+"""The command line: arguments -> solve -> files.
+
+Results go to stdout; progress, notes and errors go to stderr. Every way out has its
+``Exit`` code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import bigsap
+from bigsap.errors import BigsapError, CertificateError, InputError
+from bigsap.info import version
+from bigsap.report import align, bytes_text, number, plain, result_record, result_text
+
+if TYPE_CHECKING:
+    from bigsap.result import Result
+
+
+class Exit(enum.IntEnum):
+    """What the process returns."""
+
+    OK = 0
+    BAD_INPUT = 1
+    USAGE = 2  # argparse's own
+    INFEASIBLE = 3
+    STOPPED = 4
+    CERTIFICATE = 5
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+EXIT_CODES = """\
+exit codes:
+  0    optimal (solve, demo), verified (verify), done (others)
+  1    bad input: a file, a cost, an option's value, a missing optional package
+  2    wrong usage of the command line
+  3    infeasible: no complete assignment avoids the forbidden pairs
+  4    stopped early (time limit or cancelled); what was found is saved all the same
+  5    a certificate failed: the result is not what it claims
+  70   a mistake in BigSAP itself: please report it
+  130  interrupted (Ctrl-C)
+
+Errors are one line on stderr; BIGSAP_DEBUG=1 in the environment adds the traceback.
+"""
+
+_STATUS_EXIT = {
+    "optimal": Exit.OK,
+    "gap_reached": Exit.OK,
+    "infeasible": Exit.INFEASIBLE,
+    "time_limit": Exit.STOPPED,
+    "cancelled": Exit.STOPPED,
+}
+
+COSTS_HELP = "matrix in a .npy file, a zarr store, or a .json cost spec"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole grammar of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="bigsap",
+        description="Exact linear assignment when the cost matrix does not fit.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"bigsap {version('bigsap')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(
+        name: str, run: Callable[[argparse.Namespace], Exit], summary: str
+    ) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=EXIT_CODES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(run=run)
+        return sub
+
+    solve = command("solve", _solve, "find an optimal assignment and prove it")
+    solve.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
+    solve.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
+    solve.add_argument("--method", choices=("auto", "ssp"), default="auto")
+    solve.add_argument(
+        "--no-epsilon", action="store_true", help="plain successive shortest paths, one phase"
+    )
+    solve.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
+    solve.add_argument("--cache", metavar="SIZE", help="memory for rows, for instance 4GiB")
+    solve.add_argument(
+        "--policy", choices=("auto", "slru", "lfu"), default="auto", help="which rows to keep"
+    )
+    solve.add_argument("--memory-limit", metavar="SIZE", help="memory for the whole solve")
+    solve.add_argument(
+        "--time-limit",
+        type=float,
+        metavar="S",
+        help="seconds after which to return the best so far",
+    )
+    solve.add_argument("--seed", type=int, default=0, metavar="N")
+    solve.add_argument(
+        "--no-certify", action="store_true", help="skip the final pass that proves the result"
+    )
+    solve.add_argument("-o", "--output", metavar="FILE.npz", help="where to save the result")
+    _add_output_flags(solve)
+    solve.add_argument("--quiet", action="store_true", help="no progress bar, no notes")
+
+    verify = command("verify", _verify, "check a saved result against its costs")
+    verify.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
+    verify.add_argument("result", metavar="RESULT", help=".npz file written by solve -o")
+    _add_output_flags(verify)
+
+    info = command("info", _info, "print versions, machine, kernel cache and extras")
+    _add_output_flags(info)
+
+    command("warmup", _warmup, "compile all kernels now, so that later runs start at once")
+
+    rechunk = command("rechunk", _rechunk, "copy a matrix into a zarr store with whole-row chunks")
+    rechunk.add_argument("source", metavar="SRC", help=".npy file or zarr store")
+    rechunk.add_argument("target", metavar="DST", help="zarr store to create")
+    rechunk.add_argument("--rows", type=int, metavar="N", help="rows a chunk; default 1 to 8 MiB")
+    rechunk.add_argument("--compress", action="store_true", help="smaller, but slower to read")
+
+    demo = command("demo", _demo, "match two photographs pixel by pixel and swap their colours")
+    demo.add_argument(
+        "--pixels", type=int, default=20_000, metavar="N", help="at least N a picture"
+    )
+    demo.add_argument("--out", default="demo-out", metavar="DIR", help="folder for the pictures")
+    demo.add_argument(
+        "--position", type=float, default=1.0, metavar="W", help="place counts W times colour"
+    )
+    demo.add_argument("--threads", type=int, metavar="N")
+    demo.add_argument("--cache", default="512MiB", metavar="SIZE", help="memory for rows")
+    return parser
+
+
+def _add_output_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code (argparse leaves by SystemExit)."""
+    args = build_parser().parse_args(argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = args.run(args)
+            sys.stdout.flush()
+            return int(code)
+    except KeyboardInterrupt:
+        return _fail(args, Exit.INTERRUPTED, "interrupted", None)
+    except BrokenPipeError:
+        # The reader left (bigsap ... | head). Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.OK)
+    except CertificateError as error:
+        return _fail(args, Exit.CERTIFICATE, f"certificate failed: {error}", error)
+    except (BigsapError, OSError, ImportError) as error:
+        return _fail(args, Exit.BAD_INPUT, str(error), error)
+    except MemoryError as error:
+        text = f"out of memory {error}".strip() + "; try a smaller --cache"
+        return _fail(args, Exit.BAD_INPUT, text, error)
+    except Exception as error:  # noqa: BLE001  the last resort: no traceback for users
+        text = f"internal error: {type(error).__name__}: {error} (BIGSAP_DEBUG=1 shows where)"
+        return _fail(args, Exit.INTERNAL, text, error)
+
+
+def _fail(args: argparse.Namespace, code: Exit, text: str, error: Exception | None) -> int:
+    if error is not None and os.environ.get("BIGSAP_DEBUG") == "1":
+        traceback.print_exc()
+    message = " ".join(text.split())
+    print(f"bigsap: error: {message}", file=sys.stderr)
+    if getattr(args, "json", False):
+        record: dict[str, Any] = {
+            "error": type(error).__name__ if error is not None else "KeyboardInterrupt",
+            "message": message,
+            "exit_code": int(code),
+        }
+        for place in ("row", "column"):
+            if getattr(error, place, None) is not None:
+                record[place] = getattr(error, place)
+        _print_json(record)
+    return int(code)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    print(f"bigsap: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _print_json(record: dict[str, Any]) -> None:
+    print(json.dumps(plain(record), allow_nan=False), flush=True)
+
+
+def _note(args: argparse.Namespace, text: str) -> None:
+    if not getattr(args, "quiet", False):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _solve(args: argparse.Namespace) -> Exit:
+    from bigsap.costspec import open_costs
+
+    output = None if args.output is None else check_output(Path(args.output))
+    cache = None
+    if args.cache is not None or args.policy != "auto":
+        cache = bigsap.RowCache(bytes=args.cache, policy=args.policy)
+    result = bigsap.solve(
+        open_costs(args.costs),
+        maximize=args.maximize,
+        method=args.method,
+        epsilon=not args.no_epsilon,
+        cache=cache,
+        memory_limit=args.memory_limit,
+        threads=args.threads,
+        time_limit=args.time_limit,
+        progress=not args.quiet and sys.stderr.isatty(),
+        certify=not args.no_certify,
+        seed=args.seed,
+    )
+    if output is not None:
+        result.save(output)
+    code = exit_of(result)
+    if args.json:
+        record = result_record(result)
+        record["output"] = None if output is None else str(output)
+        record["exit_code"] = int(code)
+        _print_json(record)
+        return code
+    print(result_text(result))
+    if output is not None:
+        _note(args, f"saved to {output}")
+    elif result.fun is not None:
+        _note(args, "the assignment itself was not saved; -o FILE.npz does that")
+    return code
+
+
+def check_output(file: Path) -> Path:
+    """``file`` with its suffix, when it can be written; before hours of work, not after."""
+    if file.suffix != ".npz":
+        file = file.with_name(file.name + ".npz")
+    folder = file.parent
+    if not folder.is_dir():
+        raise InputError(f"{file}: the folder {folder} does not exist")
+    if file.is_dir():
+        raise InputError(f"{file}: is a folder")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{file}: the folder {folder} cannot be written")
+    return file
+
+
+def exit_of(result: Result) -> Exit:
+    """The exit code of an outcome."""
+    return _STATUS_EXIT[str(result.status)]
+
+
+def _verify(args: argparse.Namespace) -> Exit:
+    from bigsap.costspec import open_costs
+
+    file = Path(args.result)
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
+    result = bigsap.Result.load(file)
+    certificate = result.verify(open_costs(args.costs))
+    if args.json:
+        _print_json(
+            {
+                "verified": True,
+                "status": result.status,
+                "fun": certificate.fun,
+                "bound": certificate.bound,
+                "gap": certificate.gap,
+                "pairs": certificate.pairs,
+                "exit_code": int(Exit.OK),
+            }
+        )
+        return Exit.OK
+    lines = [("verified", f"{file} is what it claims ({result.status})")]
+    for label, value in (("cost", certificate.fun), ("bound", certificate.bound)):
+        if value is not None:
+            lines.append((label, number(value)))
+    if certificate.gap is not None:
+        lines.append(("gap", f"{certificate.gap:.3g}"))
+    lines.append(("pairs checked", f"{certificate.pairs:,}"))
+    print(align(lines))
+    return Exit.OK
+
+
+def _info(args: argparse.Namespace) -> Exit:
+    from bigsap.info import collect, text_lines
+
+    facts = collect()
+    if args.json:
+        _print_json(facts)
+    else:
+        print(align(text_lines(facts)))
+    return Exit.OK
+
+
+def _warmup(args: argparse.Namespace) -> Exit:
+    import bigsap.engine
+    from bigsap.info import numba_cache
+
+    print("compiling the kernels (about a minute the first time) ...", flush=True)
+    started = time.perf_counter()
+    bigsap.engine.warmup()
+    print(f"ready after {time.perf_counter() - started:.1f} s; kept in {numba_cache()}")
+    return Exit.OK
+
+
+def _rechunk(args: argparse.Namespace) -> Exit:
+    from bigsap.sources.zarr_store import rechunk
+
+    def show(done: int, total: int) -> None:
+        print(f"\r{done:,} of {total:,} rows", end="", file=sys.stderr, flush=True)
+
+    started = time.perf_counter()
+    print(f"copying {args.source} to {args.target} ...", flush=True)
+    on_terminal = sys.stderr.isatty()
+    try:
+        rechunk(
+            args.source,
+            args.target,
+            rows=args.rows,
+            compress=args.compress,
+            progress=show if on_terminal else None,
+        )
+    finally:
+        if on_terminal:
+            print(file=sys.stderr)
+    size = sum(file.stat().st_size for file in Path(args.target).rglob("*") if file.is_file())
+    print(f"wrote {bytes_text(size)} in {time.perf_counter() - started:.1f} s")
+    return Exit.OK
+
+
+def _demo(args: argparse.Namespace) -> Exit:
+    from bigsap.demo import run
+
+    result = run(
+        pixels=args.pixels,
+        out=Path(args.out),
+        position=args.position,
+        threads=args.threads,
+        cache=args.cache,
+    )
+    return exit_of(result)

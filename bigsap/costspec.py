@@ -1,0 +1,239 @@
+"""Costs named on the command line: a ``.npy`` file, a zarr store or a JSON cost spec.
+
+A cost spec is a JSON object with a ``type``; every other key belongs to that type::
+
+    {"type": "points", "metric": "euclidean", "x": {"npy": "x.npy"}, "y": [[0.5, 0.5]]}
+
+========= =================================================== ===========================
+type      required                                            optional
+========= =================================================== ===========================
+points    x, y                                                metric, p, w, radius
+lowrank   a, b                                                row_terms, column_terms
+table     values, row_class, column_class
+array     values
+zarr      path
+npy       path
+========= =================================================== ===========================
+
+Arrays are nested lists or ``{"npy": path}``; paths are relative to the spec's folder.
+``Infinity`` is a forbidden pair. Unknown and repeated keys are refused. Nothing is ever
+evaluated as code or unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import bigsap
+from bigsap.errors import DtypeError, InputError, ShapeError, StoreError
+from bigsap.sources import as_source
+from bigsap.sources.base import CostSource
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def open_costs(path: str | os.PathLike[str]) -> CostSource:
+    """The source behind a command-line argument.
+
+    A name ending in ``.json`` is a cost spec, anything else a ``.npy`` file or a zarr
+    store. Raises InputError when there is no such file, StoreError when it is damaged
+    or something else.
+    """
+    name = os.fspath(path)
+    if "://" not in name:
+        file = Path(name)
+        if not file.exists():
+            raise InputError(f"{name}: no such file or folder")
+        if file.suffix == ".json" and file.is_file():
+            return read_spec(file)
+    return as_source(name)
+
+
+def read_spec(file: Path) -> CostSource:
+    """The source described by a JSON file. Raises InputError naming file and place."""
+    try:
+        spec = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{file}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: not UTF-8 text") from error
+    except RecursionError as error:
+        raise InputError(f"{file}: nested too deeply") from error
+    except _RepeatedKeyError as error:
+        raise InputError(f"{file}: key {error.args[0]!r} appears twice in one object") from error
+    return from_spec(spec, file.parent, str(file))
+
+
+def from_spec(spec: object, folder: Path, name: str = "cost spec") -> CostSource:
+    """The source described by a parsed spec; ``folder`` is where its paths start.
+
+    Raises InputError that begins with ``name`` and, where one field is to blame, its
+    JSON pointer.
+    """
+    if not isinstance(spec, Mapping):
+        raise InputError(f"{name}: must be a JSON object, got {_kind_name(spec)}")
+    kind = spec.get("type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        known = ", ".join(KINDS)
+        got = f"got {kind!r}" if "type" in spec else "it is missing"
+        raise InputError(f"{name}: /type: must be one of {known}; {got}")
+    form = KINDS[kind]
+    for key in spec:
+        if key != "type" and key not in form.fields:
+            known = ", ".join(form.fields)
+            raise InputError(f"{name}: /{key}: unknown key for type {kind!r}; it has {known}")
+    for key in form.required:
+        if key not in spec:
+            raise InputError(f"{name}: /{key}: required for type {kind!r}, but missing")
+    values = {
+        key: form.fields[key](value, _Place(folder, f"{name}: /{key}"))
+        for key, value in spec.items()
+        if key != "type"
+    }
+    return form.build(**values)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a value stands: the folder its paths start from, and how errors call it."""
+
+    folder: Path
+    pointer: str
+
+    def path(self, value: object) -> str:
+        if not isinstance(value, str) or not value:
+            raise InputError(f"{self.pointer}: must be a path, got {_kind_name(value)}")
+        return value if "://" in value else str(self.folder / value)
+
+
+_Parser: TypeAlias = Callable[[Any, _Place], Any]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    build: Callable[..., CostSource]
+    fields: Mapping[str, _Parser]
+    required: tuple[str, ...]
+
+
+def _array(value: object, place: _Place) -> Array:
+    if isinstance(value, Mapping):
+        if set(value) != {"npy"}:
+            keys = ", ".join(map(repr, value))
+            raise InputError(f'{place.pointer}: expected {{"npy": path}}, got the keys {keys}')
+        return _load_npy(_Place(place.folder, f"{place.pointer}/npy").path(value["npy"]), place)
+    if not isinstance(value, list):
+        raise InputError(
+            f'{place.pointer}: must be nested lists or {{"npy": path}}, got {_kind_name(value)}'
+        )
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{place.pointer}: the lists are ragged: {error}") from error
+    except OverflowError as error:
+        raise DtypeError(f"{place.pointer}: a number is out of range: {error}") from error
+    if array.size and array.dtype.kind not in "biuf":
+        raise DtypeError(f"{place.pointer}: every entry must be a number")
+    return array
+
+
+def _load_npy(path: str, place: _Place) -> Array:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise InputError(f"{place.pointer}: {path}: no such file") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise StoreError(f"{place.pointer}: {path}: not a readable .npy file: {error}") from error
+    if not isinstance(array, np.ndarray):  # np.load also opens .npz archives
+        raise StoreError(f"{place.pointer}: {path}: an archive; a single .npy array is needed")
+    return array
+
+
+def _path(value: object, place: _Place) -> str:
+    return place.path(value)
+
+
+def _text(value: object, place: _Place) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{place.pointer}: must be a string, got {_kind_name(value)}")
+    return value
+
+
+def _number(value: object, place: _Place) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{place.pointer}: must be a number, got {_kind_name(value)}")
+    return value
+
+
+def _kind_name(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+class _RepeatedKeyError(Exception):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _RepeatedKeyError(next(key for key in keys if keys.count(key) > 1))
+    return result
+
+
+# Looked up in ``bigsap`` at the call, so that the constructors stay the public ones.
+def _points(**values: Any) -> CostSource:
+    return bigsap.points(**values)
+
+
+def _lowrank(**values: Any) -> CostSource:
+    return bigsap.lowrank(**values)
+
+
+def _table(**values: Any) -> CostSource:
+    return bigsap.table(**values)
+
+
+def _inline(values: Array) -> CostSource:
+    return as_source(values)
+
+
+def _zarr(path: str) -> CostSource:
+    return bigsap.from_zarr(path)
+
+
+def _npy(path: str) -> CostSource:
+    return bigsap.from_npy(path)
+
+
+KINDS: Mapping[str, _Kind] = {
+    "points": _Kind(
+        _points,
+        {"x": _array, "y": _array, "metric": _text, "p": _number, "w": _array, "radius": _number},
+        ("x", "y"),
+    ),
+    "lowrank": _Kind(
+        _lowrank,
+        {"a": _array, "b": _array, "row_terms": _array, "column_terms": _array},
+        ("a", "b"),
+    ),
+    "table": _Kind(
+        _table,
+        {"values": _array, "row_class": _array, "column_class": _array},
+        ("values", "row_class", "column_class"),
+    ),
+    "array": _Kind(_inline, {"values": _array}, ("values",)),
+    "zarr": _Kind(_zarr, {"path": _path}, ("path",)),
+    "npy": _Kind(_npy, {"path": _path}, ("path",)),
+}

@@ -1,0 +1,100 @@
+"""The demo: two real photographs, matched pixel by pixel, exchange their colours.
+
+Every pixel is a point (x, y, r, g, b); the assignment with the least total squared
+distance gives each pixel of the one picture a pixel of the other. With 20,000 pixels
+the cost matrix would take 3.2 GB; here its rows are computed when they are needed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import bigsap
+from bigsap.errors import InputError
+from bigsap.pictures import (
+    features,
+    grid,
+    photograph,
+    recoloured,
+    reduced,
+    save_side_by_side,
+)
+from bigsap.progress import State, clock, counts, title
+from bigsap.report import align, bytes_text, peak_resident_bytes, result_lines
+
+if TYPE_CHECKING:
+    from bigsap.result import Result
+
+PICTURE = "recoloured.png"
+RESULT = "result.npz"
+
+
+def run(
+    *,
+    pixels: int = 20_000,
+    out: Path = Path("demo-out"),
+    position: float = 1.0,
+    threads: int | None = None,
+    cache: str = "512MiB",
+) -> Result:
+    """Match china.jpg with flower.jpg, print the numbers, write picture and result.
+
+    pixels: at least so many in each picture. out: folder, made when missing. position:
+    how much place counts against colour. Memory: the cache and some vectors.
+    Raises ImportError when the extra ``demo`` is missing, OptionError for bad values.
+    """
+    started = time.perf_counter()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{out}: is not a folder") from error
+    source, palette = photograph("china.jpg"), photograph("flower.jpg")
+    width, height = grid(pixels, source.width / source.height)
+    image, colours = reduced(source, width, height), reduced(palette, width, height)
+    n = width * height
+    print(f"china.jpg and flower.jpg, {width} x {height} = {n:,} pixels each")
+    print(f"costs computed on the fly (the matrix would take {bytes_text(8.0 * n * n)})")
+    print("the first run on a machine compiles the kernels, which takes about a minute", flush=True)
+
+    on_terminal = sys.stderr.isatty()
+    result = bigsap.solve(
+        bigsap.points(features(image, position), features(colours, position)),
+        cache=cache,
+        threads=threads,
+        progress=on_terminal,
+        callback=None if on_terminal else PhaseLines(),
+    )
+    lines = [pair for pair in result_lines(result) if pair[0] != "peak memory"]
+    lines.append(("seconds in all", f"{time.perf_counter() - started:.1f}"))
+    lines.append(("peak resident", bytes_text(peak_resident_bytes())))
+    print(align(lines))
+    if result.fun is not None:
+        result.save(out / RESULT)
+        swapped = recoloured(image, colours, result.col4row)
+        save_side_by_side(out / PICTURE, [image, colours, swapped])
+        print(f"wrote {out / PICTURE} (china, flower, china in the flower's colours)")
+        print(f"wrote {out / RESULT}", flush=True)
+    return result
+
+
+class PhaseLines:
+    """Progress for a log file: one line at the start of each phase, one every 10 s."""
+
+    def __init__(self, interval: float = 10.0) -> None:
+        self._phase = -1
+        self._printed = 0.0
+        self._interval = interval
+
+    def __call__(self, state: State) -> None:
+        """Print a line when it is time to."""
+        if state.phase == self._phase and state.seconds - self._printed < self._interval:
+            return
+        self._phase, self._printed = state.phase, state.seconds
+        print(
+            f"  {clock(state.seconds)}  {title(state)}: {state.assigned:,}/{state.n_rows:,} "
+            f"assigned, {counts(state)}",
+            flush=True,
+        )

@@ -1,0 +1,1 @@
+"""State and kernels of the solve; see ARCHITECTURE.md."""

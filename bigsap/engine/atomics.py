@@ -1,0 +1,95 @@
+"""Atomic integers and a barrier for kernels that run side by side.
+
+numba has no CPU atomics, so four small intrinsics emit the LLVM instructions.
+All of them act on int64 arrays, so kernels using them stay cacheable on disk.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from bigsap.sources.base import Array
+
+# The barrier's array: int64, the two words on different cache lines.
+ARRIVED = 0
+GENERATION = 8
+BARRIER_WORDS = 16
+
+# Spins before the waiting thread offers its core to others. A barrier between
+# running threads is crossed in well under a microsecond; past about 20 us the
+# partner has lost its core and spinning would only keep it away longer.
+SPINS = 2000
+
+
+def _address(context: Any, builder: Any, signature: Any, array: Any, index: Any) -> Any:
+    """The address of one item of a 1-D int64 array."""
+    view = context.make_array(signature.args[0])(context, builder, array)
+    return builder.gep(view.data, [index])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _address(context, builder, signature, args[0], args[1])
+        return builder.atomic_rmw("add", address, args[2], "seq_cst")
+
+    return types.int64(types.Array(types.int64, 1, "C"), types.int64, types.int64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _load(typing: Any, array: Any, index: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _address(context, builder, signature, args[0], args[1])
+        return builder.load_atomic(address, "seq_cst", 8)
+
+    return types.int64(types.Array(types.int64, 1, "C"), types.int64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _store(typing: Any, array: Any, index: Any, value: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _address(context, builder, signature, args[0], args[1])
+        builder.store_atomic(args[2], address, "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.Array(types.int64, 1, "C"), types.int64, types.int64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _give_way(typing: Any) -> Any:
+    """Offer the core to another thread (``sched_yield``, ``SwitchToThread``)."""
+    name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.IntType(32), []), name
+        )
+        return builder.call(function, [])
+
+    return types.int32(), emit
+
+
+@njit(nogil=True, cache=True, inline="never")
+def cross(barrier: Array, n_threads: int) -> None:
+    """Wait until ``n_threads`` threads have arrived; publishes all earlier writes.
+
+    barrier: int64 (BARRIER_WORDS,), zero before its first use.
+    """
+    if n_threads == 1:
+        return
+    generation = _load(barrier, GENERATION)
+    if _fetch_add(barrier, ARRIVED, 1) == n_threads - 1:
+        _store(barrier, ARRIVED, 0)
+        _store(barrier, GENERATION, generation + 1)
+        return
+    spins = 0
+    while _load(barrier, GENERATION) == generation:
+        spins += 1
+        if spins > SPINS:
+            _give_way()

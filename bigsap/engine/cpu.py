@@ -1,0 +1,287 @@
+"""The engine on the CPU: runs kernels with a team, fetches rows for them, counts.
+
+This is the only place where a running kernel and Python meet. A kernel that wants a
+row, or has used up its slice, has returned; the engine then fetches, reports, and
+calls it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine import state as S
+from bigsap.engine.fetch import Terms
+from bigsap.engine.search import NEXT_ROW, run_phase
+from bigsap.engine.sweep import Survey, run_sweep, run_undercut
+from bigsap.engine.team import Team
+from bigsap.errors import OverflowRiskError, ShapeError
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.rows import ABSENT, Rows, claim
+from bigsap.sources.base import Array, Fillable, Grouped, Prefetching
+
+# A kernel's slice: long enough that starting it costs nothing, short enough that
+# an interrupt is served at once.
+_SLICE_SECONDS = 0.1
+_FIRST_SLICE_PAIRS = 1 << 21
+
+# On the int64 path magnitudes of labels stay below this; see state.infinity.
+_INT64_LIMIT = 1 << 59
+
+
+class Engine:
+    """State, rows and team of one solve on one problem.
+
+    price: float64, or int64 for exact integer arithmetic. Memory: ``state`` (about
+    eight vectors) beyond the rows.
+    """
+
+    def __init__(
+        self, problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
+    ) -> None:
+        self.problem = problem
+        self.rows = rows
+        self.team = team
+        self.monitor = monitor
+        self.price = price
+        n, m = problem.shape
+        self.state = S.allocate(n, m, price, team.n_threads, problem.n_virtual_columns)
+        fill = None
+        if rows.policy != "in place" and isinstance(problem.source, Fillable):
+            fill = problem.source.fill()
+        self._fill = fill
+        infinity = S.infinity(price)
+        self.infinity = infinity
+        exact = price.kind == "i"
+        limit = _INT64_LIMIT // (4 * (min(n, m) + 2))
+        self.limit = limit
+        self.terms = Terms(
+            sign=price.type(problem.sign),
+            infinity=infinity,
+            blocked=S.blocked_price(price),
+            lowest=price.type(-limit - 1) if exact else -infinity,
+            highest=price.type(limit) if exact else infinity,
+            fill_address=fill.address if fill else 0,
+            fill_context=fill.context if fill else 0,
+            n_columns=m,
+        )
+        self._budget = _FIRST_SLICE_PAIRS
+        self._block: tuple[int, int, Array] | None = None
+        self._rows_read = 0
+        self._order: Array = np.empty(0, S.ID)
+        self._sweeping = False
+
+    # -- what the methods ask for ---------------------------------------------------
+
+    def sweep(self, survey: Survey, order: Array, *, backward: bool, first: bool) -> None:
+        """One ``run_sweep`` over ``order`` with the current prices."""
+        survey.open_price[:] = self.state.v
+        if first:
+            survey.least[:] = self.infinity
+            survey.runner_up[:] = self.infinity
+        self._order, self._sweeping = (order[::-1] if backward else order), True
+        self.state.words[S.POSITION] = 0
+        self._drive(run_sweep, survey, order, backward, first)
+
+    def undercut(self, pick: Array, rank_of_column: Array, order: Array) -> None:
+        """One ``run_undercut``: lowers prices."""
+        self._order, self._sweeping = order[::-1], True
+        self.state.words[S.POSITION] = 0
+        self._drive(run_undercut, pick, rank_of_column, order)
+
+    def survey(self) -> Survey:
+        """Room for a sweep's findings; the column arrays are search workspace."""
+        n = self.problem.shape[0]
+        st = self.state
+        return Survey(
+            low=np.empty(n, self.price),
+            second=np.empty(n, self.price),
+            pick=np.empty(n, S.ID),
+            pick_cost=np.empty(n, self.price),
+            open_price=st.settled_dist,
+            least=st.dist,
+            runner_up=st.settled_price,
+        )
+
+    def begin_phase(self) -> None:
+        """Empty the matching; bring the free columns' prices in order.
+
+        Virtual rows: v is capped at its (m - n)-th largest value, which only lowers
+        prices, and the columns at the cap can serve the virtual rows. Virtual columns:
+        their price starts so low that the real columns fill up first.
+        """
+        st, problem = self.state, self.problem
+        st.column_of_row[:] = S.FREE
+        st.row_of_column[:] = S.FREE
+        st.group[:] = S.FREE
+        words = st.words
+        words[S.POSITION] = 0
+        words[S.STAGE] = NEXT_ROW
+        words[S.GROUP_SIZE] = 0
+        words[S.SURPLUS] = 0
+        n_virtual = problem.n_virtual_rows
+        if n_virtual:
+            m = st.v.size
+            cap = np.partition(st.v, m - n_virtual)[m - n_virtual]
+            np.minimum(st.v, cap, out=st.v)
+            st.values[S.CAP] = cap
+            words[S.SURPLUS] = int((st.v == cap).sum()) - n_virtual
+        if problem.n_virtual_columns:
+            st.values[S.GROUP_PRICE] = self.group_price_start()
+
+    def group_price_start(self) -> Any:
+        """A price of the virtual columns below anything the real columns offer."""
+        v = self.state.v
+        spread = v.max() - v.min() if v.size else self.price.type(0)
+        return v.min() - spread - self.group_reach
+
+    #: How far below the real columns the virtual ones start; set from the first sweep
+    #: (the costs' range). Any value is correct, a small one costs extra scans.
+    group_reach: Any = 0
+
+    def phase(self, order: Array, *, backward: bool, epsilon: float) -> bool:
+        """Match all rows of ``order``; False when one of them cannot be matched.
+
+        Then ``tree()`` tells why.
+        """
+        self._order, self._sweeping = (order[::-1] if backward else order), False
+        st = self.state
+        status = self._drive(
+            run_phase, order, backward, self.price.type(epsilon), self.problem.n_virtual_rows
+        )
+        if status == S.INFEASIBLE:
+            self.unsettle()
+            return False
+        del st
+        return True
+
+    def unsettle(self) -> None:
+        """Give the columns settled by an unfinished search their prices back."""
+        st = self.state
+        if st.words[S.STAGE] == NEXT_ROW:
+            return
+        n_settled = int(st.words[S.N_SETTLED])
+        st.v[st.settled[:n_settled]] = st.settled_price[:n_settled]
+        st.v[st.v == self.terms.blocked] = st.values[S.CAP]
+        st.words[S.STAGE] = NEXT_ROW
+
+    def tree(self) -> Array:
+        """Rows of the last, failed search: together they may use too few columns."""
+        st = self.state
+        settled = st.settled[: st.words[S.N_SETTLED]]
+        members = st.group[st.group >= 0] if st.words[S.GROUP_SETTLED] else st.group[:0]
+        rows = np.concatenate([st.row_of_column[settled], members, [st.words[S.ROOT]]])
+        return np.unique(rows[rows >= 0]).astype(np.intp)
+
+    @property
+    def rows_evaluated(self) -> int:
+        """Rows produced by the source; a matrix in place counts as produced once."""
+        if self.rows.policy == "in place":
+            return self.problem.shape[0]
+        return self._rows_read + int(self.state.words[S.ROWS_FILLED])
+
+    @property
+    def rows_scanned(self) -> int:
+        return int(self.state.words[S.ROWS_SCANNED])
+
+    # -- running kernels ------------------------------------------------------------
+
+    def _drive(self, kernel: Callable[..., int], *args: Any) -> int:
+        words = self.state.words
+        words[S.WANTED] = -1
+        while True:
+            started = time.perf_counter()
+            status = self.team.run(
+                kernel, self.state, self.rows.table, self.terms, *args, self._budget
+            )
+            if status == S.NEED_ROW:
+                self._fetch(int(words[S.WANTED]))
+            elif status == S.INVALID:
+                self._complain(int(words[S.WANTED]))
+            elif status == S.YIELD:
+                ratio = _SLICE_SECONDS / max(time.perf_counter() - started, 1e-6)
+                self._budget = max(1, int(self._budget * min(4.0, max(0.05, ratio))))
+            else:
+                return status
+            self._report()
+            self.monitor.tick()
+
+    def _report(self) -> None:
+        progress, words = self.monitor.progress, self.state.words
+        progress.assigned = 0 if self._sweeping else int(words[S.POSITION])
+        progress.rows_scanned = self.rows_scanned
+        progress.rows_evaluated = self.rows_evaluated
+        hits, misses = self.rows.hits, self.rows.misses
+        progress.cache_hit = hits / max(1, hits + misses)
+
+    def _fetch(self, row: int) -> None:
+        """Make ``row`` resident, and what comes at no extra cost with it."""
+        source = self.problem.source
+        table = self.rows.table
+        start, stop = row, row + 1
+        if isinstance(source, Grouped):
+            start, stop = source.rows_together(row)
+        if stop - start <= 1:
+            slot = claim(table, row, self._sweeping)
+            self._read(np.array([row]), table.slots[slot : slot + 1])
+            return
+        block = self._block
+        if block is None or not block[0] <= row < block[1]:
+            costs = np.empty((stop - start, self.terms.n_columns), source.dtype)
+            self._read(np.arange(start, stop), costs)
+            block = self._block = (start, stop, costs)
+            self._prefetch()
+            if not self._sweeping:
+                # A group is decoded once: keep as much of it as half the cache takes.
+                room = self.rows.n_slots // 2
+                for other in range(start, stop):
+                    if other != row and table.slot_of_row[other] == ABSENT and room > 0:
+                        room -= 1
+                        table.slots[claim(table, other, False)] = costs[other - start]
+        slot = claim(table, row, self._sweeping)
+        table.slots[slot] = block[2][row - block[0]]
+
+    def _read(self, rows: Array, out: Array) -> None:
+        source = self.problem.source
+        self._rows_read += rows.size
+        source.read(rows, slice(0, self.terms.n_columns), out)
+        for row, costs in zip(rows.tolist(), out, strict=True):
+            self._check(row, costs)
+
+    def _check(self, row: int, costs: Array) -> None:
+        self.problem.check_row(row, costs)
+        if self.price.kind == "i" and costs.size:
+            low, high = int(costs.min()), int(costs.max())
+            if max(-low, high) > self.limit:
+                column = int(costs.argmin() if -low > self.limit else costs.argmax())
+                i, j = (column, row) if self.problem.transposed else (row, column)
+                raise OverflowRiskError(
+                    f"cost[{i}, {j}] is {int(costs[column])}: exact sums over a problem of"
+                    f" shape {self.problem.shape} need integer costs within +-{self.limit};"
+                    " scale them down, or convert them to float64",
+                    i,
+                    j,
+                )
+
+    def _prefetch(self) -> None:
+        """Name the next root rows' group to a source that can read ahead."""
+        source = self.problem.source
+        if not isinstance(source, Prefetching) or self._block is None:
+            return
+        position = int(self.state.words[S.POSITION])
+        for row in self._order[position + 1 : position + 1 + 4096].tolist():
+            inside = self._block[0] <= row < self._block[1]
+            if not inside and self.rows.table.slot_of_row[row] == ABSENT:
+                source.prefetch(row)
+                return
+
+    def _complain(self, row: int) -> None:
+        """Raise for a row in which a kernel found an invalid cost."""
+        costs = np.empty((1, self.terms.n_columns), self.problem.source.dtype)
+        self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
+        self._check(row, costs[0])
+        raise ShapeError(f"row {row} had an invalid cost that it no longer has when read again")

@@ -1,0 +1,353 @@
+"""The shortest-path search and augmentation of one phase (A1015, algorithms 2 and 3).
+
+One kernel, run by every thread of the team on its own slab of columns. All threads
+follow the same control flow on the same values, so they take the same decisions
+and meet at the same barriers: one a scanned row, one more an augmentation. The kernel
+returns when a row is wanted, when its budget is spent, or at the end, with all that
+is needed to continue in the state; it is then simply called again.
+
+*Virtual rows* (n < m) are one group: they hold free columns at the common price
+``cap``. While more columns lie at the cap than there are virtual rows (``surplus``),
+those columns are sinks like any free column; afterwards they are held, and
+settling one of them scans the whole group at once.
+
+*Virtual columns* (n > m) are one group with a common price: a sink while places are
+left; once full, settling it scans every member row.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from bigsap.engine.atomics import cross
+from bigsap.engine.fetch import BAD_COSTS, Terms, obtain
+from bigsap.engine.scan import locate, relax_root, relax_row, relax_virtual
+from bigsap.engine.state import (
+    AT_ROOT,
+    BY_GROUP,
+    CAP,
+    DONE,
+    DROPS,
+    ENTERED_BY,
+    ENTRY_PRICE,
+    FREE,
+    GROUP_CURSOR,
+    GROUP_LABEL,
+    GROUP_PRED,
+    GROUP_PRICE,
+    GROUP_SETTLED,
+    GROUP_SIZE,
+    GROUPED,
+    INFEASIBLE,
+    INVALID,
+    LABEL,
+    N_DROPS,
+    N_SETTLED,
+    NEED_ROW,
+    POSITION,
+    RECORD,
+    ROOT,
+    ROW,
+    ROWS_SCANNED,
+    STAGE,
+    SURPLUS,
+    VIRTUAL_BY,
+    VIRTUAL_LABEL,
+    VIRTUAL_SCANS,
+    VIRTUAL_TOOK,
+    YIELD,
+    State,
+)
+from bigsap.rows import RowTable
+from bigsap.sources.base import Array
+
+# Stages (words[STAGE]).
+NEXT_ROW, SCAN = 0, 1
+# The sink that is no column: a place in the group of virtual columns.
+_GROUP = -2
+
+
+@njit(nogil=True, cache=True)
+def _into_group(st: State, root: int, place: int) -> int:
+    """The row that reached the virtual columns takes ``place``.
+
+    Returns the column it leaves, -1 when it is the root and held none.
+    """
+    row = st.words[GROUP_PRED]
+    old = st.column_of_row[row]
+    st.column_of_row[row] = GROUPED - place
+    st.group[place] = row
+    return -1 if row == root else old
+
+
+@njit(nogil=True, cache=True)
+def _augment(st: State, root: int, sink: int, virtual_row: int) -> None:
+    """Flip the path that ends in ``sink`` (A1015, algorithm 2, lines 23 to 30)."""
+    column = sink
+    if sink == _GROUP:
+        place = st.words[GROUP_SIZE]
+        st.words[GROUP_SIZE] = place + 1
+        column = _into_group(st, root, place)
+        if column < 0:
+            return
+    while True:
+        row = st.pred[column]
+        if row == virtual_row:
+            # The virtual rows give up the column by which they were entered and
+            # take this one, which thereby is free, at the cap.
+            st.row_of_column[column] = FREE
+            st.words[VIRTUAL_TOOK] = column
+            column = st.words[VIRTUAL_BY]
+            continue
+        old = st.column_of_row[row]
+        st.column_of_row[row] = column
+        st.row_of_column[column] = row
+        if row == root:
+            return
+        column = old
+        if old <= GROUPED:
+            column = _into_group(st, root, GROUPED - old)
+            if column < 0:
+                return
+
+
+@njit(nogil=True, cache=True)
+def _reduce(
+    thread: int, n_threads: int, turn: int, best: float, price_limit: float, st: State,
+    infinity: float,
+) -> int:  # fmt: skip
+    """Agree on the smallest label, free columns first, then the lowest column.
+
+    Returns the thread whose record wins. Records alternate between two sets (turn),
+    so one barrier a reduction is enough.
+    """
+    start, stop = st.bounds[thread], st.bounds[thread + 1]
+    base = (turn * n_threads + thread) * RECORD
+    st.record_value[base] = best
+    if best < infinity:
+        column, free = locate(
+            best, st.dist, st.v, st.row_of_column, price_limit, start, stop, st.block_min[thread]
+        )
+        st.record_value[base + 1] = st.v[column]
+        st.record_id[base] = column
+        st.record_id[base + 1] = 1 if free else 0
+    cross(st.barrier, n_threads)
+    winner = 0
+    for k in range(1, n_threads):
+        a, b = (turn * n_threads + winner) * RECORD, (turn * n_threads + k) * RECORD
+        x, y = st.record_value[a], st.record_value[b]
+        if y < x or (y == x and y < infinity and st.record_id[b + 1] > st.record_id[a + 1]):
+            winner = k
+    return winner
+
+
+@njit(nogil=True, cache=True)
+def _lower_prices(thread: int, n_settled: int, label: float, epsilon: float, st: State) -> None:
+    """``v -= (label - dist) + epsilon`` for the settled columns of this slab.
+
+    A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
+    """
+    start, stop = st.bounds[thread], st.bounds[thread + 1]
+    for k in range(n_settled):
+        j = st.settled[k]
+        if start <= j and j < stop:
+            st.v[j] = st.settled_price[k] - ((label - st.settled_dist[k]) + epsilon)
+
+
+@njit(nogil=True, cache=True)
+def _lower_cap(thread: int, cap: float, blocked: float, st: State) -> int:
+    """Give the columns of the virtual rows their new common price.
+
+    Free columns end at the largest price, so any that rounding or epsilon left above
+    the cap comes down to it. Returns how many free columns of this slab lie at it.
+    """
+    at_cap = 0
+    took = st.words[VIRTUAL_TOOK]
+    for j in range(st.bounds[thread], st.bounds[thread + 1]):
+        if st.v[j] == blocked or j == took or (st.row_of_column[j] < 0 and st.v[j] > cap):
+            st.v[j] = cap
+        if st.row_of_column[j] < 0 and st.v[j] == cap:
+            at_cap += 1
+    return at_cap
+
+
+@njit(nogil=True, cache=True)
+def run_phase(
+    thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, order: Array,
+    backward: bool, epsilon: float, n_virtual: int, budget: int,
+) -> int:  # fmt: skip
+    """Match every row of ``order`` that is still ahead; see the module's docstring.
+
+    order: ID (k,), visited from the end when ``backward``. n_virtual: virtual rows.
+    budget: pairs to scan before returning YIELD. Returns DONE, NEED_ROW (words[WANTED]),
+    YIELD, INFEASIBLE (no free column can be reached from words[ROOT]; the settled
+    columns are those its tree can use) or INVALID (words[WANTED] has a bad cost).
+    Worst case O(n m) a search, each scan O(m / n_threads) plus a barrier.
+    """
+    n_rows = st.column_of_row.size
+    n_group = st.group.size
+    virtual_row = n_rows
+    start, stop = st.bounds[thread], st.bounds[thread + 1]
+    lanes, block_min = st.lanes[thread], st.block_min[thread]
+    infinity, blocked, sign = terms.infinity, terms.blocked, terms.sign
+    zero = sign - sign
+
+    words, values = st.words, st.values
+    position, stage = words[POSITION], words[STAGE]
+    row, root, entered_by = words[ROW], words[ROOT], words[ENTERED_BY]
+    n_settled, surplus, virtual_by = words[N_SETTLED], words[SURPLUS], words[VIRTUAL_BY]
+    group_settled, group_pred = words[GROUP_SETTLED], words[GROUP_PRED]
+    group_cursor, group_size = words[GROUP_CURSOR], words[GROUP_SIZE]
+    label, entry_price, cap = values[LABEL], values[ENTRY_PRICE], values[CAP]
+    virtual_label, group_price = values[VIRTUAL_LABEL], values[GROUP_PRICE]
+    group_label = values[GROUP_LABEL]
+    # No thread may change the words before every thread has read them.
+    cross(st.barrier, n_threads)
+
+    turn = 0
+    spent = 0
+    while True:
+        if stage == NEXT_ROW:
+            if position == order.size:
+                status = DONE
+                break
+            root = order[order.size - 1 - position] if backward else order[position]
+            row, entered_by = root, AT_ROOT
+            n_settled, virtual_by, group_settled = 0, -1, 0
+            label, group_label = -infinity, infinity
+            stage = SCAN
+        if spent >= budget:
+            status = YIELD
+            break
+
+        if row == virtual_row:
+            best = relax_virtual(
+                cap, label, row, st.v, st.dist, st.pred, st.row_of_column,
+                start, stop, block_min, infinity, blocked,
+            )  # fmt: skip
+            if thread == 0:
+                words[VIRTUAL_SCANS] += 1
+        else:
+            slot = obtain(thread, n_threads, row, False, st, t, terms)
+            if slot < 0:
+                status = INVALID if slot == BAD_COSTS else NEED_ROW
+                break
+            cost = t.slots[slot]
+            if entered_by == AT_ROOT:
+                best = relax_root(
+                    cost, sign, row, st.v, st.dist, st.pred,
+                    start, stop, lanes, block_min, infinity,
+                )  # fmt: skip
+                to_group = zero - group_price
+            else:
+                entry_cost = zero
+                if entered_by == BY_GROUP:
+                    entry_price = group_price
+                else:
+                    entry_cost = sign * cost[entered_by]
+                best = relax_row(
+                    cost, sign, row, entry_cost, entry_price, label, st.v, st.dist, st.pred,
+                    start, stop, lanes, block_min, infinity,
+                )  # fmt: skip
+                to_group = (zero - entry_cost) - (group_price - entry_price) + label
+            if n_group > 0 and group_settled == 0 and to_group < group_label:
+                group_label = to_group
+                group_pred = row
+            if thread == 0:
+                words[ROWS_SCANNED] += 1
+        spent += terms.n_columns
+        if group_settled != 0 and group_cursor < group_size:
+            row = st.group[group_cursor]
+            group_cursor += 1
+            entered_by = BY_GROUP
+            continue
+
+        price_limit = cap if n_virtual > 0 and surplus == 0 else infinity
+        winner = _reduce(thread, n_threads, turn, best, price_limit, st, infinity)
+        record = (turn * n_threads + winner) * RECORD
+        turn = 1 - turn
+        best = st.record_value[record]
+        column, free = st.record_id[record], st.record_id[record + 1] != 0
+        column_price = st.record_value[record + 1]
+
+        sink = FREE
+        if (
+            n_group > 0
+            and group_settled == 0
+            and group_label < infinity
+            and (group_label < best or (group_label == best and not free))
+        ):
+            label = max(label, group_label)
+            if group_size == n_group:
+                group_settled = 1
+                group_cursor = 1
+                row = st.group[0]
+                entered_by = BY_GROUP
+                continue
+            sink = _GROUP
+            group_size += 1
+        elif best >= infinity:
+            status = INFEASIBLE
+            break
+        else:
+            label = max(label, best)
+            if not free and st.row_of_column[column] < 0:
+                virtual_by = column
+                virtual_label = label
+                row = virtual_row
+                continue
+            if thread == 0:
+                st.settled[n_settled] = column
+                st.settled_dist[n_settled] = best
+                st.settled_price[n_settled] = column_price
+            if start <= column and column < stop:
+                st.v[column] = blocked
+                st.dist[column] = infinity
+            n_settled += 1
+            if not free:
+                row = st.row_of_column[column]
+                entered_by = column
+                entry_price = column_price
+                continue
+            sink = column
+
+        if thread == 0:
+            words[VIRTUAL_BY] = virtual_by
+            words[VIRTUAL_TOOK] = -1
+            words[GROUP_PRED] = group_pred
+            _augment(st, root, sink, virtual_row)
+            words[N_DROPS] += n_settled
+            for k in range(n_settled):
+                values[DROPS] += label - st.settled_dist[k]
+            if virtual_by >= 0:
+                words[N_DROPS] += n_virtual
+                values[DROPS] += n_virtual * (label - virtual_label)
+            if group_settled != 0:
+                values[GROUP_PRICE] -= (label - group_label) + epsilon
+        cross(st.barrier, n_threads)
+        _lower_prices(thread, n_settled, label, epsilon, st)
+        group_price = values[GROUP_PRICE]
+        if virtual_by >= 0:
+            cap -= (label - virtual_label) + epsilon
+            at_cap = _lower_cap(thread, cap, blocked, st)
+            st.record_id[thread * RECORD + 3] = at_cap
+            cross(st.barrier, n_threads)
+            surplus = -n_virtual
+            for k in range(n_threads):
+                surplus += st.record_id[k * RECORD + 3]
+        elif n_virtual > 0 and sink >= 0 and column_price == cap:
+            surplus -= 1
+        position += 1
+        stage = NEXT_ROW
+
+    # Every thread has left the loop for the same reason before the words change.
+    cross(st.barrier, n_threads)
+    if thread == 0:
+        words[POSITION], words[STAGE] = position, stage
+        words[ROW], words[ROOT], words[ENTERED_BY] = row, root, entered_by
+        words[N_SETTLED], words[SURPLUS], words[VIRTUAL_BY] = n_settled, surplus, virtual_by
+        words[GROUP_SETTLED], words[GROUP_PRED] = group_settled, group_pred
+        words[GROUP_CURSOR] = group_cursor
+        values[LABEL], values[ENTRY_PRICE], values[CAP] = label, entry_price, cap
+        values[VIRTUAL_LABEL], values[GROUP_LABEL] = virtual_label, group_label
+    return status

@@ -1,0 +1,152 @@
+"""The state of one solve: prices, matching, workspace, and the words kernels talk by.
+
+Every array is allocated here, once; kernels own no memory. Beyond the costs the
+state takes about eight vectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigsap.sources.base import Array
+
+#: Row and column ids. Problems of 2**31 rows or columns are refused up front.
+ID = np.int32
+
+#: In ``row_of_column`` and ``column_of_row``: not matched.
+FREE = -1
+#: In ``column_of_row``: row takes place ``place`` of the virtual column group; the
+#: entry is ``GROUPED - place``.
+GROUPED = -2
+
+#: Lanes over which kernels keep running minima: a fixed inner loop of this length is
+#: what LLVM turns into vector instructions without assuming away NaN or infinities.
+LANES = 64
+#: Columns per block whose minimum is kept, to find the minimum's column afterwards.
+BLOCK = 512
+
+# What a kernel returns.
+DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID = range(5)
+
+# int64 words shared by the team of one solve (``State.words``).
+(
+    POSITION,  # next place in the row order
+    STAGE,  # where the kernel continues
+    ROW,  # row being scanned or swept
+    ROOT,  # row whose search this is
+    ENTERED_BY,  # column by which the search entered ROW; AT_ROOT or BY_GROUP
+    N_SETTLED,  # columns settled by this search
+    SURPLUS,  # virtual rows: free columns at the cap beyond those they need
+    VIRTUAL_BY,  # virtual rows: column by which they were entered, -1 before
+    VIRTUAL_TOOK,  # virtual rows: column they took in the last augmentation
+    GROUP_SETTLED,  # virtual columns: 1 once settled in this search
+    GROUP_PRED,  # virtual columns: row by which they were reached
+    GROUP_CURSOR,  # virtual columns: next member row to scan
+    GROUP_SIZE,  # virtual columns: places taken
+    WANTED,  # the absent row, with NEED_ROW; the offending row, with INVALID
+    ROWS_SCANNED,
+    ROWS_FILLED,  # rows computed inside a kernel
+    N_DROPS,  # price drops by epsilon, counted by column
+    VIRTUAL_SCANS,
+    WORD_COUNT,
+) = range(19)
+
+# Words in the unit of prices (``State.values``).
+(
+    LABEL,  # running maximum of the settled labels
+    ENTRY_PRICE,  # price of the column by which ROW was entered
+    CAP,  # virtual rows: the common price of the columns they hold
+    VIRTUAL_LABEL,  # virtual rows: label at which they were settled
+    GROUP_PRICE,  # virtual columns: their common price
+    GROUP_LABEL,  # virtual columns: their label in the current search
+    DROPS,  # total of ordinary price drops
+    VALUE_COUNT,
+) = range(8)
+
+# ENTERED_BY of a root, and of a row reached through the virtual columns.
+AT_ROOT, BY_GROUP = -1, -2
+
+# Reduction records, one stretch of RECORD words a thread and parity.
+RECORD = 8
+
+
+class State(NamedTuple):
+    """Arrays of one solve. P is float64, or int64 on the exact integer path.
+
+    Throughout, costs are *signed*: negated under ``maximize``, so that smaller is
+    better. ``infinity`` of P marks labels not yet reached; a settled column carries
+    the price -infinity and the label infinity until its search ends, so that no
+    scan can relax or choose it and no test for it is needed.
+    """
+
+    # For every row i matched to column s: v only ever falls, and in a phase with
+    # epsilon 0, c[i,s] - v[s] = min_j (c[i,j] - v[j]) after every augmentation.
+    v: Array  # P (n_columns,)
+    dist: Array  # P (n_columns,) labels of the current search
+    pred: Array  # ID (n_columns,) row from which the label came
+    column_of_row: Array  # ID (n_rows,)
+    row_of_column: Array  # ID (n_columns,)
+    # The settled columns of the current search, in order: id, label, price before.
+    settled: Array  # ID (n_columns,)
+    settled_dist: Array  # P (n_columns,)
+    settled_price: Array  # P (n_columns,)
+    group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
+    words: Array  # int64 (WORD_COUNT,)
+    values: Array  # P (VALUE_COUNT,)
+    # Per thread: lanes (3 * LANES) and block minima; records for reductions.
+    lanes: Array  # P (n_threads, 3 * LANES)
+    block_min: Array  # P (n_threads, blocks of a slab)
+    record_value: Array  # P (2 * n_threads * RECORD,)
+    record_id: Array  # int64 (2 * n_threads * RECORD,)
+    barrier: Array  # int64 (BARRIER_WORDS,)
+    bounds: Array  # int64 (n_threads + 1,) the threads' column slabs
+
+
+def infinity(price: np.dtype[Any]) -> Any:
+    """The label of an unreached column.
+
+    For int64 it is 2**60: magnitudes of costs, prices and labels are kept below
+    2**59 (checked before the solve), so neither it nor the price -2**62 of a settled
+    column can be mistaken for, or overflow with, a real value.
+    """
+    return np.float64(np.inf) if price.kind == "f" else np.int64(1 << 60)
+
+
+def blocked_price(price: np.dtype[Any]) -> Any:
+    """The price of a settled column: relaxing it gives a label above ``infinity``."""
+    return np.float64(-np.inf) if price.kind == "f" else np.int64(-(1 << 62))
+
+
+def slabs(n_columns: int, n_threads: int) -> Array:
+    """Contiguous column slabs, one a thread, cut at multiples of LANES."""
+    cuts = [(n_columns * t // n_threads) // LANES * LANES for t in range(n_threads)]
+    return np.array([*cuts, n_columns], np.int64)
+
+
+def allocate(
+    n_rows: int, n_columns: int, price: np.dtype[Any], n_threads: int, n_virtual_columns: int
+) -> State:
+    """A fresh state: prices 0, nothing matched."""
+    m = n_columns
+    bounds = slabs(m, n_threads)
+    return State(
+        v=np.zeros(m, price),
+        dist=np.empty(m, price),
+        pred=np.empty(m, ID),
+        column_of_row=np.full(n_rows, FREE, ID),
+        row_of_column=np.full(m, FREE, ID),
+        settled=np.empty(m, ID),
+        settled_dist=np.empty(m, price),
+        settled_price=np.empty(m, price),
+        group=np.full(n_virtual_columns, FREE, ID),
+        words=np.zeros(WORD_COUNT, np.int64),
+        values=np.zeros(VALUE_COUNT, price),
+        lanes=np.empty((n_threads, 3 * LANES), price),
+        block_min=np.empty((n_threads, int(np.diff(bounds).max()) // BLOCK + 1), price),
+        record_value=np.zeros(2 * n_threads * RECORD, price),
+        record_id=np.zeros(2 * n_threads * RECORD, np.int64),
+        barrier=np.zeros(16, np.int64),
+        bounds=bounds,
+    )

@@ -1,0 +1,143 @@
+"""The team of threads that runs one kernel together, each on its own column slab.
+
+The calling thread is member 0. The others are plain Python threads that sleep
+between calls and release the GIL inside the kernel; they meet at the kernel's own
+barrier. Kernels return every fraction of a second, which is when signals, limits
+and callbacks are served, by the calling thread alone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bigsap.errors import OptionError
+
+
+def available_threads() -> int:
+    """The cores this process may really use: affinity and cgroup quota, at least 1."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        cores = os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, min(cores, quota) if quota else cores)
+
+
+def _cgroup_quota() -> int | None:
+    """Whole cores granted by the cgroup (v2, then v1), None without a limit."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return None if limit == "max" else max(1, int(limit) // int(period))
+    except (OSError, ValueError):
+        pass
+    try:
+        base = Path("/sys/fs/cgroup/cpu")
+        limit_us = int((base / "cpu.cfs_quota_us").read_text())
+        period_us = int((base / "cpu.cfs_period_us").read_text())
+        return None if limit_us <= 0 else max(1, limit_us // period_us)
+    except (OSError, ValueError):
+        return None
+
+
+def check_threads(threads: int | None) -> int:
+    """The number of threads to use: ``threads``, or all available when None.
+
+    Raises OptionError for anything but a positive integer.
+    """
+    if threads is None:
+        return available_threads()
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise OptionError(f"threads must be a positive integer or None, got {threads!r}")
+    return threads
+
+
+class Team:
+    """``n_threads`` threads for the lifetime of one solve; a context manager.
+
+    With more than one thread, all members are threads of their own and the caller only
+    waits: an interrupt that reaches the caller then never leaves members waiting at a
+    barrier for one that did not start; it is raised when the kernel has returned.
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
+        self._condition = threading.Condition()
+        self._generation = 0
+        self._n_done = 0
+        self._closed = False
+        self._work: tuple[Callable[..., int], tuple[Any, ...]] | None = None
+        self._statuses = [0] * n_threads
+        self._errors: list[BaseException] = []
+        self._threads = [
+            threading.Thread(target=self._serve, args=(k,), name=f"bigsap-{k}", daemon=True)
+            for k in range(n_threads if n_threads > 1 else 0)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, kernel: Callable[..., int], *args: Any) -> int:
+        """``kernel(k, n_threads, *args)`` on every member k at once; member 0's result."""
+        if self.n_threads == 1:
+            return kernel(0, 1, *args)
+        generation = self._generation + 1
+        interrupt: BaseException | None = None
+        while True:
+            # Safe to repeat from the top: the assignment of the generation starts
+            # the members, exactly once.
+            try:
+                with self._condition:
+                    if self._generation != generation:
+                        self._n_done = 0
+                        self._work = (kernel, args)
+                        self._generation = generation
+                    self._condition.notify_all()
+                    while self._n_done < self.n_threads:
+                        self._condition.wait(0.1)
+                break
+            except BaseException as raised:
+                interrupt = raised
+        if interrupt is not None:
+            raise interrupt
+        if self._errors:
+            raise self._errors[0]
+        return self._statuses[0]
+
+    def _serve(self, member: int) -> None:
+        seen = 0
+        while True:
+            with self._condition:
+                while self._generation == seen and not self._closed:
+                    self._condition.wait(1.0)
+                if self._closed:
+                    return
+                seen = self._generation
+                work = self._work
+            if work is None:
+                return
+            kernel, args = work
+            try:
+                self._statuses[member] = kernel(member, self.n_threads, *args)
+            except BaseException as error:
+                self._errors.append(error)
+            with self._condition:
+                self._n_done += 1
+                if self._n_done == self.n_threads:
+                    self._condition.notify_all()
+
+    def close(self) -> None:
+        """Dismiss the members; the team cannot be used again."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,90 @@
+"""What BigSAP raises.
+
+::
+
+    BigsapError
+    +-- InputError (also ValueError)     the call or its data is wrong
+    |   +-- OptionError                  an option's value
+    |   +-- ShapeError                   a shape, or the shape of a returned row
+    |   +-- DtypeError                   strings, objects, complex numbers, ...
+    |   +-- InvalidCostError             NaN or the wrong infinity: names row and column
+    |   |   +-- OverflowRiskError        integer costs too large for exact sums
+    |   +-- SourceError                  a source could not give a row
+    |       +-- CallbackError            the user's function raised (chained)
+    |       +-- StoreError               a file or store is damaged or incomplete
+    +-- InfeasibleError (also ValueError)    no complete assignment exists
+    +-- CertificateError (also ValueError)   a result is not what it claims
+
+Outcomes (infeasible, time limit, cancelled) are *returned* by ``solve`` as a
+``Status``; only ``linear_sum_assignment`` raises ``InfeasibleError``, as scipy does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class BigsapError(Exception):
+    """Base of everything BigSAP raises on purpose."""
+
+
+class InputError(BigsapError, ValueError):
+    """The call, or the data behind it, is wrong."""
+
+
+class OptionError(InputError):
+    """An option has a value outside its range."""
+
+
+class ShapeError(InputError):
+    """An array, or a row that a source returned, has the wrong shape."""
+
+
+class DtypeError(InputError):
+    """Costs of a kind that cannot be ordered or summed as real numbers."""
+
+
+class InvalidCostError(InputError):
+    """A cost is NaN or the infinity that does not mean *forbidden*.
+
+    ``row`` and ``column`` name the first offending pair, or are None when the
+    complaint is about the costs as a whole.
+    """
+
+    def __init__(
+        self, message: str, row: int | None = None, column: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.row = row
+        self.column = column
+
+
+class OverflowRiskError(InvalidCostError):
+    """Integer costs so large that their sums could leave int64."""
+
+
+class SourceError(InputError):
+    """A source could not deliver a row it promised."""
+
+
+class CallbackError(SourceError):
+    """The user's cost function raised; the original is ``__cause__``."""
+
+
+class StoreError(SourceError):
+    """A file or store is truncated, corrupt or incomplete."""
+
+
+class InfeasibleError(BigsapError, ValueError):
+    """No complete assignment avoids the forbidden pairs.
+
+    ``violator`` is a set of rows whose allowed columns are too few (Hall).
+    """
+
+    def __init__(self, message: str, violator: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.violator = tuple(violator)
+
+
+class CertificateError(BigsapError, ValueError):
+    """A result is not what it claims: the message says in which respect."""

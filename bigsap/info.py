@@ -1,0 +1,141 @@
+"""What ``bigsap info`` prints: versions, machine, caches, optional parts."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+from bigsap.engine.team import available_threads
+
+
+def collect() -> dict[str, Any]:
+    """The facts a bug report needs, in JSON types. Starts nothing, compiles nothing."""
+    return {
+        "bigsap": version("bigsap"),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "numba": version("numba"),
+        "platform": platform.platform(),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "threads": available_threads(),
+        "memory_bytes": memory_bytes("MemTotal"),
+        "memory_available_bytes": memory_bytes("MemAvailable"),
+        "memory_limit_bytes": memory_limit_bytes(),
+        "numba_cache": str(numba_cache()),
+        "numba_cache_writable": os.access(_existing(numba_cache()), os.W_OK),
+        "extras": extras(),
+    }
+
+
+def version(distribution: str) -> str | None:
+    """The installed version, None when absent (or run from an uninstalled folder)."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def cpu_model() -> str:
+    """The processor as the system names it."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        found = None
+    return found.group(1) if found else platform.processor() or platform.machine()
+
+
+def memory_bytes(field: str) -> int | None:
+    """A field of /proc/meminfo in bytes, None where there is none."""
+    try:
+        found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
+    except OSError:
+        return None
+    return int(found.group(1)) * 1024 if found else None
+
+
+def memory_limit_bytes() -> int | None:
+    """The cgroup's memory limit (v2, then v1), None without one."""
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(name).read_text().strip()
+        except OSError:
+            continue
+        # v1 says "no limit" by a number near 2**63.
+        return int(text) if text.isdigit() and int(text) < 2**60 else None
+    return None
+
+
+def numba_cache() -> Path:
+    """The folder in which numba keeps compiled kernels of the engine."""
+    import bigsap.engine
+
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    package = bigsap.engine.__file__
+    return Path(package).parent / "__pycache__" if package else Path("__pycache__")
+
+
+def _existing(folder: Path) -> Path:
+    """``folder``, or its nearest ancestor that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+# One distribution that stands for each extra.
+_EXTRAS = {
+    "zarr": ("zarr",),
+    "http": ("httpx",),
+    "server": ("fastapi", "uvicorn", "distributed"),
+    "gpu12": ("cupy-cuda12x",),
+    "gpu13": ("cupy-cuda13x",),
+    "mpi": ("mpi4py",),
+    "demo": ("scikit-learn", "pillow"),
+}
+
+
+def extras() -> dict[str, dict[str, str | None]]:
+    """For each extra its main distributions and their versions, None where absent."""
+    return {
+        extra: {name: version(name) for name in distributions}
+        for extra, distributions in _EXTRAS.items()
+    }
+
+
+def text_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """``collect()`` as (label, value) pairs for people."""
+    from bigsap.report import bytes_text
+
+    def size(key: str) -> str:
+        return "unknown" if facts[key] is None else bytes_text(facts[key])
+
+    limit = "" if facts["memory_limit_bytes"] is None else f", limit {size('memory_limit_bytes')}"
+    writable = (
+        "" if facts["numba_cache_writable"] else " (not writable: kernels compile every time)"
+    )
+    lines = [
+        ("bigsap", facts["bigsap"] or "not installed, run from a folder"),
+        ("python", facts["python"]),
+        ("numpy", facts["numpy"] or "unknown"),
+        ("numba", facts["numba"] or "unknown"),
+        ("platform", facts["platform"]),
+        ("cpu", facts["cpu"]),
+        ("threads", f"{facts['threads']} of {facts['cores']} cores"),
+        (
+            "memory",
+            f"{size('memory_bytes')}, available {size('memory_available_bytes')}{limit}",
+        ),
+        ("kernel cache", facts["numba_cache"] + writable),
+    ]
+    for extra, parts in facts["extras"].items():
+        have = ", ".join(f"{name} {v}" for name, v in parts.items() if v is not None)
+        missing = [name for name, v in parts.items() if v is None]
+        hint = f'no: pip install "bigsap[{extra}]"'
+        lines.append((f"extra {extra}", hint if missing else have))
+    return lines

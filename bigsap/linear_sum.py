@@ -1,0 +1,94 @@
+"""``linear_sum_assignment``: scipy's function of that name, answer for answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError
+from bigsap.result import Status
+from bigsap.solve import solve
+from bigsap.sources.base import Array
+
+
+def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Array, Array]:
+    """Solve the linear sum assignment problem, in place of scipy's function.
+
+    cost_matrix: (n, m) array_like of real numbers; ``inf`` (``-inf`` when maximising)
+        forbids a pair. Accepted and refused are the same inputs as by
+        ``scipy.optimize.linear_sum_assignment``, with the same texts.
+    maximize: whether the sum is to be largest.
+
+    Returns ``(row_ind, col_ind)``, two intp arrays of length min(n, m), ``row_ind``
+    sorted: ``cost_matrix[row_ind, col_ind].sum()`` is optimal. Among equally good
+    assignments it may choose another one than scipy; the identity, where optimal, is
+    always the choice.
+
+    Raises ValueError for anything but two dimensions, for NaN and the wrong infinity
+    (InvalidCostError, whose ``row`` and ``column`` say where) and when no assignment
+    avoids the forbidden pairs (InfeasibleError, whose ``violator`` says why);
+    TypeError for costs that cannot safely become float64.
+
+    Integer costs are solved exactly, in integers, unless their sums could leave
+    int64; then, as scipy always does, as float64. Memory: the matrix is used in
+    place, the rest is O(n + m). For anything beyond arrays see ``bigsap.solve``.
+    """
+    maximize = bool(maximize)
+    costs = _as_scipy_reads(cost_matrix)
+    if costs.ndim != 2:
+        raise ValueError(f"expected a matrix (2-D array), got a {costs.ndim} array")
+    if costs.size == 0:
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    try:
+        try:
+            result = solve(costs, maximize=maximize)
+        except OverflowRiskError:
+            result = solve(_with_room_for_sums(costs), maximize=maximize)
+    except InvalidCostError as error:
+        raise InvalidCostError(
+            "matrix contains invalid numeric entries", error.row, error.column
+        ) from error
+    if result.status == Status.INFEASIBLE:
+        raise InfeasibleError("cost matrix is infeasible", result.violator.tolist())
+    return result.row_ind, result.col_ind
+
+
+def _with_room_for_sums(costs: Array) -> Array:
+    """Integers as float64; floats times a power of two: only denormals lose digits."""
+    exponent = 0 if costs.dtype.kind in "biu" else -64
+    return np.ldexp(costs.astype(np.float64), exponent)
+
+
+def _as_scipy_reads(cost_matrix: Any) -> Array:
+    """The array that scipy would read, but integers stay integers.
+
+    scipy converts what is an array already only where that is safe (TypeError
+    otherwise); lists and scalars as ``float()`` would.
+    """
+    if _is_array(cost_matrix):
+        costs = np.asarray(cost_matrix)
+        if not np.can_cast(costs.dtype, np.float64, "safe"):
+            costs.astype(np.float64, casting="safe")  # words the error
+        return costs
+    try:
+        costs = np.asarray(cost_matrix)
+        if costs.dtype.kind in "biu":
+            return costs
+    except ValueError:
+        pass  # ragged: the conversion words the error
+    return np.asarray(cost_matrix, dtype=np.float64)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether numpy takes the dtype from the object instead of its items."""
+    kind = type(value)
+    if any(hasattr(kind, n) for n in ("__array__", "__array_interface__", "__array_struct__")):
+        return True
+    if isinstance(value, (list, tuple, str, bytes)):
+        return False
+    try:
+        memoryview(value)
+    except TypeError:
+        return False
+    return True

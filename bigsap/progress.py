@@ -1,0 +1,135 @@
+"""A progress bar for one terminal line: tqdm's where installed, otherwise our own."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import time
+from typing import Any, Protocol, TextIO
+
+#: Seconds between two drawings; a terminal needs no more, a log wants less.
+INTERVAL = 0.1
+
+
+class State(Protocol):
+    """What a bar reads off a running solve (``bigsap.monitor.Progress`` has it all)."""
+
+    @property
+    def phase(self) -> int: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def assigned(self) -> int: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def rows_scanned(self) -> int: ...
+    @property
+    def rows_evaluated(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+def clock(seconds: float) -> str:
+    """Seconds as ``m:ss`` or ``h:mm:ss``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def title(state: State) -> str:
+    """The phase in a few characters; phase 0 is the sweep for the first prices."""
+    if state.phase == 0:
+        return "first prices"
+    return f"phase {state.phase}, epsilon {state.epsilon:.2g}"
+
+
+def counts(state: State) -> str:
+    """The two costs of a search: rows scanned and rows evaluated so far."""
+    return f"{state.rows_scanned:,} scans, {state.rows_evaluated:,} evaluations"
+
+
+class Bar:
+    """One line that shows where a solve stands; rows assigned in the current phase.
+
+    stream: where to draw, stderr by default. Draws at most every ``INTERVAL`` seconds
+    and once more on ``close``, which ends the line and may be called twice.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, plain: bool | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        if plain is None:
+            plain = importlib.util.find_spec("tqdm") is None
+        self._tqdm: Any = None
+        if not plain:
+            from tqdm.auto import tqdm
+
+            self._tqdm = tqdm(
+                total=0,
+                file=self._stream,
+                dynamic_ncols=True,
+                bar_format="{desc} |{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+            )
+        self._state: State | None = None
+        self._drawn = -INTERVAL
+        self._width = 0
+        self._open = True
+
+    def update(self, state: State) -> None:
+        """Show ``state`` if it is time to. The state may be changed in place later."""
+        self._state = state
+        now = time.monotonic()
+        if self._open and now - self._drawn >= INTERVAL:
+            self._drawn = now
+            self._draw(state)
+
+    __call__ = update  # a Bar is a callback
+
+    def close(self) -> None:
+        """Draw the last state and end the line."""
+        if not self._open:
+            return
+        self._open = False
+        if self._state is not None:
+            self._draw(self._state)
+        if self._tqdm is not None:
+            self._tqdm.close()
+        elif self._width:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _draw(self, state: State) -> None:
+        if self._tqdm is not None:
+            self._tqdm.total = state.n_rows
+            self._tqdm.n = state.assigned
+            self._tqdm.set_description_str(title(state), refresh=False)
+            self._tqdm.set_postfix_str(counts(state), refresh=False)
+            self._tqdm.refresh()
+            return
+        text = line(state, _columns(self._stream) - 1)
+        # Blanks instead of an escape sequence: also right where none is understood.
+        self._stream.write("\r" + text.ljust(self._width))
+        self._stream.flush()
+        self._width = len(text)
+
+
+def _columns(stream: TextIO) -> int:
+    """The width of the terminal behind ``stream`` (stdout may lead elsewhere)."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:  # not a terminal
+        columns = 0
+    return columns or shutil.get_terminal_size().columns
+
+
+def line(state: State, width: int) -> str:
+    """The whole bar as text of at most ``width`` characters."""
+    done = state.assigned / state.n_rows if state.n_rows else 1.0
+    cells = 20
+    full = min(cells, int(done * cells))
+    bar = "#" * full + "." * (cells - full)
+    text = f"{title(state)} [{bar}] {state.assigned:,}/{state.n_rows:,} "
+    text += f"{clock(state.seconds)} {counts(state)}"
+    return text[: max(width, 0)]

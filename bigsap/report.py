@@ -1,0 +1,151 @@
+"""A result as a person reads it, and as a program does."""
+
+from __future__ import annotations
+
+import enum
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bigsap.result import Result
+
+
+def result_text(result: Result) -> str:
+    """Several aligned lines: outcome, numbers, effort. No line break at the end."""
+    return align(result_lines(result))
+
+
+def result_lines(result: Result) -> Iterator[tuple[str, str]]:
+    """(label, value) pairs; what the result does not know is left out."""
+    stats = result.stats
+    n_rows, n_columns = result.shape
+    yield "status", f"{result.status}: {result.message}".rstrip(": ")
+    yield "n", f"{n_rows:,} x {n_columns:,}"
+    if result.fun is not None:
+        yield "cost", number(result.fun)
+    if result.bound is not None:
+        yield "bound", number(result.bound)
+    if result.gap is not None:
+        yield "gap", gap_text(result.gap, result.fun)
+    if len(result.violator):
+        yield "violator", f"{len(result.violator):,} rows whose allowed columns are too few"
+    if "rows_evaluated" in stats:
+        evaluated = int(stats["rows_evaluated"])
+        share = f" ({evaluated / n_rows:.2f} per row)" if n_rows else ""
+        yield "rows evaluated", f"{evaluated:,}{share}"
+    if "rows_scanned" in stats:
+        yield "rows scanned", f"{int(stats['rows_scanned']):,}"
+    rate = hit_rate(stats)
+    if rate is not None:
+        yield "cache hit rate", f"{rate:.1%}"
+    if "seconds" in stats:
+        yield "seconds", seconds_text(stats["seconds"])
+    if "peak_bytes" in stats:
+        yield "peak memory", bytes_text(stats["peak_bytes"])
+    if "method" in stats:
+        threads = int(stats["threads"]) if "threads" in stats else None
+        crew = "" if threads is None else f", {threads} thread{'s' if threads != 1 else ''}"
+        yield "method", f"{stats['method']}{crew}"
+
+
+def align(lines: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
+    """Labels in one column, values in the next."""
+    pairs = list(lines)
+    width = max((len(label) for label, _ in pairs), default=0)
+    return "\n".join(f"{label.ljust(width)}  {value}" for label, value in pairs)
+
+
+def hit_rate(stats: Mapping[str, Any]) -> float | None:
+    """Hits over touches of the row cache; None when it was never touched."""
+    if "cache_hits" not in stats or "cache_misses" not in stats:
+        return None
+    touches = int(stats["cache_hits"]) + int(stats["cache_misses"])
+    return int(stats["cache_hits"]) / touches if touches else None
+
+
+def number(value: float) -> str:
+    """Integers in full, other numbers with 12 significant digits."""
+    if isinstance(value, (int, np.integer)) or (
+        math.isfinite(value) and value == int(value) and abs(value) < 2**53
+    ):
+        return f"{int(value):,}"
+    return f"{value:.12g}"
+
+
+def gap_text(gap: float, fun: float | None) -> str:
+    """The gap, and its share of the cost where that says anything."""
+    if gap == 0 or not fun or not math.isfinite(gap):
+        return f"{gap:.3g}"
+    return f"{gap:.3g} ({gap / abs(fun):.1e} of the cost)"
+
+
+def seconds_text(seconds: Any) -> str:
+    """``stats["seconds"]``: the total, then the stages."""
+    if not isinstance(seconds, Mapping):
+        return f"{float(seconds):.2f}"
+    stages = {str(k): float(v) for k, v in seconds.items()}
+    total = stages.pop("total", None)
+    if total is None:
+        total = sum(stages.values())
+    parts = ", ".join(f"{name} {value:.2f}" for name, value in stages.items())
+    return f"{total:.2f} ({parts})" if parts else f"{total:.2f}"
+
+
+def bytes_text(size: float) -> str:
+    """A byte size in binary units."""
+    size = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def peak_resident_bytes() -> int:
+    """The most memory this process ever held resident, in bytes."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) if sys.platform == "darwin" else int(peak) * 1024
+
+
+def result_record(result: Result) -> dict[str, Any]:
+    """The result without its arrays, ready for ``json.dumps``."""
+    record = {
+        "status": result.status,
+        "success": result.success,
+        "message": result.message,
+        "n_rows": result.shape[0],
+        "n_columns": result.shape[1],
+        "maximize": result.maximize,
+        "fun": result.fun,
+        "bound": result.bound,
+        "gap": result.gap,
+        "nit": result.nit,
+        "violator": result.violator,
+        "stats": result.stats,
+    }
+    return {key: plain(value) for key, value in record.items()}
+
+
+def plain(value: Any) -> Any:
+    """``value`` in the types JSON has; infinities and NaN, which it lacks, become null."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple, set)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return str(value)

@@ -1,0 +1,347 @@
+"""What ``solve`` returns: assignment, duals, bound, and how to check and keep them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bigsap.certificate import Certificate
+from bigsap.errors import StoreError
+from bigsap.sources.base import Array
+
+FORMAT = "bigsap-result"
+VERSION = 1
+
+
+class Status(StrEnum):
+    """How a solve ended. ``optimal`` and ``gap_reached`` count as success."""
+
+    OPTIMAL = "optimal"
+    GAP_REACHED = "gap_reached"
+    TIME_LIMIT = "time_limit"
+    CANCELLED = "cancelled"
+    INFEASIBLE = "infeasible"
+
+
+_MESSAGES = {
+    Status.OPTIMAL: "Optimal assignment found.",
+    Status.GAP_REACHED: "The requested gap is reached.",
+    Status.TIME_LIMIT: "The time limit was reached.",
+    Status.CANCELLED: "The solve was cancelled.",
+    Status.INFEASIBLE: "The cost matrix is infeasible.",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """An assignment with its proof. Fields can also be read as ``res["fun"]``.
+
+    row_ind, col_ind: (k,) intp, the assigned pairs, sorted by row, as scipy gives
+        them; ``k = min(n, m)``, or 0 when no assignment is known.
+    fun: total cost of the pairs, in the user's sense; an ``int`` for integer costs;
+        None when no assignment is known.
+    u, v: (n,) and (m,) duals, cost units: ``u[i] + v[j] <= cost[i, j]`` for every pair
+        (``>=`` when maximising), equality on the assigned pairs of an optimal result,
+        ``sum(u) + sum(v) == bound`` up to rounding; on the longer side unassigned
+        rows or columns have 0 and none exceeds 0 (none is below 0 when maximising).
+        NaN where unknown.
+    bound: no assignment is cheaper (dearer when maximising); None when unknown.
+    gap: ``|fun - bound|``; None when one of them is unknown.
+    status, success, message: how the solve ended.
+    nit: number of phases.
+    stats: counts and times, see the design of ``solve``.
+    col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
+        column; -1 = unassigned.
+    violator: (k,) intp, rows whose allowed columns are too few; empty unless the
+        status is ``infeasible``.
+    maximize, shape: the problem's sense and ``(n, m)``.
+    """
+
+    row_ind: Array
+    col_ind: Array
+    fun: float | None
+    u: Array
+    v: Array
+    bound: float | None
+    gap: float | None
+    status: Status
+    success: bool
+    message: str
+    nit: int
+    stats: dict[str, Any]
+    col4row: Array
+    row4col: Array
+    violator: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    maximize: bool = False
+    shape: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def from_assignment(
+        cls,
+        col4row: npt.ArrayLike | None,
+        v: npt.ArrayLike | None = None,
+        certificate: Certificate | None = None,
+        *,
+        shape: tuple[int, int],
+        status: Status,
+        message: str | None = None,
+        maximize: bool = False,
+        stats: Mapping[str, Any] | None = None,
+        nit: int = 0,
+        violator: npt.ArrayLike = (),
+        u: npt.ArrayLike | None = None,
+        fun: float | None = None,
+        bound: float | None = None,
+    ) -> Result:
+        """Build a result from what a method knows.
+
+        col4row: (n,), or None when no assignment is known.
+        v, u: duals in the minimising sense (of minus the cost when maximising).
+        certificate: when given, fun, bound, gap, u and v are taken from it; else
+            from the arguments, NaN and None standing for what is unknown.
+        fun, bound: in the user's sense.
+        """
+        n, m = shape
+        sign = -1 if maximize else 1
+        if col4row is None:
+            columns = np.full(n, -1, dtype=np.intp)
+        else:
+            columns = np.array(col4row, dtype=np.intp)
+        if certificate is not None:
+            fun, bound, gap = certificate.fun, certificate.bound, certificate.gap
+            row_dual, column_dual = certificate.u, certificate.v
+        else:
+            gap = None if fun is None or bound is None else abs(fun - bound)
+            row_dual = np.full(n, np.nan) if u is None else sign * np.asarray(u) + 0
+            column_dual = np.full(m, np.nan) if v is None else sign * np.asarray(v) + 0
+        row_ind, col_ind, row4col = _views_of(columns, m)
+        return cls(
+            row_ind=row_ind,
+            col_ind=col_ind,
+            fun=fun,
+            u=row_dual,
+            v=column_dual,
+            bound=bound,
+            gap=gap,
+            status=Status(status),
+            success=status in (Status.OPTIMAL, Status.GAP_REACHED),
+            message=_MESSAGES[Status(status)] if message is None else message,
+            nit=nit,
+            stats=dict(stats or {}),
+            col4row=columns,
+            row4col=row4col,
+            violator=np.array(violator, dtype=np.intp).reshape(-1),
+            maximize=bool(maximize),
+            shape=(int(n), int(m)),
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.keys():
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def keys(self) -> list[str]:
+        """The field names, so that ``dict(res)`` works."""
+        return [f.name for f in fields(self)]
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        sense = ", maximize" if self.maximize else ""
+        return (
+            f"<bigsap.Result {self.status} {n} x {m}{sense}: {len(self.row_ind)} pairs, "
+            f"fun={self.fun!r}, bound={self.bound!r}, gap={self.gap!r}>"
+        )
+
+    def pairs(self) -> Array:
+        """The assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
+        return np.column_stack((self.row_ind, self.col_ind))
+
+    def verify(
+        self,
+        cost: Any,
+        *,
+        shape: tuple[int, int] | None = None,
+        args: tuple[Any, ...] = (),
+        dtype: npt.DTypeLike | None = None,
+        threads: int = 1,
+    ) -> Certificate:
+        """Check every claim of this result against the costs, from scratch.
+
+        cost, shape, args, dtype: the problem, as given to ``solve``.
+        Returns the fresh certificate, or raises CertificateError saying which claim
+        fails: the matching, its cost, the duals' feasibility, bound, gap and status,
+        or the violating set of an infeasible problem.
+
+        Tolerances: costs from another code path may differ in their last bits, and
+        sums of duals are rounded, so fun, bound and gap may differ by 8 times the
+        certificate's ``rounding`` and one dual by ``allowance`` of the largest
+        number involved (about 1e-14 of it for small problems, 1e-12 for a million
+        rows); integer costs with integer duals must agree exactly.
+        Time O(n m), one pass.
+        """
+        from bigsap.sources import as_source
+        from bigsap.verification import verify
+
+        return verify(self, as_source(cost, shape=shape, args=args, dtype=dtype), threads)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an ``.npz`` file (exactly ``path``), atomically and without pickles.
+
+        It appears complete or not at all: written beside the target, then renamed.
+        """
+        target = Path(path)
+        meta = {
+            "format": FORMAT,
+            "version": VERSION,
+            "shape": list(self.shape),
+            "maximize": self.maximize,
+            "fun": _number(self.fun),
+            "bound": _number(self.bound),
+            "gap": _number(self.gap),
+            "status": self.status.value,
+            "message": self.message,
+            "nit": int(self.nit),
+            "stats": self.stats,
+        }
+        text = np.array(json.dumps(meta, default=_plain).encode("ascii"))
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+        try:
+            with open(temporary, "xb") as file:
+                np.savez(
+                    file,
+                    meta=text,
+                    col4row=self.col4row,
+                    u=self.u,
+                    v=self.v,
+                    violator=self.violator,
+                )
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Result:
+        """Read what ``save`` wrote.
+
+        Raises FileNotFoundError, or StoreError naming the file when it is damaged or
+        something else. Never unpickles.
+        """
+        try:
+            with open(path, "rb") as file:
+                return cls._read(file)
+        except (zipfile.BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{os.fspath(path)}: not a BigSAP result file: {error}") from error
+        except (NotImplementedError, RuntimeError, OverflowError, zlib.error) as error:
+            raise StoreError(f"{os.fspath(path)}: damaged BigSAP result: {error}") from error
+
+    @classmethod
+    def _read(cls, file: Any) -> Result:
+        with np.load(file, allow_pickle=False) as parts:
+            meta = json.loads(bytes(parts["meta"][()]))
+            if meta["format"] != FORMAT or meta["version"] != VERSION:
+                raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
+            columns, u, v = parts["col4row"], parts["u"], parts["v"]
+            violator = parts["violator"]
+        n, m = meta["shape"]
+        if not all(type(meta[k]) in (int, float, type(None)) for k in ("fun", "bound", "gap")):
+            raise ValueError("fun, bound or gap is no number")
+        if columns.shape != (n,) or columns.dtype.kind != "i" or violator.dtype.kind != "i":
+            raise ValueError("col4row does not fit the shape")
+        if u.shape != (n,) or v.shape != (m,) or {u.dtype.kind, v.dtype.kind} - set("if"):
+            raise ValueError("the duals do not fit the shape")
+        if columns.size and not -1 <= columns.min() <= columns.max() < m:
+            raise ValueError("col4row names a column outside the matrix")
+        row_ind, col_ind, row4col = _views_of(columns.astype(np.intp), m)
+        status = Status(meta["status"])
+        return cls(
+            row_ind=row_ind,
+            col_ind=col_ind,
+            fun=meta["fun"],
+            u=u,
+            v=v,
+            bound=meta["bound"],
+            gap=meta["gap"],
+            status=status,
+            success=status in (Status.OPTIMAL, Status.GAP_REACHED),
+            message=str(meta["message"]),
+            nit=int(meta["nit"]),
+            stats=dict(meta["stats"]),
+            col4row=columns.astype(np.intp),
+            row4col=row4col,
+            violator=violator.astype(np.intp),
+            maximize=bool(meta["maximize"]),
+            shape=(n, m),
+        )
+
+    def plot(self) -> Any:
+        """Draw the phases, epsilon (line) and rows scanned (bars); a matplotlib Figure.
+
+        Needs matplotlib; raises ImportError saying so when it is missing.
+        """
+        try:
+            from matplotlib.figure import Figure
+            from matplotlib.ticker import MaxNLocator
+        except ImportError as error:
+            raise ImportError("Result.plot needs matplotlib: pip install matplotlib") from error
+        phases = self.stats.get("phases", [])
+        numbers = list(range(1, len(phases) + 1))
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        scans = figure.add_subplot()
+        scans.bar(numbers, [p.get("rows_scanned", 0) for p in phases], color="#9ecae1")
+        scans.set(xlabel="phase", ylabel="rows scanned", title=self.message)
+        scans.xaxis.set_major_locator(MaxNLocator(integer=True))
+        epsilon = [float(p.get("epsilon", 0)) for p in phases]
+        line = scans.twinx()
+        line.plot(numbers, epsilon, "o-", color="#08519c")
+        line.set_ylabel("epsilon")
+        positive = [e for e in epsilon if e > 0]
+        if positive:
+            # The last phase has epsilon 0, which a plain logarithmic axis cannot show.
+            line.set_yscale("symlog", linthresh=min(positive))
+        return figure
+
+
+def _views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
+    (row_ind,) = np.nonzero(col4row >= 0)
+    col_ind = col4row[row_ind]
+    row4col = np.full(m, -1, dtype=np.intp)
+    row4col[col_ind] = row_ind
+    return row_ind, col_ind, row4col
+
+
+def _number(value: Any) -> Any:
+    """A Python number; numpy scalars are no JSON."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain(value: Any) -> Any:
+    """What json cannot write by itself, among the things that stats may hold."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    return str(value)

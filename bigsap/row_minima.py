@@ -1,0 +1,132 @@
+"""The one pass of the certificate: row duals and assigned costs from given prices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import CertificateError, InvalidCostError, OverflowRiskError
+from bigsap.sources.base import Array, CostSource
+from bigsap.streaming import Work, stream
+
+
+def row_minima(
+    source: CostSource,
+    matching: Array | None,
+    prices: Array,
+    maximize: bool,
+    threads: int,
+    block_bytes: int,
+    tick: Callable[[int], None] | None,
+) -> tuple[Array, Array]:
+    """Read all costs once: the row duals and the costs of the assigned pairs.
+
+    matching: (n,) intp, -1 = unassigned; None when there is no assignment.
+    prices: (m,) float64, or int64 (integer costs only), in the minimising sense.
+    Returns u (n,), ``min_j (c[i, j] - prices[j])`` in the minimising sense and the
+    dtype of ``prices``, +inf for a row without allowed pairs; and the assigned costs
+    (n,) in the user's sense, float64 or int64, 0 for unassigned rows.
+    Raises as ``certify`` does. Memory: two blocks a thread.
+    """
+    n, m = source.shape
+    number = prices.dtype
+    u = np.empty(n, dtype=number)
+    matched = np.zeros(n, dtype=np.int64 if np.dtype(source.dtype).kind in "iu" else np.float64)
+    lowest, highest = int(prices.min()), int(prices.max())
+
+    def prepare() -> Work:
+        tile = np.empty(max(1, block_bytes // 8), dtype=number)
+
+        def work(start: int, block: Array) -> None:
+            k = len(block)
+            if block.dtype.itemsize == 8 and number == np.int64:
+                low, high = int(block.min()), int(block.max())
+                ends = (
+                    (low + lowest, high + highest) if maximize else (low - highest, high - lowest)
+                )
+                if max(-ends[0], ends[1]) >= 2**63 - 1:
+                    u[start : start + k] = _minima_of_wide(block, prices, maximize)
+                    _take_matched(start, block)
+                    return
+            width = min(m, max(1, len(tile) // k))
+            best = np.full(k, _worst(number), dtype=number)
+            # Overflow is found below, as an infinite minimum of a row of finite costs.
+            with np.errstate(over="ignore"):
+                for first in range(0, m, width):
+                    costs, part = block[:, first : first + width], prices[first : first + width]
+                    tau = tile[: costs.size].reshape(costs.shape)
+                    if maximize:
+                        np.add(costs, part, out=tau)
+                        np.minimum(best, -tau.max(axis=1), out=best)
+                    else:
+                        np.subtract(costs, part, out=tau)
+                        np.minimum(best, tau.min(axis=1), out=best)
+            if number == np.float64 and not np.isfinite(best).all():
+                refuse_invalid(block, np.arange(start, start + k), maximize)
+                _refuse_overflow(block, best, start)
+            u[start : start + k] = best
+            _take_matched(start, block)
+
+        return work
+
+    def _take_matched(start: int, block: Array) -> None:
+        if matching is None:
+            return
+        columns = matching[start : start + len(block)]
+        (here,) = np.nonzero(columns >= 0)
+        costs = block[here, columns[here]]
+        if costs.dtype.kind == "f" and not np.isfinite(costs).all():
+            row = here[np.argmin(np.isfinite(costs))]
+            raise CertificateError(
+                f"the assignment uses the forbidden pair ({start + row}, {columns[row]})"
+            )
+        matched[start + here] = costs
+
+    stream(source, prepare, threads=threads, block_bytes=block_bytes, tick=tick)
+    return u, matched
+
+
+def _worst(number: np.dtype[Any]) -> Any:
+    return np.iinfo(np.int64).max if number == np.int64 else np.inf
+
+
+def _minima_of_wide(block: Array, prices: Array, maximize: bool) -> Array:
+    """Row minima of int64 costs so large that c - v may leave int64: Python integers."""
+    best = []
+    for row in block:
+        costs = row.astype(object)
+        best.append(min((-costs if maximize else costs) - prices.astype(object)))
+    if max(abs(b) for b in best) >= 2**63:
+        raise OverflowRiskError("a row dual leaves int64: the integer costs are too large")
+    return np.array(best, dtype=np.int64)
+
+
+def refuse_invalid(block: Array, rows: Array, maximize: bool) -> None:
+    """Raise InvalidCostError for the first NaN or wrong infinity; block[k] is rows[k]."""
+    wrong = math.inf if maximize else -math.inf
+    bad = np.isnan(block) | (block == wrong)
+    if bad.any():
+        k, column = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
+        allowed = "-inf" if maximize else "+inf"
+        raise InvalidCostError(
+            f"matrix contains invalid numeric entries: cost[{rows[k]}, {column}] is "
+            f"{block[k, column]}; only finite costs and {allowed} (forbidden) are allowed",
+            int(rows[k]),
+            column,
+        )
+
+
+def _refuse_overflow(block: Array, best: Array, start: int) -> None:
+    for k in np.flatnonzero(~np.isfinite(best)):
+        if np.isfinite(block[k]).any():
+            raise OverflowRiskError(
+                f"costs and prices of row {start + k} are too far apart for float64", int(start + k)
+            )
+
+
+def reach(a: Array) -> int:
+    """Largest magnitude of an integral array, as a Python integer."""
+    return max(-int(a.min()), int(a.max())) if a.size else 0

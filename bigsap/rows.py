@@ -1,0 +1,356 @@
+"""The row cache: which rows are resident, where they lie, and which one goes next.
+
+A resident row is ``slots[slot_of_row[row], :]``; a row that is not there has slot
+``ABSENT``. Two replacement policies (A1015, section 4):
+
+* SLRU, segmented least recently used (Karedla, Love and Wherry 1994): a new row
+  enters *probation*; its first hit promotes it to *protected* (at most half of the
+  slots), whose oldest row falls back to probation. O(1) a touch.
+* LFU, least frequently used; counts are kept per row and survive eviction, ties go
+  to the least recently used. O(log slots) a touch.
+
+The policies are compiled (the only numba code outside the engine and the compiled
+sources): kernels that compute absent rows themselves must evict without returning
+to Python, and the Python side must move the very same lists.
+
+Sweeps over all rows would flush a cache smaller than the matrix, so a *sweeping*
+claim on a full cache puts its row where the next victim is looked for: the sweep
+then reuses one single slot.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bigsap.errors import OptionError
+from bigsap.sources.base import Array
+
+ABSENT = -1
+POLICIES = ("auto", "slru", "lfu")
+
+# Policy codes in head[POLICY]; RESIDENT means that every row has its slot for good.
+RESIDENT, SLRU, LFU = 0, 1, 2
+
+# Places in the int64 array ``head``.
+(
+    POLICY,
+    N_SLOTS,
+    N_USED,
+    HITS,
+    MISSES,
+    CLOCK,
+    PROTECTED_SIZE,
+    PROTECTED_LIMIT,
+    NEWEST,  # of probation; NEWEST + 1: of protected
+    _NEWEST_PROTECTED,
+    OLDEST,  # of probation; OLDEST + 1: of protected
+    _OLDEST_PROTECTED,
+    HEAD_WORDS,
+) = range(13)
+
+
+class RowTable(NamedTuple):
+    """The arrays that kernels see. All ids are int32, -1 stands for none.
+
+    slots: (n_slots, >= n_columns), the source's dtype.
+    slot_of_row: (n_rows,). row_of_slot: (n_slots,), its inverse.
+    SLRU: newer, older: (n_slots,) neighbours in the slot's list; segment: uint8
+    (n_slots,), 0 probation, 1 protected.
+    LFU: newer holds a binary heap of slots, older each slot's place in it; the heap's
+    root has the smallest (count of its row, tick). count: int64 (n_rows,);
+    tick: int64 (n_slots,).
+    head: int64 (HEAD_WORDS,), see the module constants.
+    """
+
+    slots: Array
+    slot_of_row: Array
+    row_of_slot: Array
+    newer: Array
+    older: Array
+    segment: Array
+    count: Array
+    tick: Array
+    head: Array
+
+
+@njit(nogil=True, cache=True)
+def _unlink(t: RowTable, slot: int) -> None:
+    s = t.segment[slot]
+    newer, older = t.newer[slot], t.older[slot]
+    if newer >= 0:
+        t.older[newer] = older
+    else:
+        t.head[NEWEST + s] = older
+    if older >= 0:
+        t.newer[older] = newer
+    else:
+        t.head[OLDEST + s] = newer
+
+
+@njit(nogil=True, cache=True)
+def _link_newest(t: RowTable, slot: int, s: int) -> None:
+    first = t.head[NEWEST + s]
+    t.segment[slot] = s
+    t.newer[slot] = -1
+    t.older[slot] = first
+    t.head[NEWEST + s] = slot
+    if first >= 0:
+        t.newer[first] = slot
+    else:
+        t.head[OLDEST + s] = slot
+
+
+@njit(nogil=True, cache=True)
+def _link_oldest(t: RowTable, slot: int, s: int) -> None:
+    last = t.head[OLDEST + s]
+    t.segment[slot] = s
+    t.older[slot] = -1
+    t.newer[slot] = last
+    t.head[OLDEST + s] = slot
+    if last >= 0:
+        t.older[last] = slot
+    else:
+        t.head[NEWEST + s] = slot
+
+
+@njit(nogil=True, cache=True)
+def _colder(t: RowTable, a: int, b: int) -> bool:
+    """Whether slot a is to be evicted before slot b (LFU)."""
+    ca, cb = t.count[t.row_of_slot[a]], t.count[t.row_of_slot[b]]
+    return ca < cb or (ca == cb and t.tick[a] < t.tick[b])
+
+
+@njit(nogil=True, cache=True)
+def _settle(t: RowTable, place: int) -> None:
+    """Restore the LFU heap after the key at ``place`` changed."""
+    heap, place_of = t.newer, t.older
+    slot = heap[place]
+    while place > 0:
+        parent = (place - 1) // 2
+        if not _colder(t, slot, heap[parent]):
+            break
+        heap[place] = heap[parent]
+        place_of[heap[place]] = place
+        place = parent
+    n = t.head[N_USED]
+    while True:
+        child = 2 * place + 1
+        if child >= n:
+            break
+        if child + 1 < n and _colder(t, heap[child + 1], heap[child]):
+            child += 1
+        if not _colder(t, heap[child], slot):
+            break
+        heap[place] = heap[child]
+        place_of[heap[place]] = place
+        place = child
+    heap[place] = slot
+    place_of[slot] = place
+
+
+@njit(nogil=True, cache=True)
+def touch(t: RowTable, slot: int) -> None:
+    """Note a use of a resident row. O(1) with SLRU, O(log n_slots) with LFU."""
+    t.head[HITS] += 1
+    policy = t.head[POLICY]
+    if policy == SLRU:
+        if t.segment[slot] == 1:
+            _unlink(t, slot)
+            _link_newest(t, slot, 1)
+            return
+        if t.head[PROTECTED_LIMIT] == 0:
+            _unlink(t, slot)
+            _link_newest(t, slot, 0)
+            return
+        _unlink(t, slot)
+        _link_newest(t, slot, 1)
+        if t.head[PROTECTED_SIZE] < t.head[PROTECTED_LIMIT]:
+            t.head[PROTECTED_SIZE] += 1
+        else:
+            demoted = t.head[OLDEST + 1]
+            _unlink(t, demoted)
+            _link_newest(t, demoted, 0)
+    elif policy == LFU:
+        t.head[CLOCK] += 1
+        t.tick[slot] = t.head[CLOCK]
+        t.count[t.row_of_slot[slot]] += 1
+        _settle(t, t.older[slot])
+
+
+@njit(nogil=True, cache=True)
+def claim(t: RowTable, row: int, sweeping: bool) -> int:
+    """Give an absent row a slot, evicting another row if need be; the caller fills it.
+
+    With ``sweeping`` on a full cache the row becomes the next victim itself.
+    """
+    t.head[MISSES] += 1
+    policy = t.head[POLICY]
+    slot = t.head[N_USED]
+    full = slot == t.head[N_SLOTS]
+    if full:
+        slot = t.head[OLDEST] if policy == SLRU else t.newer[0]
+        t.slot_of_row[t.row_of_slot[slot]] = ABSENT
+        if policy == SLRU:
+            _unlink(t, slot)
+    else:
+        t.head[N_USED] += 1
+    t.row_of_slot[slot] = row
+    t.slot_of_row[row] = slot
+    if policy == SLRU:
+        if full and sweeping:
+            _link_oldest(t, slot, 0)
+        else:
+            _link_newest(t, slot, 0)
+    elif policy == LFU:
+        t.head[CLOCK] += 1
+        if full and sweeping:
+            # Colder than every other row at the same count: evicted next unless
+            # some row was used less often still.
+            t.tick[slot] = -t.head[CLOCK]
+            place = 0
+        else:
+            t.tick[slot] = t.head[CLOCK]
+            t.count[row] += 1
+            place = 0
+        if not full:
+            place = slot
+            t.newer[place] = slot
+            t.older[slot] = place
+        _settle(t, place)
+    return slot
+
+
+def parse_bytes(value: int | str, what: str = "a byte size") -> int:
+    """``"4GiB"``, ``"500 MB"``, ``"1e6"`` or an integer as a number of bytes.
+
+    Raises OptionError for anything else, or for a negative size.
+    """
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        size = int(value)
+    elif isinstance(value, str):
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*([kKmMgGtT]?)(i?)[bB]?\s*", value)
+        if match is None:
+            raise OptionError(f"{what} must look like 4GiB, 500MB or 1000000, got {value!r}")
+        number, prefix, binary = match.groups()
+        power = " kmgt".index(prefix.lower()) if prefix else 0
+        size = int(float(number) * (1024 if binary else 1000) ** power)
+    else:
+        raise OptionError(f"{what} must be an integer or a string, got {type(value).__name__}")
+    if size < 0:
+        raise OptionError(f"{what} must not be negative, got {value!r}")
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class RowCache:
+    """How much memory rows may take and which of them to keep.
+
+    bytes: an integer or a string such as ``"4GiB"``; None: a share of free memory.
+    policy: ``"slru"``, ``"lfu"`` or ``"auto"``, which takes LFU when at least a
+    quarter of the rows fit and SLRU below (A1015, section 4).
+    Raises OptionError for other values; ``solve`` raises it when the budget is
+    smaller than one row.
+    """
+
+    bytes: int | str | None = None
+    policy: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.bytes is not None:
+            parse_bytes(self.bytes, "cache bytes")
+        if self.policy not in POLICIES:
+            raise OptionError(f"cache policy must be one of {POLICIES}, got {self.policy!r}")
+
+    def budget(self, default: int) -> int:
+        """The budget in bytes, ``default`` when none was given."""
+        return default if self.bytes is None else parse_bytes(self.bytes)
+
+
+class Rows:
+    """The resident rows of one solve: a RowTable and what was decided about it.
+
+    Memory: n_slots rows of costs, 4 bytes a row of the matrix, 12 to 20 a slot, and
+    8 more a row with LFU.
+    """
+
+    def __init__(self, table: RowTable, policy: str) -> None:
+        self.table = table
+        self.policy = policy
+
+    @classmethod
+    def in_place(cls, matrix: Array) -> Rows:
+        """Every row resident where it already lies: no copy, no policy."""
+        n = matrix.shape[0]
+        head = np.zeros(HEAD_WORDS, np.int64)
+        head[N_SLOTS] = head[N_USED] = n
+        ids = np.arange(n, dtype=np.int32)
+        none = np.empty(0, np.int32)
+        table = RowTable(
+            matrix, ids, ids, none, none, np.empty(0, np.uint8),
+            np.empty(0, np.int64), np.empty(0, np.int64), head,
+        )  # fmt: skip
+        return cls(table, "in place")
+
+    @classmethod
+    def cached(cls, shape: tuple[int, int], dtype: np.dtype[Any], cache: RowCache, budget: int) -> Rows:
+        """An empty cache of at most ``budget`` bytes of costs.
+
+        Raises OptionError when that is less than one row.
+        """
+        n, m = shape
+        row_bytes = max(m, 1) * dtype.itemsize
+        n_slots = min(n, budget // row_bytes)
+        if n_slots < 1 and n > 0:
+            raise OptionError(
+                f"a cache of {budget} bytes does not hold one row of {m} columns"
+                f" ({row_bytes} bytes)"
+            )
+        policy = cache.policy
+        if policy == "auto":
+            policy = "lfu" if 4 * n_slots >= n else "slru"
+        lfu = policy == "lfu"
+        code = LFU if lfu else SLRU
+        if n_slots == n:
+            code = RESIDENT
+        head = np.zeros(HEAD_WORDS, np.int64)
+        head[POLICY] = code
+        head[N_SLOTS] = n_slots
+        head[PROTECTED_LIMIT] = n_slots // 2
+        head[NEWEST : OLDEST + 2] = -1
+        evicting = n_slots if code != RESIDENT else 0
+        table = RowTable(
+            slots=np.empty((n_slots, m), dtype),
+            slot_of_row=np.full(n, ABSENT, np.int32),
+            row_of_slot=np.full(n_slots, -1, np.int32),
+            newer=np.full(evicting, -1, np.int32),
+            older=np.full(evicting, -1, np.int32),
+            segment=np.zeros(evicting if not lfu else 0, np.uint8),
+            count=np.zeros(n if lfu and code != RESIDENT else 0, np.int64),
+            tick=np.zeros(evicting if lfu else 0, np.int64),
+            head=head,
+        )
+        return cls(table, policy)
+
+    @property
+    def n_slots(self) -> int:
+        return int(self.table.head[N_SLOTS])
+
+    @property
+    def hits(self) -> int:
+        """Uses of a row that was resident."""
+        return int(self.table.head[HITS])
+
+    @property
+    def misses(self) -> int:
+        """Rows fetched or computed into the cache."""
+        return int(self.table.head[MISSES])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of costs that the cache itself holds (0 when in place)."""
+        return 0 if self.policy == "in place" else int(self.table.slots.nbytes)

@@ -1,0 +1,135 @@
+"""The contract between BigSAP and whatever costs come from.
+
+A source has one required method, ``read``; every further ability is a small
+protocol of its own, asked for once with ``isinstance`` and never inside a loop.
+Row-wise access is all the engine needs (A1015, section 4: "we only ever need to
+access one row of the matrix at a time").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Ids: TypeAlias = npt.NDArray[np.integer[Any]]
+
+#: Cost dtypes that kernels scan as they are. Every source's ``dtype`` is one of
+#: these; other numeric dtypes are converted by the source (see ``scannable``).
+SCANNABLE = tuple(np.dtype(t) for t in ("f8", "f4", "i8", "i4", "u1", "u2"))
+
+
+class CostSource(Protocol):
+    """Something that yields rows of the cost matrix.
+
+    ``shape`` is ``(n_rows, n_columns)``; ``dtype`` one of ``SCANNABLE``.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``.
+
+        rows: integer ids, shape (k,), any order, repeats allowed.
+        columns: contiguous slice with explicit start and stop, step 1.
+        out: (k, stop - start), dtype ``self.dtype``; rows are C-contiguous.
+        Values are passed on unchecked: NaN and infinities are judged by the caller.
+        Raises a ``SourceError`` that names the row when it cannot deliver.
+        """
+        ...
+
+
+@runtime_checkable
+class Resident(Protocol):
+    """The whole matrix lies in memory (or is mapped) and can be scanned in place."""
+
+    def resident(self) -> Array | None:
+        """The matrix as a C-contiguous 2-D array of ``dtype``, no copy.
+
+        It may have more columns than ``shape`` says (a view of a wider matrix);
+        the surplus must not be touched. None when this instance cannot.
+        """
+        ...
+
+
+@runtime_checkable
+class Transposable(Protocol):
+    """The source can also be asked by columns at about the same price."""
+
+    def transposed(self) -> CostSource | None:
+        """A source for the transposed matrix, or None when that would be slow."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A C function that writes part of one row, callable without the interpreter.
+
+    ``void fill(int64 context, int64 row, int64 start, int64 stop, int64 out)``
+    writes ``cost[row, start:stop]`` to consecutive items of the source's dtype at
+    address ``out``. It must be thread-safe and must not raise.
+    ``keep`` holds whatever must outlive the addresses.
+    """
+
+    address: int
+    context: int
+    keep: tuple[Any, ...]
+
+
+@runtime_checkable
+class Fillable(Protocol):
+    """Rows can be computed by compiled code inside a kernel."""
+
+    def fill(self) -> Fill | None:
+        """The compiled filler, or None when this instance has none."""
+        ...
+
+
+@runtime_checkable
+class Grouped(Protocol):
+    """Rows come in groups that cost no more than one of them (a decoded chunk)."""
+
+    def rows_together(self, row: int) -> tuple[int, int]:
+        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        ...
+
+
+@runtime_checkable
+class Prefetching(Protocol):
+    """The source can start reading before it is asked."""
+
+    def prefetch(self, row: int) -> None:
+        """``row`` will probably be read soon. Returns at once, never raises."""
+        ...
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """The source can tell whether its data is still the same."""
+
+    def fingerprint(self) -> str:
+        """A short hex digest of shape, dtype and (cheaply sampled) content."""
+        ...
+
+
+def scannable(dtype: npt.DTypeLike) -> np.dtype[Any] | None:
+    """The dtype a source of ``dtype`` should offer, or None if it is no real number.
+
+    bool, i1, i2, u4 widen to the next scannable integer, f2 to f4; wider floats
+    narrow to f8; u8 (range checked by the source) to i8; byte order becomes native.
+    """
+    d = np.dtype(dtype)
+    if d.newbyteorder("=") in SCANNABLE:
+        return d.newbyteorder("=")
+    table = {"b1": "u1", "i1": "i4", "i2": "i4", "u4": "i8", "u8": "i8", "f2": "f4"}
+    name = d.kind + str(d.itemsize)
+    if name in table:
+        return np.dtype(table[name])
+    return np.dtype("f8") if d.kind == "f" else None

@@ -1,0 +1,133 @@
+"""Shared machinery of compiled cost functions: addresses, context blocks, calling.
+
+A compiled cost function is a C function (see ``base.Fill``) whose data travels in a
+*context block*, an int64 array of addresses, sizes and scalars. Nothing of it is baked
+into machine code, so kernels that call such functions stay cacheable on disk, and an
+array that changes in place is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import extending, njit
+
+from bigsap.sources.base import Array, Fill, Ids
+from bigsap.sources.convert import check_rows
+
+# numba's annotations describe the inside of its decorators, not what they return.
+types: Any = numba.types
+cfunc: Any = numba.cfunc
+intrinsic: Any = extending.intrinsic
+
+#: (context, row, start, stop, out) -> nothing.
+FILL_SIGNATURE = types.void(*[types.int64] * 5)
+
+#: Pairs computed between two looks at the interpreter, so that an interrupt is served.
+PAIRS_PER_CALL = 1 << 20
+
+
+@intrinsic
+def call_fill(
+    typing: Any, address: Any, context: Any, row: Any, start: Any, stop: Any, out: Any
+) -> Any:
+    """Call the ``Fill`` at an address: ``call_fill(address, context, row, start, stop, out)``.
+
+    All six are int64 (narrower integers widen); ``out`` is the address at which
+    ``cost[row, start]`` goes. For kernels; the address is an ordinary number to them, so
+    they can be cached.
+    """
+
+    def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        function = ir.FunctionType(ir.VoidType(), [word] * 5)
+        builder.call(builder.inttoptr(args[0], function.as_pointer()), list(args[1:]))
+        return ctx.get_dummy_value()
+
+    return types.void(*[types.int64] * 6), emit
+
+
+def _pointer_to(item: Any) -> Any:
+    """An intrinsic that turns an int64 address into a typed pointer for ``carray``."""
+
+    @intrinsic
+    def pointer(typing: Any, address: Any) -> Any:
+        def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], ctx.get_value_type(signature.return_type))
+
+        return types.CPointer(item)(types.int64), emit
+
+    return pointer
+
+
+#: Address -> pointer, for ``numba.carray(pointer_f8(address), shape)``.
+pointer_f8 = _pointer_to(types.float64)
+pointer_i8 = _pointer_to(types.int64)
+pointer_u1 = _pointer_to(types.uint8)
+pointer_u2 = _pointer_to(types.uint16)
+pointer_u4 = _pointer_to(types.uint32)
+pointer_u8 = _pointer_to(types.uint64)
+
+
+@njit(nogil=True, cache=True)
+def _fill_rows(
+    address: int, context: int, rows: Array, start: int, stop: int, out: int, stride: int
+) -> None:
+    for k in range(rows.size):
+        call_fill(address, context, rows[k], start, stop, out + k * stride)
+
+
+def read_by_fill(fill: Fill, shape: tuple[int, int], rows: Ids, columns: slice, out: Array) -> None:
+    """A source's ``read`` by means of its filler, so that both give the same bits.
+
+    Releases the interpreter, but not for long. Arguments as in ``CostSource.read``.
+    """
+    check_rows(rows, shape[0])
+    start, stop = columns.start, columns.stop
+    if start >= stop or rows.size == 0:
+        return
+    ids = np.ascontiguousarray(rows, np.int64)
+    item, stride = out.dtype.itemsize, out.strides[0]
+    width = max(1, min(stop - start, PAIRS_PER_CALL))
+    count = max(1, PAIRS_PER_CALL // width)
+    for first in range(0, ids.size, count):
+        for left in range(start, stop, width):
+            _fill_rows(
+                fill.address,
+                fill.context,
+                ids[first : first + count],
+                left,
+                min(left + width, stop),
+                out.ctypes.data + first * stride + (left - start) * item,
+                stride,
+            )
+
+
+def make_fill(address: int, words: Sequence[int | float | Array], keep: Sequence[Any] = ()) -> Fill:
+    """A ``Fill`` whose context block holds ``words``.
+
+    An int stands for itself, a float for its bits, an array for its address (and is kept
+    alive). Whatever else must live on goes into ``keep``.
+    """
+    block = np.zeros(max(1, len(words)), np.int64)
+    for k, word in enumerate(words):
+        if isinstance(word, np.ndarray):
+            block[k] = word.ctypes.data
+        elif isinstance(word, float):
+            block.view(np.float64)[k] = word
+        else:
+            block[k] = word
+    return Fill(address, block.ctypes.data, (block, tuple(words), *keep))
+
+
+def compile_fill(function: Any) -> Any:
+    """The cfunc of a module's own fill function, compiled now or taken from disk.
+
+    ``.address`` is what a ``Fill`` wants; keep the object alive. No fast-math and no
+    fused multiply-add: every path must give the same bits.
+    """
+    return cfunc(FILL_SIGNATURE, cache=True)(function)

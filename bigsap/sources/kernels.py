@@ -1,0 +1,230 @@
+"""Compiled fillers of the computed sources: metrics, low rank, tables.
+
+Each public function here is the body of one ``Fill``, compiled when first asked for and
+kept on disk (``filler``). Costs are summed over the dimensions in order, one column at
+a time in effect, so a part of a row has the same bits as the row; columns go through
+in tiles that stay in the first-level cache and vectorise. No fast-math anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numba
+from numba.np import numpy_support
+
+from bigsap.sources.base import Array
+from bigsap.sources.compiled import (
+    compile_fill,
+    pointer_f8,
+    pointer_i8,
+    pointer_u1,
+    pointer_u2,
+    pointer_u4,
+    pointer_u8,
+)
+
+# numba's annotations describe the inside of its decorators, not what they return.
+carray: Any = numpy_support.carray
+njit: Any = numba.njit
+
+#: Columns in a tile: with a few dimensions, its inputs and costs fit 32 KiB.
+_TILE = 512
+
+
+@njit
+def _points(context: int, row: int) -> Any:
+    """What a metric works on: x[row] (d,), y (d, m), weights (d,), its parameter.
+
+    Context words: addresses of x (n, d), y, weights; d, m; the parameter's bits.
+    """
+    words = carray(pointer_i8(context), 6)
+    d, m = words[3], words[4]
+    x = carray(pointer_f8(words[0] + 8 * d * row), d)
+    y = carray(pointer_f8(words[1]), (d, m))
+    weights = carray(pointer_f8(words[2]), d)
+    return x, y, weights, carray(pointer_f8(context), 6)[5]
+
+
+@njit
+def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> None:
+    """part[t] = sum over k of weights[k] * (x[k] - y[k, first + t])**2.
+
+    The direct formula: the expansion into dot products would cancel.
+    """
+    n, d = part.size, x.size
+    if d == 1:
+        x0, y0, w0 = x[0], y[0, first : first + n], weights[0]
+        for t in range(n):
+            a = x0 - y0[t]
+            part[t] = w0 * (a * a)
+    elif d == 2:
+        x0, y0, w0 = x[0], y[0, first : first + n], weights[0]
+        x1, y1, w1 = x[1], y[1, first : first + n], weights[1]
+        for t in range(n):
+            a = x0 - y0[t]
+            b = x1 - y1[t]
+            part[t] = w0 * (a * a) + w1 * (b * b)
+    elif d == 3:
+        x0, y0, w0 = x[0], y[0, first : first + n], weights[0]
+        x1, y1, w1 = x[1], y[1, first : first + n], weights[1]
+        x2, y2, w2 = x[2], y[2, first : first + n], weights[2]
+        for t in range(n):
+            a = x0 - y0[t]
+            b = x1 - y1[t]
+            c = x2 - y2[t]
+            part[t] = w0 * (a * a) + w1 * (b * b) + w2 * (c * c)
+    else:
+        part[:] = 0.0
+        for k in range(d):
+            xk, yk, wk = x[k], y[k, first : first + n], weights[k]
+            for t in range(n):
+                a = xk - yk[t]
+                part[t] += wk * (a * a)
+
+
+def sqeuclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Sum of weighted squared differences."""
+    x, y, weights, _ = _points(context, row)
+    costs = carray(pointer_f8(out), stop - start)
+    for left in range(0, stop - start, _TILE):
+        part = costs[left : min(left + _TILE, stop - start)]
+        _squares(x, y, weights, start + left, part)
+
+
+def euclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Root of the sum of weighted squared differences."""
+    x, y, weights, _ = _points(context, row)
+    costs = carray(pointer_f8(out), stop - start)
+    for left in range(0, stop - start, _TILE):
+        part = costs[left : min(left + _TILE, stop - start)]
+        _squares(x, y, weights, start + left, part)
+        for t in range(part.size):
+            part[t] = math.sqrt(part[t])
+
+
+def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Half the squared distance of vectors that were scaled to length 1."""
+    x, y, weights, _ = _points(context, row)
+    costs = carray(pointer_f8(out), stop - start)
+    for left in range(0, stop - start, _TILE):
+        part = costs[left : min(left + _TILE, stop - start)]
+        _squares(x, y, weights, start + left, part)
+        for t in range(part.size):
+            part[t] *= 0.5
+
+
+def cityblock(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Sum of weighted absolute differences."""
+    x, y, weights, _ = _points(context, row)
+    costs = carray(pointer_f8(out), stop - start)
+    for left in range(0, stop - start, _TILE):
+        part = costs[left : min(left + _TILE, stop - start)]
+        n = part.size
+        part[:] = 0.0
+        for k in range(x.size):
+            xk, wk = x[k], weights[k]
+            yk = y[k, start + left : start + left + n]
+            for t in range(n):
+                part[t] += wk * abs(xk - yk[t])
+
+
+def chebyshev(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Largest weighted absolute difference."""
+    x, y, weights, _ = _points(context, row)
+    costs = carray(pointer_f8(out), stop - start)
+    for left in range(0, stop - start, _TILE):
+        part = costs[left : min(left + _TILE, stop - start)]
+        n = part.size
+        part[:] = 0.0
+        for k in range(x.size):
+            xk, wk = x[k], weights[k]
+            yk = y[k, start + left : start + left + n]
+            for t in range(n):
+                a = wk * abs(xk - yk[t])
+                part[t] = a if a > part[t] else part[t]
+
+
+def minkowski(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """(sum of weighted differences to the power p) to the power 1/p."""
+    x, y, weights, p = _points(context, row)
+    costs = carray(pointer_f8(out), stop - start)
+    for j in range(start, stop):
+        total = 0.0
+        for k in range(x.size):
+            total += weights[k] * math.pow(abs(x[k] - y[k, j]), p)
+        costs[j - start] = math.pow(total, 1.0 / p)
+
+
+def haversine(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Great-circle distance of (latitude, longitude) in radians on a sphere.
+
+    The third coordinate is the cosine of the latitude.
+    """
+    x, y, _, radius = _points(context, row)
+    costs = carray(pointer_f8(out), stop - start)
+    for j in range(start, stop):
+        a = math.sin(0.5 * (x[0] - y[0, j]))
+        b = math.sin(0.5 * (x[1] - y[1, j]))
+        chord = a * a + (x[2] * y[2, j]) * (b * b)
+        costs[j - start] = 2.0 * radius * math.asin(math.sqrt(min(1.0, chord)))
+
+
+def lowrank(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """a[row] @ b + (row term + column term), summed over the rank in order.
+
+    Context words: addresses of a (n, r), b (r, m), row terms, column terms; r, m.
+    """
+    words = carray(pointer_i8(context), 6)
+    rank, m = words[4], words[5]
+    a = carray(pointer_f8(words[0] + 8 * rank * row), rank)
+    b = carray(pointer_f8(words[1]), (rank, m))
+    row_term = carray(pointer_f8(words[2] + 8 * row), 1)[0]
+    column_terms = carray(pointer_f8(words[3]), m)
+    costs = carray(pointer_f8(out), stop - start)
+    for left in range(0, stop - start, _TILE):
+        part = costs[left : min(left + _TILE, stop - start)]
+        n, first = part.size, start + left
+        part[:] = 0.0
+        for k in range(rank):
+            ak, bk = a[k], b[k, first : first + n]
+            for t in range(n):
+                part[t] += ak * bk[t]
+        terms = column_terms[first : first + n]
+        for t in range(n):
+            # Bracketed so that the transposed source adds in the same order.
+            part[t] += row_term + terms[t]
+
+
+@njit
+def _pick(values: Array, classes: Array, costs: Array) -> None:
+    for t in range(costs.size):
+        costs[t] = values[classes[t]]
+
+
+def table(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """values[row_class[row], column_class[column]], of items of 1, 2, 4 or 8 bytes.
+
+    Context words: addresses of values (K, L), row classes, column classes; L; itemsize.
+    """
+    words = carray(pointer_i8(context), 5)
+    n, n_classes, size = stop - start, words[3], words[4]
+    row_class = carray(pointer_i8(words[1] + 8 * row), 1)[0]
+    classes = carray(pointer_i8(words[2] + 8 * start), n)
+    values = words[0] + row_class * n_classes * size
+    if size == 1:
+        _pick(carray(pointer_u1(values), n_classes), classes, carray(pointer_u1(out), n))
+    elif size == 2:
+        _pick(carray(pointer_u2(values), n_classes), classes, carray(pointer_u2(out), n))
+    elif size == 4:
+        _pick(carray(pointer_u4(values), n_classes), classes, carray(pointer_u4(out), n))
+    else:
+        _pick(carray(pointer_u8(values), n_classes), classes, carray(pointer_u8(out), n))
+
+
+@cache
+def filler(name: str) -> Any:
+    """The compiled filler of that name; ``.address`` goes into a ``Fill``."""
+    return compile_fill(globals()[name])

@@ -1,0 +1,215 @@
+"""Costs from few numbers: low-rank products, and tables looked up by class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DtypeError, InvalidCostError, ShapeError
+from bigsap.sources.base import Array, Fill, Ids
+from bigsap.sources.convert import convert, cost_dtype
+from bigsap.sources.metrics import check_finite, digest, real_array
+
+
+def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) -> LowRankSource:
+    """``cost = a @ b.T + row_terms[:, None] + column_terms[None, :]``, never stored.
+
+    a, b: (n, r) and (m, r), finite real numbers (1-D means r = 1). row_terms (n,),
+    column_terms (m,): real numbers, 0 when not given; an infinite one forbids its whole
+    row or column. All are copied; costs are float64, summed over the rank in order, the
+    same bits for any part of a row and for the transpose (so no BLAS).
+
+    Memory O((n + m) r); a row costs O(m r).
+    Raises ShapeError, DtypeError; InvalidCostError for NaN, or costs beyond float64.
+    """
+    return LowRankSource(a, b, row_terms, column_terms)
+
+
+class LowRankSource:
+    """A matrix of low rank plus row and column terms. See ``lowrank``.
+
+    a: float64 (n, r); b: float64 (m, r); row_terms: float64 (n,); column_terms: (m,).
+    """
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(self, a: Any, b: Any, row_terms: Any, column_terms: Any) -> None:
+        self.a = _factor(a, "a")
+        self._b_by_rank = np.ascontiguousarray(_factor(b, "b").T)
+        self.b = self._b_by_rank.T
+        if self.a.shape[1] != self.b.shape[1]:
+            raise ShapeError(
+                f"a has rank {self.a.shape[1]}, b has rank {self.b.shape[1]}; they must agree"
+            )
+        self.shape = (self.a.shape[0], self.b.shape[0])
+        self.row_terms = _terms(row_terms, self.shape[0], "row_terms")
+        self.column_terms = _terms(column_terms, self.shape[1], "column_terms")
+        self._check_reach()
+        self._fill: Fill | None = None
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"lowrank({n} x {m}, rank={self.a.shape[1]})"
+
+    def _check_reach(self) -> None:
+        """No finite data may give an infinite cost: that would forbid its pair."""
+        if 0 in self.shape:
+            return
+        terms = [t[np.isfinite(t)] for t in (self.row_terms, self.column_terms)]
+        with np.errstate(over="ignore"):
+            largest = (np.abs(self.a).max(axis=0) * np.abs(self.b).max(axis=0)).sum()
+            largest += sum(np.abs(t).max(initial=0.0) for t in terms)
+        if not np.isfinite(2.0 * largest):
+            raise InvalidCostError("these factors and terms give costs beyond float64; scale down")
+        infinite = np.concatenate([self.row_terms, self.column_terms])
+        infinite = infinite[np.isinf(infinite)]
+        if infinite.size and infinite.min() != infinite.max():
+            raise InvalidCostError("row_terms and column_terms hold both +inf and -inf")
+
+    def fill(self) -> Fill:
+        """The compiled filler (compiled at first use, then kept on disk)."""
+        if self._fill is None:
+            from bigsap.sources.compiled import make_fill
+            from bigsap.sources.kernels import filler
+
+            kernel = filler("lowrank")
+            words = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
+            sizes = (self.a.shape[1], self.shape[1])
+            self._fill = make_fill(kernel.address, (*words, *sizes), (kernel,))
+        return self._fill
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        from bigsap.sources.compiled import read_by_fill
+
+        read_by_fill(self.fill(), self.shape, rows, columns, out)
+
+    def transposed(self) -> LowRankSource:
+        """``lowrank(b, a)``: the same costs, bit for bit."""
+        return LowRankSource(self.b, self.a, self.column_terms, self.row_terms)
+
+    def fingerprint(self) -> str:
+        """Over all factors and terms."""
+        arrays = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
+        return digest("lowrank", arrays)
+
+
+def table(values: Any, row_class: Any, column_class: Any) -> TableSource:
+    """``cost[i, j] = values[row_class[i], column_class[j]]``.
+
+    values: (K, L), real numbers; infinities forbid. row_class: integers (n,) in [0, K);
+    column_class: integers (m,) in [0, L). All are copied; the costs have the dtype of
+    ``values`` (narrow and wide types as in ``base.scannable``).
+
+    Memory O(K L + n + m); a row costs O(m).
+    Raises ShapeError, DtypeError; InvalidCostError naming a class out of range.
+    """
+    return TableSource(values, row_class, column_class)
+
+
+class TableSource:
+    """Costs looked up by the classes of row and column. See ``table``.
+
+    values: (K, L), dtype; row_class: int64 (n,); column_class: int64 (m,).
+    """
+
+    def __init__(self, values: Any, row_class: Any, column_class: Any) -> None:
+        self.values = _table_values(values)
+        self.dtype = self.values.dtype
+        self.row_class = _classes(row_class, self.values.shape[0], "row_class", "row")
+        self.column_class = _classes(column_class, self.values.shape[1], "column_class", "column")
+        self.shape = (self.row_class.size, self.column_class.size)
+        self._fill: Fill | None = None
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"table({n} x {m}, classes={self.values.shape}, dtype={self.dtype})"
+
+    def fill(self) -> Fill:
+        """The compiled filler (compiled at first use, then kept on disk)."""
+        if self._fill is None:
+            from bigsap.sources.compiled import make_fill
+            from bigsap.sources.kernels import filler
+
+            kernel = filler("table")
+            words = (self.values, self.row_class, self.column_class)
+            sizes = (self.values.shape[1], self.dtype.itemsize)
+            self._fill = make_fill(kernel.address, (*words, *sizes), (kernel,))
+        return self._fill
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        from bigsap.sources.compiled import read_by_fill
+
+        read_by_fill(self.fill(), self.shape, rows, columns, out)
+
+    def transposed(self) -> TableSource:
+        """The table with rows and columns exchanged."""
+        return TableSource(self.values.T, self.column_class, self.row_class)
+
+    def fingerprint(self) -> str:
+        """Over the table and all classes."""
+        return digest("table", (self.values, self.row_class, self.column_class))
+
+
+def _factor(values: Any, name: str) -> Array:
+    array = real_array(values, name)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ShapeError(f"{name} has {array.ndim} dimensions, shape {array.shape}; needs (n, r)")
+    check_finite(array, f"{name}[{{}}, {{}}]", "factors must be finite numbers")
+    array.flags.writeable = False
+    return array
+
+
+def _terms(values: Any, size: int, name: str) -> Array:
+    if values is None:
+        return np.zeros(size)
+    array = real_array(values, name)
+    if array.shape != (size,):
+        raise ShapeError(f"{name} has shape {array.shape}; needs ({size},)")
+    if np.isnan(array).any():
+        raise InvalidCostError(f"{name}[{int(np.isnan(array).argmax())}] is nan")
+    array.flags.writeable = False
+    return array
+
+
+def _table_values(values: Any) -> Array:
+    if isinstance(values, np.ma.MaskedArray):
+        raise DtypeError("values is a masked array; masked values have no meaning here")
+    try:
+        given = np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"values is no rectangular array: {error}") from error
+    if given.ndim != 2:
+        raise ShapeError(f"values has {given.ndim} dimension(s), shape {given.shape}; needs (K, L)")
+    array = np.empty(given.shape, cost_dtype(given.dtype, "values"))
+    try:
+        convert(given, array, np.arange(given.shape[0]), 0)
+    except InvalidCostError as error:
+        raise type(error)(str(error).replace("cost[", "values[", 1)) from None
+    array.flags.writeable = False
+    return array
+
+
+def _classes(values: Any, n_classes: int, name: str, side: str) -> Array:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"{name} is no rectangular array: {error}") from error
+    if array.ndim != 1:
+        raise ShapeError(f"{name} has shape {array.shape}; needs one class a {side}")
+    if array.dtype.kind not in "biu" and array.size:
+        raise DtypeError(f"{name} has dtype {array.dtype}; classes are integers")
+    # Compared before the cast, which could wrap. numpy would wrap negative ones too.
+    wrong = (array < 0) | (array >= n_classes)
+    if wrong.any():
+        k = int(wrong.argmax())
+        raise InvalidCostError(
+            f"{name}[{k}] is {array[k]}; values has {n_classes} {side} classes, from 0"
+        )
+    classes = np.array(array, np.int64, order="C", copy=True, subok=False)
+    classes.flags.writeable = False
+    return classes

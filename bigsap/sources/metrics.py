@@ -1,0 +1,294 @@
+"""Costs that are distances between two sets of points, computed when asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
+from bigsap.sources.base import Array, Fill, Ids
+
+METRICS = (
+    "sqeuclidean",
+    "euclidean",
+    "cityblock",
+    "chebyshev",
+    "minkowski",
+    "cosine",
+    "haversine",
+)
+
+
+def points(
+    x: Any,
+    y: Any,
+    metric: str = "sqeuclidean",
+    *,
+    p: float | None = None,
+    w: Any = None,
+    radius: float | None = None,
+) -> PointSource:
+    """``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
+
+    x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64.
+    metric: with ``w`` (d,), weights >= 0, all 1 when not given:
+
+    ============= ====================================================================
+    sqeuclidean   sum of w (x - y)^2, the direct formula: nothing cancels
+    euclidean     root of that
+    cityblock     sum of w abs(x - y)
+    chebyshev     largest abs(x - y) over the dimensions with w > 0
+    minkowski     (sum of w abs(x - y)^p)^(1/p), 1 <= p < inf, 2 when not given
+    cosine        1 - x.y / (abs(x) abs(y)), products weighted by w; computed as half
+                  the squared distance of the unit vectors, exact for equal vectors
+    haversine     great-circle distance; d = 2, (latitude, longitude) in radians;
+                  ``radius`` (1 when not given) sets the unit; takes no ``w``
+    ============= ====================================================================
+
+    The first six are those of ``scipy.spatial.distance.cdist``, the last that of
+    scikit-learn. Costs are float64, the same bits for any part of a row and for the
+    transpose.
+
+    Memory O((n + m) d); a row costs O(m d).
+    Raises ShapeError, DtypeError, OptionError; InvalidCostError for NaN and infinite
+    coordinates, zero vectors under cosine, or distances beyond float64.
+    """
+    return PointSource(x, y, metric, p=p, w=w, radius=radius)
+
+
+class PointSource:
+    """Distances between two point sets. See ``points``.
+
+    x: float64 (n, d), y: float64 (m, d), both read-only; metric, p, w, radius: as given.
+    """
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(
+        self, x: Any, y: Any, metric: str, *, p: float | None, w: Any, radius: float | None
+    ) -> None:
+        if not isinstance(metric, str) or metric not in METRICS:
+            raise OptionError(f"metric={metric!r} is unknown; choose one of {', '.join(METRICS)}")
+        self.metric = metric
+        self.x = coordinates(x, "x")
+        # Dimension by dimension, so that the loop over columns runs through memory.
+        self._y_by_dimension = np.ascontiguousarray(coordinates(y, "y").T)
+        self._y_by_dimension.flags.writeable = False
+        self.y = self._y_by_dimension.T
+        n, d = self.x.shape
+        if self.y.shape[1] != d:
+            raise ShapeError(
+                f"x has {d} coordinates a point, y has {self.y.shape[1]}; they must agree"
+            )
+        self.shape = (n, self.y.shape[0])
+        self.p = _exponent(p, metric)
+        self.radius = _radius(radius, metric)
+        self.w = _dimension_weights(w, d, metric)
+        self._prepare()
+        self._check_reach()
+        self._fill: Fill | None = None
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"points({n} x {m}, d={self.x.shape[1]}, metric={self.metric!r})"
+
+    def _prepare(self) -> None:
+        """The arrays that the kernel reads: name, x (n, d), y (d, m), weights (d,)."""
+        self._kernel, self._x, self._y = self.metric, self.x, self._y_by_dimension
+        self._weights = np.ones(self.x.shape[1]) if self.w is None else self.w
+        self._parameter = self.p if self.p is not None else (self.radius or 0.0)
+        if not self._weights.all():
+            self._drop_unweighted()
+        if self.metric == "chebyshev":
+            self._weights = np.sign(self._weights)
+        elif self.metric == "minkowski":
+            # The same distances without calls of pow().
+            self._kernel = {1.0: "cityblock", 2.0: "euclidean"}.get(self._parameter, "minkowski")
+        elif self.metric == "cosine":
+            self._x = _unit_vectors(self._x, self._weights, "x")
+            self._y = np.ascontiguousarray(_unit_vectors(self._y.T, self._weights, "y").T)
+            self._weights = np.ones_like(self._weights)
+        elif self.metric == "haversine":
+            self._x = _with_cosine(self.x, "x")
+            self._y = np.ascontiguousarray(_with_cosine(self.y, "y").T)
+
+    def _drop_unweighted(self) -> None:
+        """Leave out dimensions of no weight: 0 times an overflow would be NaN."""
+        used = self._weights > 0
+        self._x = np.ascontiguousarray(self._x[:, used])
+        self._y = np.ascontiguousarray(self._y[used])
+        self._weights = self._weights[used]
+        if not used.any():
+            n, m = self.shape
+            self._x, self._y, self._weights = np.zeros((n, 1)), np.zeros((1, m)), np.zeros(1)
+
+    def _check_reach(self) -> None:
+        """No distance may overflow: an infinite cost would forbid its pair."""
+        if 0 in self.shape or self.metric in ("cosine", "haversine"):
+            return
+        x, y = self._x, self._y
+        power = {"cityblock": 1.0, "chebyshev": 1.0, "minkowski": self._parameter}
+        with np.errstate(over="ignore"):
+            reach = np.maximum(x.max(axis=0) - y.min(axis=1), y.max(axis=1) - x.min(axis=0))
+            largest = (self._weights * reach ** power.get(self._kernel, 2.0)).sum()
+        # Twice, because the kernel sums in another order.
+        if not largest <= np.finfo(np.float64).max / 2:
+            raise InvalidCostError(
+                f"{self.metric} distances of these points exceed float64 (coordinates differ by"
+                f" up to {reach.max():g}); scale them down"
+            )
+
+    def fill(self) -> Fill:
+        """The compiled filler (compiled at first use, then kept on disk)."""
+        if self._fill is None:
+            from bigsap.sources.compiled import make_fill
+            from bigsap.sources.kernels import filler
+
+            kernel = filler(self._kernel)
+            words = (self._x, self._y, self._weights, *self._y.shape, self._parameter)
+            self._fill = make_fill(kernel.address, words, (kernel,))
+        return self._fill
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        from bigsap.sources.compiled import read_by_fill
+
+        read_by_fill(self.fill(), self.shape, rows, columns, out)
+
+    def transposed(self) -> PointSource:
+        """``points(y, x)``: the same costs, bit for bit."""
+        return PointSource(self.y, self.x, self.metric, p=self.p, w=self.w, radius=self.radius)
+
+    def fingerprint(self) -> str:
+        """Over the coordinates, all of them, and the metric with its parameters."""
+        facts = (self.shape, self.x.shape[1], self.metric, self.p, self.radius)
+        arrays = (self.x, self._y_by_dimension, *(() if self.w is None else (self.w,)))
+        return digest(repr(facts), arrays)
+
+
+def coordinates(values: Any, name: str) -> Array:
+    """Points as a read-only float64 (n, d) copy; every coordinate is finite."""
+    array = real_array(values, name)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ShapeError(f"{name} has {array.ndim} dimensions, shape {array.shape}; needs (n, d)")
+    if array.shape[1] == 0:
+        raise ShapeError(f"{name} has no coordinates: shape {array.shape}")
+    check_finite(array, f"{name}[{{}}, {{}}]", "coordinates must be finite numbers")
+    array.flags.writeable = False
+    return array
+
+
+def real_array(values: Any, name: str) -> Array:
+    """A C-contiguous float64 copy of real numbers, or ShapeError, DtypeError."""
+    if isinstance(values, np.ma.MaskedArray):
+        # Taking .data would bring the masked values back.
+        raise DtypeError(f"{name} is a masked array; masked values have no meaning here")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"{name} is no rectangular array: {error}") from error
+    if array.dtype.kind not in "biuf" and array.size:
+        raise DtypeError(f"{name} has dtype {array.dtype}; needs real numbers")
+    return np.array(array, dtype=np.float64, order="C", copy=True, subok=False)
+
+
+def check_finite(array: Array, place: str, what: str) -> None:
+    """InvalidCostError naming the first NaN or infinity of an array."""
+    if np.isfinite(array).all():
+        return
+    where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+    raise InvalidCostError(f"{place.format(*where)} is {array[where]}; {what}")
+
+
+def digest(text: str, arrays: Iterable[Array]) -> str:
+    """blake2b over a text and whole arrays, about 1 s a GB."""
+    state = hashlib.blake2b(text.encode(), digest_size=16)
+    for array in arrays:
+        state.update(str((array.shape, array.dtype.str)).encode())
+        state.update(np.ascontiguousarray(array).data)
+    return state.hexdigest()
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, (bool, np.bool_)) or not np.isscalar(value):
+        raise OptionError(f"{name} must be a number, got {value!r}")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise OptionError(f"{name} must be a number, got {value!r}") from None
+
+
+def _exponent(p: Any, metric: str) -> float | None:
+    if metric != "minkowski":
+        if p is not None:
+            raise OptionError(f'p belongs to metric="minkowski", not to {metric!r}')
+        return None
+    number = 2.0 if p is None else _number(p, "p")
+    if not 1.0 <= number < np.inf:
+        hint = '; that is metric="chebyshev"' if number == np.inf else ""
+        raise OptionError(f"p must lie in [1, inf), got {p}{hint}")
+    return number
+
+
+def _radius(radius: Any, metric: str) -> float | None:
+    if metric != "haversine":
+        if radius is not None:
+            raise OptionError(f'radius belongs to metric="haversine", not to {metric!r}')
+        return None
+    number = 1.0 if radius is None else _number(radius, "radius")
+    if not 0.0 < number < np.inf:
+        raise OptionError(f"radius must be positive and finite, got {radius}")
+    return number
+
+
+def _dimension_weights(w: Any, d: int, metric: str) -> Array | None:
+    if w is None:
+        return None
+    if metric == "haversine":
+        raise OptionError("haversine takes no weights w")
+    weights = real_array(w, "w")
+    if weights.shape != (d,):
+        raise ShapeError(f"w has shape {weights.shape}; needs one weight a coordinate, ({d},)")
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        k = int(wrong.argmax())
+        raise OptionError(f"w[{k}] is {weights[k]}; weights must be finite and >= 0")
+    weights.flags.writeable = False
+    return weights
+
+
+def _unit_vectors(vectors: Array, weights: Array, name: str) -> Array:
+    """Rows times the weights' roots, scaled to length 1."""
+    # First to entries of at most 1: squares of the raw ones may overflow or vanish.
+    scaled = vectors * np.sqrt(weights / max(weights.max(), np.finfo(np.float64).tiny))
+    largest = np.abs(scaled).max(axis=1, keepdims=True, initial=0.0)
+    zero = largest[:, 0] == 0
+    if zero.any():
+        raise InvalidCostError(
+            f"{name}[{int(zero.argmax())}] is a zero vector (where w > 0), which has no direction:"
+            " the cosine metric does not define its distances"
+        )
+    scaled /= largest
+    scaled /= np.sqrt((scaled * scaled).sum(axis=1, keepdims=True))
+    return np.ascontiguousarray(scaled)
+
+
+def _with_cosine(angles: Array, name: str) -> Array:
+    """(latitude, longitude, cosine of the latitude)."""
+    if angles.shape[1] != 2:
+        raise ShapeError(f"haversine needs (latitude, longitude); {name} has shape {angles.shape}")
+    latitude = angles[:, 0]
+    # A float32 pi / 2 exceeds the float64 one.
+    wrong = np.abs(latitude) > np.pi / 2 + 1e-6
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise InvalidCostError(
+            f"{name}[{i}, 0] is {latitude[i]}; latitudes are in radians, -pi/2 to pi/2"
+            " (numpy.radians converts degrees)"
+        )
+    return np.column_stack([angles, np.cos(latitude)])

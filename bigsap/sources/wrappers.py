@@ -1,0 +1,128 @@
+"""Sources around sources: what one of them adds, no other needs an option for."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DtypeError
+from bigsap.sources.base import (
+    SCANNABLE,
+    Array,
+    CostSource,
+    Fingerprinted,
+    Grouped,
+    Ids,
+    Prefetching,
+    Transposable,
+)
+from bigsap.sources.convert import CONVERSION_BYTES, convert, fingerprint_of
+
+
+class Counted:
+    """Counts what is asked of a source, from any number of threads.
+
+    It has no ability but ``read``, so that nothing can be had uncounted.
+
+    calls: reads asked; rows: rows asked, whole or partial; pairs: costs asked;
+    per_row: int64 (n_rows,), how often each row was asked. Failed reads count too.
+    """
+
+    def __init__(self, source: CostSource) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self.shape = source.shape
+        self.dtype = source.dtype
+        self.reset()
+
+    def __repr__(self) -> str:
+        return f"Counted({self._source!r}, calls={self.calls}, rows={self.rows})"
+
+    def reset(self) -> None:
+        """Start counting at zero again."""
+        with self._lock:
+            self.calls = 0
+            self.rows = 0
+            self.pairs = 0
+            self.per_row: Array = np.zeros(self.shape[0], np.int64)
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        legal = rows[(rows >= 0) & (rows < self.shape[0])]
+        with self._lock:
+            self.calls += 1
+            self.rows += len(rows)
+            self.pairs += len(rows) * (columns.stop - columns.start)
+            np.add.at(self.per_row, legal, 1)
+        self._source.read(rows, columns, out)
+
+
+def converted(source: CostSource, dtype: Any) -> CostSource:
+    """The same costs as another scannable dtype; ``source`` itself if it has it.
+
+    A cost that the dtype cannot hold (a fraction or an infinity as an integer, a
+    number out of range) is an ``InvalidCostError`` when it is read; floats round.
+    Raises ``DtypeError`` unless ``dtype`` is in ``SCANNABLE``.
+    """
+    try:
+        target = np.dtype(dtype)
+    except TypeError:
+        raise DtypeError(f"dtype={dtype!r} is no numpy dtype") from None
+    if target not in SCANNABLE:
+        names = ", ".join(str(d) for d in SCANNABLE)
+        raise DtypeError(f"dtype={target} cannot be scanned; choose one of {names}")
+    if target == source.dtype:
+        return source
+    if isinstance(source, Grouped) and isinstance(source, Prefetching):
+        return _ConvertedGroups(source, target)
+    return Converted(source, target)
+
+
+class Converted:
+    """The costs of a source as another dtype. See ``converted``."""
+
+    def __init__(self, source: CostSource, dtype: np.dtype[Any]) -> None:
+        self._source = source
+        self.shape = source.shape
+        self.dtype = dtype
+
+    def __repr__(self) -> str:
+        return f"Converted({self._source!r}, dtype={self.dtype})"
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        width = columns.stop - columns.start
+        step = max(1, CONVERSION_BYTES // max(1, width * self._source.dtype.itemsize))
+        for k in range(0, len(rows), step):
+            some = rows[k : k + step]
+            values = np.empty((len(some), width), self._source.dtype)
+            self._source.read(some, columns, values)
+            convert(values, out[k : k + step], some, columns.start)
+
+    def transposed(self) -> CostSource | None:
+        """The transpose, converted, where the source has one."""
+        other = self._source.transposed() if isinstance(self._source, Transposable) else None
+        return None if other is None else Converted(other, self.dtype)
+
+    def fingerprint(self) -> str:
+        """The source's own fingerprint and the dtype; as cheap as the source's."""
+        if isinstance(self._source, Fingerprinted):
+            return self._source.fingerprint() + self.dtype.str[1:].encode().hex()
+        return fingerprint_of(self)
+
+
+class _ConvertedGroups(Converted):
+    """Converted costs of a source that reads rows in groups, ahead of time."""
+
+    def rows_together(self, row: int) -> tuple[int, int]:
+        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        grouped: Any = self._source
+        start, stop = grouped.rows_together(row)
+        return int(start), int(stop)
+
+    def prefetch(self, row: int) -> None:
+        """``row`` will probably be read soon."""
+        ahead: Any = self._source
+        ahead.prefetch(row)

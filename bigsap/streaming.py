@@ -1,0 +1,131 @@
+"""One pass over the rows of a source, in blocks, by several threads.
+
+This is how the proof reads the costs: numpy only, nothing of the engine. numpy
+releases the interpreter while it computes, so plain threads are enough.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from bigsap.errors import OptionError
+from bigsap.sources.base import Array, CostSource, Ids, Resident
+
+#: Default size of a thread's block: small enough to stay in its cache.
+BLOCK_BYTES = 1 << 20
+
+#: What a thread does with one block: ``work(start, block)``; ``block[k]`` is the
+#: row ``rows[start + k]`` and must not be written to or kept.
+Work: TypeAlias = Callable[[int, Array], None]
+
+
+def stream(
+    source: CostSource,
+    prepare: Callable[[], Work],
+    *,
+    rows: Ids | None = None,
+    threads: int = 1,
+    block_bytes: int = BLOCK_BYTES,
+    tick: Callable[[int], None] | None = None,
+) -> None:
+    """Show every row (or those in ``rows``) once to a ``Work`` function.
+
+    prepare: called once per thread, returns that thread's own ``Work``, so that
+        buffers need no locks. Whole rows are read, because many sources cannot
+        give a part of a row for less.
+    rows: row ids, or None for all rows in order.
+    block_bytes: a block holds at most this many bytes counted as float64, but
+        always at least one row. Memory: one block per thread, none when the
+        source is ``Resident``.
+    tick: called in the calling thread, after each block or every 50 ms, with the
+        number of rows done; what it raises ends the pass.
+
+    Raises OptionError for threads or block_bytes < 1. An exception in a thread
+    ends the pass; of several, the one of the first block is raised, so that the
+    error does not depend on the number of threads.
+    """
+    if threads < 1:
+        raise OptionError(f"threads must be at least 1, got {threads}")
+    if block_bytes < 1:
+        raise OptionError(f"block_bytes must be at least 1, got {block_bytes}")
+    n_columns = source.shape[1]
+    total = source.shape[0] if rows is None else len(rows)
+    height = min(max(1, block_bytes // max(8, 8 * n_columns)), max(1, total))
+    n_blocks = -(-total // height)
+    matrix = source.resident() if isinstance(source, Resident) else None
+
+    lock = threading.Lock()
+    stopped = threading.Event()
+    failures: list[tuple[int, BaseException]] = []
+    taken = done = 0
+
+    def run(after_block: Callable[[], None]) -> None:
+        nonlocal taken, done
+        work = prepare()
+        buffer = np.empty((height, n_columns), dtype=source.dtype) if matrix is None else None
+        while not stopped.is_set():
+            with lock:
+                block = taken
+                taken += 1
+            if block >= n_blocks:
+                return
+            start, stop = block * height, min(total, (block + 1) * height)
+            try:
+                if rows is not None:
+                    ids = rows[start:stop]
+                else:
+                    ids = np.arange(start, stop, dtype=np.intp)
+                if matrix is None:
+                    assert buffer is not None
+                    source.read(ids, slice(0, n_columns), buffer[: stop - start])
+                    work(start, buffer[: stop - start])
+                elif rows is None:
+                    work(start, matrix[start:stop, :n_columns])
+                else:
+                    work(start, matrix[ids, :n_columns])
+            except BaseException as error:  # noqa: BLE001 - carried to the calling thread
+                # Blocks are taken in order: every earlier one is finished or will
+                # be, so the failure of the first block is always among these.
+                with lock:
+                    failures.append((block, error))
+                stopped.set()
+                return
+            with lock:
+                done += stop - start
+            after_block()
+
+    def report() -> None:
+        if tick is not None:
+            tick(done)
+
+    if min(threads, n_blocks) <= 1:
+        run(report)
+    else:
+        team = [
+            threading.Thread(target=run, args=(_nothing,), daemon=True)
+            for _ in range(min(threads, n_blocks))
+        ]
+        try:
+            for member in team:
+                member.start()
+            for member in team:
+                # With a time limit, so that Ctrl-C reaches this thread in between.
+                while member.is_alive():
+                    member.join(0.05)
+                    report()
+            report()
+        finally:
+            stopped.set()
+            for member in team:
+                if member.ident is not None:
+                    member.join()
+    if failures:
+        raise min(failures, key=lambda failure: failure[0])[1]
+
+
+def _nothing() -> None:
+    pass

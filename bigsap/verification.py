@@ -1,0 +1,136 @@
+"""``Result.verify``: every claim of a result, checked against the costs again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsap.certificate import (
+    Certificate,
+    allowance,
+    certify,
+    certify_infeasible,
+    exact_sum,
+)
+from bigsap.errors import CertificateError
+from bigsap.sources.base import Array, CostSource
+
+if TYPE_CHECKING:
+    from bigsap.result import Result
+
+
+def verify(result: Result, source: CostSource, threads: int = 1) -> Certificate:
+    """See ``Result.verify``; ``source`` presents the costs of the problem."""
+    if tuple(source.shape) != tuple(result.shape):
+        raise CertificateError(
+            f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}"
+        )
+    _check_consistency(result)
+    if result.status == "infeasible":
+        return certify_infeasible(
+            source, result.violator, maximize=result.maximize, threads=threads
+        )
+    sign = -1 if result.maximize else 1
+    unknown = _unknown(result.v)
+    prices = np.zeros(result.shape[1]) if unknown else sign * result.v
+    certificate = certify(
+        source,
+        None if result.fun is None else result.col4row,
+        prices,
+        maximize=result.maximize,
+        threads=threads,
+    )
+    if not unknown and not _unknown(result.u):
+        _check_duals(result, certificate, sign)
+    _check_values(result, certificate, sign, bounded=not unknown)
+    return certificate
+
+
+def _unknown(dual: Array) -> bool:
+    """Duals nobody computed are NaN throughout."""
+    return dual.size > 0 and bool(np.isnan(dual).all())
+
+
+def _check_consistency(result: Result) -> None:
+    """What can be judged without the costs: the fields must tell the same story."""
+    n, m = result.shape
+    if result.col4row.shape != (n,) or result.row4col.shape != (m,):
+        raise CertificateError("col4row or row4col does not have the length of its side")
+    if result.u.shape != (n,) or result.v.shape != (m,):
+        raise CertificateError("u or v does not have the length of its side")
+    for name, dual in (("u", result.u), ("v", result.v)):
+        if np.isnan(dual).any() and not _unknown(dual):
+            raise CertificateError(f"{name}[{int(np.argmax(np.isnan(dual)))}] is NaN")
+    (rows,) = np.nonzero(result.col4row >= 0)
+    if not (
+        np.array_equal(result.row_ind, rows)
+        and np.array_equal(result.col_ind, result.col4row[rows])
+    ):
+        raise CertificateError("row_ind and col_ind disagree with col4row")
+    (columns,) = np.nonzero(result.row4col >= 0)
+    owners = result.row4col[columns]
+    if (
+        len(columns) != len(rows)
+        or (owners >= n).any()
+        or not np.array_equal(result.col4row[owners], columns)
+    ):
+        raise CertificateError("row4col disagrees with col4row")
+    if result.success != (result.status in ("optimal", "gap_reached")):
+        raise CertificateError(f"success is {result.success} but status is {result.status}")
+    if result.fun is None and (len(rows) or result.success):
+        raise CertificateError("the result has no fun although it claims an assignment")
+    expected = None
+    if result.fun is not None and result.bound is not None:
+        expected = abs(result.fun - result.bound)
+    if (expected is None) != (result.gap is None):
+        raise CertificateError("the gap is known exactly when fun and bound are")
+
+
+def _check_duals(result: Result, certificate: Certificate, sign: int) -> None:
+    """The claimed u against the largest feasible one, and the sign of the longer side."""
+    n, m = result.shape
+    claimed, most = sign * result.u, sign * certificate.u
+    reach = max((float(np.abs(a).max()) for a in (claimed, result.v) if a.size), default=0.0)
+    exact = certificate.u.dtype.kind == "i" and claimed.dtype.kind == "i"
+    tolerance = 0.0 if exact else allowance(max(n, m), reach)
+    above = np.flatnonzero(~(claimed <= most + tolerance))
+    if above.size:
+        row = int(above[0])
+        raise CertificateError(
+            f"u[{row}] = {result.u[row]} is no feasible dual: a pair violates it"
+        )
+    longer, name = (sign * result.v, "v") if n < m else (claimed, "u")
+    if n != m and (longer > tolerance).any():
+        where = int(np.argmax(longer > tolerance))
+        raise CertificateError(f"{name}[{where}] has the wrong sign for a side left over")
+
+
+def _check_values(result: Result, certificate: Certificate, sign: int, *, bounded: bool) -> None:
+    tolerance = 8 * certificate.rounding
+    _agree("fun", result.fun, certificate.fun, tolerance)
+    if result.bound is not None and bounded:
+        # A weaker bound than the duals prove is no false claim, a stronger one is.
+        if sign * result.bound > sign * certificate.bound + tolerance:
+            raise CertificateError(
+                f"bound {result.bound} is not proved by the duals, only {certificate.bound}"
+            )
+        duals = exact_sum(result.u) + exact_sum(result.v)
+        # Real duals of integer costs: the bound is rounded to the next integer.
+        rounded = isinstance(result.bound, int) and isinstance(duals, float)
+        if abs(duals - result.bound) > tolerance + rounded:
+            raise CertificateError(f"the duals sum to {duals}, the bound is {result.bound}")
+    if result.fun is not None and result.bound is not None and result.gap is not None:
+        _agree("gap", result.gap, abs(result.fun - result.bound), tolerance)
+    if result.status == "optimal" and result.fun is not None and not certificate.optimal:
+        raise CertificateError(
+            f"status is optimal, but the duals leave a gap of {certificate.gap}: "
+            f"row {certificate.worst_row} is {certificate.worst_violation} from tight"
+        )
+
+
+def _agree(name: str, claimed: Any, found: Any, tolerance: float) -> None:
+    if (claimed is None) != (found is None):
+        raise CertificateError(f"{name} is {claimed}, but {found} was found")
+    if claimed is not None and not abs(claimed - found) <= tolerance:
+        raise CertificateError(f"{name} is {claimed}, but {found} was found")

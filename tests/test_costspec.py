@@ -1,0 +1,186 @@
+"""Cost specs and the other things COSTS may be."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from bigsap.costspec import KINDS, from_spec, open_costs
+from bigsap.errors import DtypeError, InputError, ShapeError, StoreError
+
+
+def matrix(source) -> np.ndarray:
+    out = np.empty(source.shape, source.dtype)
+    source.read(np.arange(source.shape[0]), slice(0, source.shape[1]), out)
+    return out
+
+
+def write(folder, spec, name="spec.json") -> str:
+    file = folder / name
+    file.write_text(spec if isinstance(spec, str) else json.dumps(spec))
+    return str(file)
+
+
+RNG = np.random.default_rng(5)
+X, Y = RNG.random((4, 2)), RNG.random((6, 2))
+
+
+def test_npy_file(tmp_path):
+    cost = RNG.random((3, 5))
+    np.save(tmp_path / "c.npy", cost)
+    np.testing.assert_array_equal(matrix(open_costs(tmp_path / "c.npy")), cost)
+
+
+def test_zarr_store(tmp_path):
+    zarr = pytest.importorskip("zarr", reason="extra zarr")
+    cost = RNG.random((3, 5))
+    zarr.save_array(str(tmp_path / "c.zarr"), cost)
+    np.testing.assert_array_equal(matrix(open_costs(tmp_path / "c.zarr")), cost)
+    spec = write(tmp_path, {"type": "zarr", "path": "c.zarr"})
+    np.testing.assert_array_equal(matrix(open_costs(spec)), cost)
+
+
+def test_points_inline_and_from_files_relative_to_the_spec(tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    np.save(folder / "x.npy", X)
+    spec = {
+        "type": "points",
+        "metric": "cityblock",
+        "x": {"npy": "x.npy"},
+        "y": Y.tolist(),
+        "w": [1, 3],
+    }
+    file = write(folder, spec)
+    monkeypatch.chdir(tmp_path)  # not the spec's folder
+    expected = (np.abs(X[:, None] - Y[None]) * [1, 3]).sum(axis=2)
+    np.testing.assert_allclose(matrix(open_costs(file)), expected, rtol=1e-15)
+
+
+def test_points_default_metric_and_parameters(tmp_path):
+    squared = ((X[:, None] - Y[None]) ** 2).sum(axis=2)
+    spec = {"type": "points", "x": X.tolist(), "y": Y.tolist()}
+    np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), squared, rtol=1e-15)
+    cubes = (np.abs(X[:, None] - Y[None]) ** 3).sum(axis=2) ** (1 / 3)
+    spec |= {"metric": "minkowski", "p": 3}
+    np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), cubes, rtol=1e-12)
+
+
+def test_lowrank(tmp_path):
+    spec = {
+        "type": "lowrank",
+        "a": X.tolist(),
+        "b": Y.tolist(),
+        "row_terms": [1, 2, 3, 4],
+        "column_terms": [0, 0, 0, 0, 0, 7],
+    }
+    expected = X @ Y.T + np.array([[1], [2], [3], [4]]) + np.array([0, 0, 0, 0, 0, 7])
+    np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), expected, rtol=1e-14)
+
+
+def test_table(tmp_path):
+    spec = {
+        "type": "table",
+        "values": [[0, 5], [6, 1]],
+        "row_class": [1, 0],
+        "column_class": [0, 1, 1],
+    }
+    np.testing.assert_array_equal(matrix(from_spec(spec, tmp_path)), [[6, 1, 1], [0, 5, 5]])
+
+
+def test_inline_array_with_a_forbidden_pair(tmp_path):
+    file = write(tmp_path, '{"type": "array", "values": [[1, Infinity], [2, 3.5]]}')
+    np.testing.assert_array_equal(matrix(open_costs(file)), [[1, np.inf], [2, 3.5]])
+
+
+def test_inline_integers_stay_integers(tmp_path):
+    source = from_spec({"type": "array", "values": [[1, 2], [3, 4]]}, tmp_path)
+    assert source.dtype == np.int64
+
+
+def test_npy_type(tmp_path):
+    np.save(tmp_path / "c.npy", X)
+    source = open_costs(write(tmp_path, {"type": "npy", "path": "c.npy"}))
+    np.testing.assert_array_equal(matrix(source), X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unknown_key_is_refused_and_named(kind, tmp_path):
+    spec = {"type": kind, "metrik": 1} | {key: [[1]] for key in KINDS[kind].required}
+    with pytest.raises(InputError, match=r"/metrik: unknown key for type '" + kind):
+        from_spec(spec, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_missing_key_is_named(kind, tmp_path):
+    first = KINDS[kind].required[0]
+    with pytest.raises(InputError, match=f"/{first}: required for type '{kind}'"):
+        from_spec({"type": kind}, tmp_path)
+
+
+A = {"type": "array"}
+P = {"type": "points", "y": [[1]]}
+BAD = [
+    ([1, 2], InputError, "must be a JSON object, got a list"),
+    ({}, InputError, "/type: must be one of points"),
+    ({"type": "expression"}, InputError, "got 'expression'"),
+    ({"type": ["points"]}, InputError, "/type"),
+    (A | {"values": [[1, 2], [3]]}, ShapeError, "/values: the lists are ragged"),
+    (A | {"values": [["1", "2"]]}, DtypeError, "/values: every entry must be a number"),
+    (A | {"values": [[1, None]]}, DtypeError, "/values: every entry must be a number"),
+    (A | {"values": [[1, 10**30]]}, DtypeError, "/values: every entry must be a number"),
+    (A | {"values": 3}, InputError, "/values: must be nested lists"),
+    (A | {"values": {"npz": "a"}}, InputError, "/values: expected .*got the keys 'npz'"),
+    (P | {"x": {"npy": 7}}, InputError, "/x/npy: must be a path, got a number"),
+    (P | {"x": {"npy": ""}}, InputError, "/x/npy: must be a path"),
+    (P | {"x": {"npy": "absent.npy"}}, InputError, "/x: .*absent.npy: no such file"),
+    (P | {"x": [[1]], "metric": 2}, InputError, "/metric: must be a string, got a number"),
+    (P | {"x": [[1]], "p": True}, InputError, "/p: must be a number, got a boolean"),
+    ({"type": "npy", "path": None}, InputError, "/path: must be a path, got null"),
+]
+
+
+@pytest.mark.parametrize(("spec", "error", "match"), BAD)
+def test_bad_field_is_named(spec, error, match, tmp_path):
+    with pytest.raises(error, match=match):
+        from_spec(spec, tmp_path)
+
+
+TEXTS = [
+    ('{"type": "array",', "spec.json: not JSON: .* at line 1, column"),
+    ('{"type": "array", "type": "npy"}', "key 'type' appears twice"),
+    ("[" * 200_000, "nested too deeply"),
+    ("", "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("text", "match"), TEXTS)
+def test_bad_json_names_the_file(text, match, tmp_path):
+    with pytest.raises(InputError, match=match):
+        open_costs(write(tmp_path, text))
+
+
+def test_binary_json_names_the_file(tmp_path):
+    (tmp_path / "spec.json").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(InputError, match=r"spec\.json: not UTF-8"):
+        open_costs(tmp_path / "spec.json")
+
+
+def test_damaged_and_pickled_arrays_are_refused(tmp_path):
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    (tmp_path / "short.npy").write_bytes(b"\x93NUMPY")
+    np.savez(tmp_path / "archive.npy.npz", a=X)
+    for name in ("objects.npy", "short.npy", "archive.npy.npz"):
+        spec = {"type": "points", "x": {"npy": name}, "y": [[1]]}
+        with pytest.raises(StoreError, match=f"/x: .*{name}"):
+            from_spec(spec, tmp_path)
+
+
+def test_what_is_no_cost_file(tmp_path):
+    (tmp_path / "c.csv").write_text("1,2")
+    with pytest.raises(InputError, match=r"c\.csv"):
+        open_costs(tmp_path / "c.csv")
+    with pytest.raises(InputError, match=r"absent\.npy: no such file"):
+        open_costs(tmp_path / "absent.npy")

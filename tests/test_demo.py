@@ -1,0 +1,117 @@
+"""The demo's pictures, and a small demo from end to end."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import demo, pictures
+from bigsap.errors import OptionError
+from bigsap.monitor import Progress
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 7, 100, 20_000, 44_000])
+def test_grid_has_at_least_the_pixels_and_the_shape_of_the_picture(pixels):
+    width, height = pictures.grid(pixels, 640 / 427)
+    assert pixels <= width * height < pixels + width
+    if pixels >= 100:
+        assert width / height == pytest.approx(640 / 427, rel=1 / height)
+
+
+def test_grid_refuses_no_pixels():
+    with pytest.raises(OptionError, match="pixels must be at least 1, got 0"):
+        pictures.grid(0, 1.5)
+
+
+def test_photographs_are_two_different_ones_of_one_size():
+    china, flower = pictures.photograph("china.jpg"), pictures.photograph("flower.jpg")
+    assert china.size == flower.size == (640, 427)
+    assert china.mode == "RGB"
+    small = pictures.reduced(china, 12, 8)
+    assert small.shape == (8, 12, 3)
+    assert small.dtype == np.uint8
+    assert small[0].mean() > small[-1].mean()  # sky above, trees below
+    assert abs(small.astype(int) - pictures.reduced(flower, 12, 8)).mean() > 20
+
+
+def test_missing_packages_name_the_extra(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(ImportError, match=r"pip install \"bigsap\[demo\]\""):
+            pictures.photograph("china.jpg")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match=r"pip install \"bigsap\[demo\]\""):
+        pictures.photograph("china.jpg")
+
+
+def test_features_are_scaled_and_weighted():
+    image = np.zeros((2, 3, 3), np.uint8)
+    image[1, 2] = (255, 51, 0)
+    points = pictures.features(image, position=4.0)
+    assert points.shape == (6, 5)
+    np.testing.assert_allclose(points[-1], [2 * 2.5 / 3, 2 * 1.5 / 2, 1, 0.2, 0])
+    np.testing.assert_allclose(points[0], [2 * 0.5 / 3, 2 * 0.5 / 2, 0, 0, 0])
+    plain = pictures.features(image, position=1.0)
+    assert plain.min() >= 0
+    assert plain.max() <= 1
+    assert not pictures.features(image, position=0.0)[:, :2].any()
+
+
+@pytest.mark.parametrize("position", [-1.0, float("nan"), float("inf")])
+def test_features_refuse_odd_positions(position):
+    with pytest.raises(OptionError, match="position"):
+        pictures.features(np.zeros((1, 1, 3), np.uint8), position)
+
+
+def test_recoloured_takes_each_colour_from_its_partner():
+    palette = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    image = np.zeros((2, 2, 3), np.uint8)
+    swapped = pictures.recoloured(image, palette, np.array([3, 0, 1, 2]))
+    np.testing.assert_array_equal(swapped[0, 0], palette[1, 1])
+    np.testing.assert_array_equal(swapped[0, 1], palette[0, 0])
+
+
+def test_phase_lines(capsys):
+    lines = demo.PhaseLines(interval=10)
+    for phase, seconds in [(0, 0), (1, 1), (1, 5), (1, 12), (1, 13), (2, 14)]:
+        lines(Progress(phase=phase, seconds=seconds, n_rows=9))
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == ["0:00", "0:01", "0:12", "0:14"]
+
+
+def test_small_demo_from_end_to_end(tmp_path, capsys):
+    from PIL import Image
+    from scipy.optimize import linear_sum_assignment
+
+    out = tmp_path / "new" / "folder"
+    result = demo.run(pixels=150, out=out, threads=1, cache="64KiB")
+
+    printed = capsys.readouterr().out
+    assert "15 x 10 = 150 pixels each" in printed
+    for label in ("n ", "cost ", "bound ", "gap ", "rows evaluated", "cache hit rate", "seconds"):
+        assert f"\n{label}" in printed
+    assert "peak resident" in printed
+    assert str(out / "recoloured.png") in printed
+    assert str(out / "result.npz") in printed
+
+    small = [
+        pictures.reduced(pictures.photograph(name), 15, 10) for name in ("china.jpg", "flower.jpg")
+    ]
+    x, y = (pictures.features(image, 1.0) for image in small)
+    cost = ((x[:, None] - y[None]) ** 2).sum(axis=2)
+    rows, columns = linear_sum_assignment(cost)
+    assert result.fun == pytest.approx(cost[rows, columns].sum(), rel=1e-12)
+    assert result.gap <= 1e-9 * result.fun
+    assert result.stats["cache_misses"] > 150  # the cache is smaller than the matrix
+
+    saved = bigsap.Result.load(out / "result.npz")
+    np.testing.assert_array_equal(saved.col4row, result.col4row)
+    with Image.open(out / "recoloured.png") as picture:
+        assert picture.format == "PNG"
+        assert picture.size == (3 * 15 * 3 + 2 * 8, 10 * 3)
+        shown = np.asarray(picture)[1::3, -15 * 3 + 1 :: 3]
+    np.testing.assert_array_equal(shown, pictures.recoloured(*small, result.col4row))

@@ -1,0 +1,258 @@
+"""``linear_sum_assignment`` side by side with scipy's: whatever scipy does is right."""
+
+from __future__ import annotations
+
+import array
+import decimal
+import fractions
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment as scipys
+
+import bigsap
+from bigsap import linear_sum_assignment
+from instances import CLASSES, integers
+from oracle import optimum, value
+
+
+def outcome(function, *args, **kwargs):
+    """What a call gave: arrays, or the exception."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - to be compared
+        return error
+
+
+def same_outcome(cost, maximize=False):
+    """BigSAP answers as scipy does: an equally good assignment, or the same error."""
+    expected = outcome(scipys, cost, maximize)
+    found = outcome(linear_sum_assignment, cost, maximize)
+    if isinstance(expected, Exception):
+        assert isinstance(found, type(expected)), found
+        assert str(found) == str(expected)
+        return
+    assert not isinstance(found, Exception), found
+    assert isinstance(found, tuple)
+    assert len(found) == 2
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.dtype == theirs.dtype
+        assert mine.shape == theirs.shape
+        assert type(mine) is type(theirs)
+        assert mine.flags.writeable
+        assert mine.flags.owndata == theirs.flags.owndata or mine.base is None
+    rows, columns = found
+    np.testing.assert_array_equal(rows, expected[0])
+    assert len(set(columns.tolist())) == len(columns)
+    matrix = np.asarray(cost)
+    assert float(value(matrix, rows, columns)) == pytest.approx(
+        float(value(matrix, *expected)), rel=1e-12
+    )
+
+
+class ArrayLike:
+    def __array__(self, dtype=None, copy=None):
+        return np.array([[3.0, 1.0], [1.0, 3.0]], dtype=dtype)
+
+
+class TextArrayLike:
+    def __array__(self, dtype=None, copy=None):
+        return np.array([["3", "1"], ["1", "3"]])
+
+
+eye = np.eye(3)
+big = 2**53
+ACCEPTED = {
+    "square": [[4, 1, 3], [2, 0, 5], [3, 2, 2]],
+    "wide": [[4.0, 1, 3], [2, 0, 5]],
+    "tall": [[4.0, 1], [2, 0], [3, 2]],
+    "one": [[7]],
+    "one row": [[3, 1, 2]],
+    "one column": [[3], [1], [2]],
+    "tuples": ((1, 2), (2, 1)),
+    "bool": eye.astype(bool),
+    "matrix": np.matrix(eye),
+    "masked": np.ma.masked_equal(eye, 0),
+    "array-like": ArrayLike(),
+    "memoryview": memoryview(eye),
+    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3) ** 2),
+    "reversed": np.arange(16.0).reshape(4, 4)[::-1, ::-1],
+    "every second": np.arange(36.0).reshape(6, 6)[::2, 1::2] % 7,
+    "big-endian": eye.astype(">f8"),
+    "big-endian integers": np.eye(3, dtype=">i4"),
+    "float16": eye.astype("f2"),
+    "float32": eye.astype("f4"),
+    "int8": -np.eye(3, dtype="i1"),
+    "uint8": np.eye(3, dtype="u1"),
+    "int16": np.eye(3, dtype="i2"),
+    "uint64": np.array([[2**63 + 2**20, 2**63], [2**63, 2**63 + 2**30]], dtype="u8"),
+    "int64 ends": np.array([[2**63 - 1, -(2**63)], [-(2**63), 2**63 - 1]]),
+    "fractions": [[fractions.Fraction(1, 2), 1], [1, 1]],
+    "decimals": [[decimal.Decimal(1), 2], [2, 1]],
+    "long integers": [[10**30, 1], [1, 2]],
+    "mixed": [[1, 2.5], [True, 0]],
+    "forbidden": [[np.inf, 1], [1, np.inf]],
+    "half forbidden": [[np.inf, 1, 2], [1, np.inf, np.inf]],
+    "column forbidden": [[np.inf, 1, 2], [np.inf, 3, 1]],
+    "row forbidden, to spare": [[1, 2], [np.inf, np.inf], [3, 1]],
+    "0 x 0": np.zeros((0, 0)),
+    "0 x 3": np.zeros((0, 3)),
+    "3 x 0": np.zeros((3, 0)),
+    "0 x 2 integers": np.zeros((0, 2), dtype=int),
+    "list of nothing": [[]],
+    "constant": np.full((6, 6), 2.5),
+    "constant wide": np.full((3, 6), 2.5),
+    "constant tall": np.full((6, 3), 2.5),
+    "zeros": np.zeros((5, 5)),
+    "negative": -(np.arange(9.0).reshape(3, 3) ** 2),
+    "huge": np.array([[1e308, 1e307], [1e308, 1e308]]),
+    "tiny": np.array([[5e-324, 0], [0, 5e-324]]),
+    "wide range": np.array([[1e30, 1e-30], [1.0, 1e30]]),
+    "signed zeros": np.array([[-0.0, 0.0], [0.0, -0.0]]),
+    "minus inf": [[-np.inf, 1], [1, 2]],
+}
+REFUSED = {
+    "number": 5,
+    "none": None,
+    "text": "costs",
+    "empty list": [],
+    "1-D": [1, 2, 3],
+    "1-D empty": np.zeros(0),
+    "array.array": array.array("d", [1, 2]),
+    "3-D": np.zeros((2, 2, 2)),
+    "3-D empty": np.zeros((0, 0, 0)),
+    "ragged": [[1, 2], [3]],
+    "strings": eye.astype(str),
+    "no strings": np.zeros((0, 2), dtype=str),
+    "bytes": np.array([[b"1"]]),
+    "list of strings": [["a", "b"], ["c", "d"]],
+    "text array-like": TextArrayLike(),
+    "objects": eye.astype(object),
+    "none inside": np.array([[None, 1], [1, 1]]),
+    "list with none": [[None, 1], [1, 1]],
+    "complex": eye + 1j,
+    "complex list": [[1j]],
+    "long double": np.eye(3, dtype=np.longdouble),
+    "dates": np.zeros((2, 2), "M8[s]"),
+    "times": np.zeros((2, 2), "m8[s]"),
+    "records": np.zeros((2, 2), dtype=[("a", "f8")]),
+    "dict": {},
+    "set": {1},
+    "csr": scipy.sparse.csr_matrix(eye),
+    "coo array": scipy.sparse.coo_array(eye),
+    "nan": np.diag([np.nan, 1, 1]),
+    "float32 nan": np.diag([1, np.nan, 1]).astype("f4"),
+    "minus inf": np.diag([1, -np.inf, 1]),
+    "nan and infeasible": [[np.inf, np.inf], [np.nan, np.inf]],
+    "nan in a spare row": [[1, 2], [np.nan, 9], [1, 3]],
+    "row of inf": [[np.inf, np.inf], [1, 2]],
+    "column of inf": [[np.inf, 1], [np.inf, 2]],
+    "only inf": [[np.inf]],
+    "only inf, wide": np.full((3, 4), np.inf),
+    "only inf, tall": np.full((4, 3), np.inf),
+    "two rows for one column": [[1, np.inf, np.inf], [2, np.inf, np.inf], [1, 1, 1]],
+}
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_scipy_accepts(name, maximize):
+    same_outcome(ACCEPTED[name], maximize)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_scipy_refuses(name, maximize):
+    assert isinstance(outcome(scipys, REFUSED[name]), Exception)
+    same_outcome(REFUSED[name], maximize)
+
+
+@pytest.mark.parametrize("sense", [None, 0, 2, "x", "", [], np.True_, np.array([True])])
+def test_maximize_is_taken_for_its_truth(sense):
+    cost = [[1, 2], [3, 1]]
+    np.testing.assert_array_equal(
+        linear_sum_assignment(cost, sense), scipys(cost, sense), strict=True
+    )
+
+
+def test_the_call_itself():
+    cost = [[1, 2], [3, 1]]
+    np.testing.assert_array_equal(
+        linear_sum_assignment(cost_matrix=cost, maximize=True), scipys(cost, True)
+    )
+    same_outcome(cost, True)
+    both = np.array([1, 2])
+    assert str(outcome(linear_sum_assignment, cost, both)) == str(outcome(scipys, cost, both))
+    for args, kwargs in (((), {}), ((cost, True, 3), {}), ((cost,), {"method": "ssp"})):
+        assert isinstance(outcome(scipys, *args, **kwargs), TypeError)
+        assert isinstance(outcome(linear_sum_assignment, *args, **kwargs), TypeError)
+
+
+def test_errors_say_more_than_scipys():
+    cost = np.ones((5, 4))
+    cost[3, 1] = cost[3, 2] = cost[4, 0] = np.nan
+    with pytest.raises(bigsap.InvalidCostError) as invalid:
+        linear_sum_assignment(cost)
+    assert (invalid.value.row, invalid.value.column) == (3, 1)
+    assert "cost[3, 1] is nan" in str(invalid.value.__cause__)
+    cost = np.ones((4, 4))
+    cost[1:3, 1:] = np.inf
+    with pytest.raises(bigsap.InfeasibleError) as infeasible:
+        linear_sum_assignment(cost)
+    assert sorted(infeasible.value.violator) == [1, 2]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 7), (40, 40), (3, 9), (9, 3)])
+@pytest.mark.parametrize("dtype", [bool, "u1", "i4", "i8", "f4", "f8"])
+def test_a_constant_matrix_gives_the_identity(shape, dtype):
+    for number in (0, 1):
+        rows, columns = linear_sum_assignment(np.full(shape, number, dtype))
+        np.testing.assert_array_equal(rows, np.arange(min(shape)))
+        np.testing.assert_array_equal(columns, np.arange(min(shape)))
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class(name, maximize):
+    cost = CLASSES[name](60, seed=6)
+    same_outcome(cost, maximize)
+    same_outcome(cost[:25], maximize)
+    same_outcome(cost[:, :25], maximize)
+
+
+@settings(max_examples=60)
+@given(
+    shape=st.tuples(st.integers(0, 8), st.integers(0, 8)),
+    dtype=st.sampled_from(["f8", "f4", "i8", "i4", "u2", "u1", "?"]),
+    forbidden=st.sampled_from([0.0, 0.2, 0.6]),
+    maximize=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_small_problems(shape, dtype, forbidden, maximize, seed):
+    rng = np.random.default_rng(seed)
+    cost = rng.integers(0, 9, shape).astype(dtype)
+    if dtype[0] == "f":
+        cost = cost - 4 + rng.random(shape).astype(dtype)
+        cost[rng.random(shape) < forbidden] = -np.inf if maximize else np.inf
+    same_outcome(cost, maximize)
+
+
+def test_integers_are_exact_where_scipys_floats_are_not():
+    """Differences of 1 beside 2**53 are lost in float64: scipy may return a worse sum."""
+    cost = 2**53 + integers(12, seed=3, factor=0.5)
+    best, _ = optimum(cost)
+    assert value(cost, *linear_sum_assignment(cost)) == best
+    best, _ = optimum(cost, maximize=True)
+    assert value(cost, *linear_sum_assignment(cost, maximize=True)) == best
+
+
+def test_the_input_is_left_alone():
+    for cost in (CLASSES["random"](20), integers(20), CLASSES["random"](20).astype("f4")):
+        before = cost.copy()
+        cost.setflags(write=False)
+        linear_sum_assignment(cost)
+        linear_sum_assignment(cost.T, maximize=True)
+        np.testing.assert_array_equal(cost, before)

@@ -1,0 +1,108 @@
+"""The progress bar, its own and tqdm's."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from bigsap import progress
+from bigsap.monitor import Progress
+
+
+def state(**changes) -> Progress:
+    fields = {
+        "n_rows": 2000,
+        "phase": 3,
+        "epsilon": 0.0125,
+        "assigned": 500,
+        "rows_scanned": 12345,
+        "rows_evaluated": 678,
+        "seconds": 75.2,
+    }
+    return Progress(**(fields | changes))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves only when told."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_line_tells_phase_share_and_counts():
+    text = progress.line(state(), 200)
+    assert text == (
+        "phase 3, epsilon 0.013 [#####...............] 500/2,000 1:15 12,345 scans, 678 evaluations"
+    )
+
+
+def test_line_fits_the_terminal_and_survives_odd_states():
+    assert len(progress.line(state(), 30)) == 30
+    assert progress.line(state(), -1) == ""
+    assert "first prices" in progress.line(state(phase=0, assigned=0), 200)
+    assert "#" * 20 + "]" in progress.line(state(n_rows=0, assigned=0), 200)
+    assert "#" * 20 + "]" in progress.line(state(assigned=9999), 200)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.9, "0:59"), (3661, "1:01:01")])
+def test_clock(seconds, text):
+    assert progress.clock(seconds) == text
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_bar_shows_first_and_last_state_and_ends_the_line(plain, clock):
+    stream = io.StringIO()
+    bar = progress.Bar(stream, plain=plain)
+    moving = state(assigned=0)
+    bar.update(moving)
+    moving.assigned = 2000  # changed in place, too soon for another drawing
+    bar.update(moving)
+    before = stream.getvalue()
+    assert "2,000/2,000" not in before
+    assert "2000/2000" not in before
+    bar.close()
+    after = stream.getvalue()
+    assert "2,000/2,000" in after or "2000/2000" in after
+    assert after.endswith("\n")
+    bar.update(state())
+    bar.close()
+    assert stream.getvalue() == after
+
+
+def test_plain_bar_draws_no_more_often_than_its_interval(clock):
+    stream = io.StringIO()
+    bar = progress.Bar(stream, plain=True)
+    for step in range(1000):
+        clock[0] = 100.0 + step * progress.INTERVAL / 10.01
+        bar.update(state(assigned=step))
+    assert 90 <= stream.getvalue().count("\r") <= 101
+
+
+def test_plain_bar_wipes_a_longer_line(clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    stream = io.StringIO()
+    bar = progress.Bar(stream, plain=True)
+    bar.update(state(rows_scanned=10**12))
+    clock[0] += 1
+    bar.update(state(rows_scanned=1))
+    first, second = stream.getvalue().split("\r")[1:]
+    assert len(second) >= len(first)
+
+
+def test_bar_without_a_state_leaves_no_trace():
+    stream = io.StringIO()
+    progress.Bar(stream, plain=True).close()
+    assert stream.getvalue() == ""
+
+
+def test_bar_is_plain_where_tqdm_is_absent(monkeypatch):
+    monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "tqdm", None)  # an import of it would fail
+    stream = io.StringIO()
+    bar = progress.Bar(stream)
+    bar.update(state())
+    bar.close()
+    assert "[#####...............]" in stream.getvalue()

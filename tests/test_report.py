@@ -1,0 +1,102 @@
+"""Results as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from bigsap import report
+from bigsap.result import Result, Status
+
+
+def test_plain_has_only_what_json_has():
+    value = {
+        1: np.float64("inf"),
+        "a": [math.nan, -math.inf, np.int64(3), True, None],
+        "b": np.array([1.5, np.inf]),
+        "c": (Status.OPTIMAL, {np.str_("k"): np.float32(0.5)}),
+    }
+    assert report.plain(value) == {
+        "1": None,
+        "a": [None, None, 3, True, None],
+        "b": [1.5, None],
+        "c": ["optimal", {"k": 0.5}],
+    }
+    json.dumps(report.plain(value), allow_nan=False)
+
+
+def test_text_of_a_result_with_everything():
+    result = Result.from_assignment(
+        [1, 0],
+        [0.0, 0.0],
+        shape=(2, 2),
+        status=Status.TIME_LIMIT,
+        fun=12345.5,
+        bound=12340.0,
+        stats={
+            "rows_evaluated": 5,
+            "rows_scanned": 1234,
+            "cache_hits": 3,
+            "cache_misses": 1,
+            "seconds": {"total": 1.5, "search": 1.25},
+            "peak_bytes": 3 * 2**20,
+            "method": "ssp",
+            "threads": 1,
+        },
+    )
+    lines = dict(report.result_lines(result))
+    assert lines["cost"] == "12345.5"
+    assert lines["bound"] == "12,340"
+    assert lines["gap"] == "5.5 (4.5e-04 of the cost)"
+    assert lines["rows evaluated"] == "5 (2.50 per row)"
+    assert lines["rows scanned"] == "1,234"
+    assert lines["cache hit rate"] == "75.0%"
+    assert lines["seconds"] == "1.50 (search 1.25)"
+    assert lines["peak memory"] == "3.0 MiB"
+    assert lines["method"] == "ssp, 1 thread"
+    text = report.result_text(result)
+    starts = {
+        line.index(value) for line, value in zip(text.split("\n"), lines.values(), strict=True)
+    }
+    assert len(starts) == 1  # one column of values
+
+
+def test_text_of_a_result_that_knows_nothing():
+    result = Result.from_assignment(None, shape=(0, 3), status=Status.CANCELLED)
+    assert dict(report.result_lines(result)) == {
+        "status": "cancelled: The solve was cancelled.",
+        "n": "0 x 3",
+    }
+    assert report.result_record(result)["fun"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(5.0, "5"), (10**20, "100,000,000,000,000,000,000"), (-1234, "-1,234"), (0.1, "0.1"),
+     (math.inf, "inf"), (1e300, "1e+300"), (np.int64(7), "7")],
+)  # fmt: skip
+def test_number(value, text):
+    assert report.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("hits", "misses", "rate"), [(0, 0, None), (1, 3, 0.25), (np.int64(2), 0, 1.0)]
+)
+def test_hit_rate(hits, misses, rate):
+    assert report.hit_rate({"cache_hits": hits, "cache_misses": misses}) == rate
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3.2e9, "3.0 GiB"), (2**50, "1024.0 TiB")],
+)
+def test_bytes_text(size, text):
+    assert report.bytes_text(size) == text
+
+
+def test_peak_is_more_than_what_is_held():
+    block = np.ones(2**22)  # 32 MiB, touched
+    assert report.peak_resident_bytes() > block.nbytes

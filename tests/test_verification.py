@@ -1,0 +1,184 @@
+"""``Result.verify`` against every false claim."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bigsap.certificate import certify
+from bigsap.errors import CertificateError, InvalidCostError, ShapeError
+from bigsap.result import Result, Status
+from bigsap.sources.arrays import ArraySource
+from instances import geometric
+from solved import cost_of, solved
+
+
+def swapped(res):
+    """The same claims with the columns of two rows exchanged, consistently."""
+    col4row = res.col4row.copy()
+    a, b = res.row_ind[:2]
+    col4row[[a, b]] = col4row[[b, a]]
+    row4col = res.row4col.copy()
+    row4col[col4row[[a, b]]] = [a, b]
+    return {"col4row": col4row, "row4col": row4col, "col_ind": col4row[res.row_ind]}
+
+
+def nudged(array, where=0, by=1):
+    array = array.copy()
+    array[where] += by
+    return array
+
+
+FALSE_CLAIMS = {
+    "fun": (lambda r: {"fun": r.fun - 1, "gap": abs(r.fun - 1 - r.bound)}, "fun is"),
+    "fun, slightly": (lambda r: {"fun": r.fun * (1 + 1e-9)}, "fun is"),
+    "no fun": (lambda r: {"fun": None, "gap": None}, "no fun"),
+    "bound too strong": (
+        lambda r: {"bound": r.bound + (-1 if r.maximize else 1), "gap": 1},
+        "is not proved by the duals",
+    ),
+    "bound too weak": (
+        lambda r: {"bound": r.bound - (-1 if r.maximize else 1), "gap": 1},
+        "duals sum to",
+    ),
+    "gap": (lambda r: {"gap": r.gap + 1}, "gap is"),
+    "no gap": (lambda r: {"gap": None}, "gap is known exactly when"),
+    "u infeasible": (
+        lambda r: {"u": nudged(r.u, 0, -1 if r.maximize else 1)},
+        r"u\[0\] = .* is no feasible dual",
+    ),
+    "u low": (lambda r: {"u": nudged(r.u, 0, 1 if r.maximize else -1)}, "duals sum to"),
+    "v low": (
+        lambda r: {"v": nudged(r.v, r.col_ind[0], 1 if r.maximize else -1)},
+        "bound|dual",
+    ),
+    "u nan": (lambda r: {"u": nudged(r.u, 0, np.nan)}, "NaN"),
+    "v nan": (lambda r: {"v": nudged(r.v, 0, np.nan)}, "NaN"),
+    "u short": (lambda r: {"u": r.u[1:]}, "length"),
+    "columns exchanged": (swapped, "fun is"),
+    "col_ind": (lambda r: {"col_ind": r.col_ind[::-1]}, "disagree with col4row"),
+    "row_ind": (lambda r: {"row_ind": r.row_ind[1:]}, "disagree with col4row"),
+    "row4col": (lambda r: {"row4col": np.roll(r.row4col, 1)}, "row4col disagrees"),
+    "row4col range": (
+        lambda r: {"row4col": np.where(r.row4col == r.row_ind[0], 99, r.row4col)},
+        "row4col disagrees",
+    ),
+    "status": (lambda r: {"status": Status.TIME_LIMIT}, "success is True"),
+    "success": (lambda r: {"success": False}, "success is False"),
+    "infeasible": (
+        lambda r: {"status": Status.INFEASIBLE, "success": False, "violator": np.array([0])},
+        "does not rule out",
+    ),
+    "infeasible, no proof": (
+        lambda r: {"status": Status.INFEASIBLE, "success": False},
+        "non-empty",
+    ),
+}
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(6, 6), (4, 7), (7, 4)])
+@pytest.mark.parametrize("kind", ["real", "integer"])
+@pytest.mark.parametrize("claim", FALSE_CLAIMS)
+def test_false_claims_are_found(claim, kind, shape, maximize):
+    cost = cost_of(kind, shape)
+    res = solved(cost, maximize)
+    change, message = FALSE_CLAIMS[claim]
+    if kind == "integer" and "nan" in claim:
+        res = dataclasses.replace(res, u=res.u.astype(float), v=res.v.astype(float))
+    with pytest.raises(CertificateError, match=message):
+        dataclasses.replace(res, **change(res)).verify(cost)
+
+
+def test_an_incomplete_assignment_is_found():
+    res = solved(cost_of("real"))
+    col4row, row4col = res.col4row.copy(), res.row4col.copy()
+    row4col[col4row[0]] = col4row[0] = -1
+    bad = dataclasses.replace(
+        res, col4row=col4row, row4col=row4col, row_ind=res.row_ind[1:], col_ind=res.col_ind[1:]
+    )
+    with pytest.raises(CertificateError, match="incomplete: 5 pairs where 6"):
+        bad.verify(cost_of("real"))
+
+
+def test_optimal_is_a_claim_of_its_own():
+    """A consistent result with an honest gap may not call itself optimal."""
+    cost = cost_of("real")
+    res = solved(cost)
+    col4row = np.array(swapped(res)["col4row"])
+    c = certify(ArraySource(cost), col4row, res.v)
+    honest = Result.from_assignment(col4row, res.v, c, shape=(6, 6), status=Status.GAP_REACHED)
+    assert honest.gap > 0
+    honest.verify(cost)
+    with pytest.raises(CertificateError, match="status is optimal, but"):
+        dataclasses.replace(honest, status=Status.OPTIMAL).verify(cost)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_other_costs_do_not_verify(maximize):
+    cost = cost_of("real")
+    res = solved(cost, maximize)
+    other = cost.copy()
+    other[res.row_ind[2], res.col_ind[2]] += -0.25 if maximize else 0.25
+    with pytest.raises(CertificateError, match="fun is"):
+        res.verify(other)
+    other = cost.copy()  # a pair that would make the assignment improvable
+    other[0, res.col_ind[1]] += 5 if maximize else -5
+    with pytest.raises(CertificateError, match=r"u\[0\]"):
+        res.verify(other)
+    with pytest.raises(CertificateError, match=r"shape \(6, 6\), not \(6, 5\)"):
+        res.verify(cost[:, :5])
+    other[3, 3] = np.nan
+    with pytest.raises(InvalidCostError, match=r"cost\[3, 3\]"):
+        res.verify(other)
+
+
+def test_last_bits_may_differ():
+    cost = geometric(60, seed=9)
+    res = solved(cost)
+    rng = np.random.default_rng(0)
+    res.verify(np.nextafter(cost, rng.choice([-1.0, 9.0], cost.shape)))
+
+
+def test_verify_takes_what_solve_takes():
+    cost = cost_of("real", (4, 7))
+    res = solved(cost)
+    res.verify(cost.tolist())
+    res.verify(cost, threads=3)
+    res.verify(np.asfortranarray(cost))
+    with pytest.raises(ShapeError):
+        res.verify(cost, shape=(7, 4))
+
+
+def test_verify_infeasible():
+    cost = np.array([[1, np.inf, np.inf], [2, np.inf, np.inf], [1, 1, 1]])
+    res = Result.from_assignment(None, shape=(3, 3), status=Status.INFEASIBLE, violator=[0, 1])
+    assert res.verify(cost).bound == np.inf
+    with pytest.raises(CertificateError, match="does not rule out"):
+        res.verify(np.ones((3, 3)))
+
+
+def test_verify_without_certificate():
+    """certify=False leaves duals and bound unknown: what is claimed is still checked."""
+    cost = cost_of("real")
+    known = solved(cost)
+    res = Result.from_assignment(
+        known.col4row, known.v, shape=(6, 6), status=Status.OPTIMAL, fun=known.fun
+    )
+    assert res.bound is None
+    assert res.verify(cost).optimal
+    with pytest.raises(CertificateError, match="fun is"):
+        dataclasses.replace(res, fun=res.fun + 1e-9).verify(cost)
+    with pytest.raises(CertificateError, match="status is optimal"):
+        dataclasses.replace(res, v=np.zeros(6)).verify(cost)
+
+
+def test_verify_a_bound_without_assignment():
+    cost = cost_of("real")
+    c = certify(ArraySource(cost), None, np.zeros(6))
+    res = Result.from_assignment(None, None, c, shape=(6, 6), status=Status.TIME_LIMIT)
+    assert res.verify(cost).bound == res.bound
+    with pytest.raises(CertificateError, match="not proved"):
+        dataclasses.replace(res, bound=res.bound + 1).verify(cost)
