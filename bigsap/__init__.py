@@ -32,6 +32,7 @@ from bigsap.sources.arrays import from_npy
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import points
 from bigsap.sources.zarr_store import from_zarr
+from bigsap.warmup import warmup
 
 __version__ = "0.1.0"
 
@@ -63,4 +64,5 @@ __all__ = [
     "points",
     "solve",
     "table",
+    "warmup",
 ]

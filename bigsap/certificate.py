@@ -80,14 +80,14 @@ class Certificate:
     loose_rows: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
 
-def allowance(n: int, magnitude: Array | float) -> Array | float:
+def allowance(n: int, rounding: Array | float) -> Array | float:
     """How far from tight a pair of an optimal assignment may be through rounding.
 
     A price is the result of some hundred to some thousand rounded updates, each
     wrong by at most 2^-53 of its magnitude; such errors add up like a random walk.
-    magnitude: largest of the numbers involved, cost units. n: rows or columns.
+    n: rows or columns. rounding: 2^-53 times the magnitude of the numbers involved.
     """
-    return 16.0 * max(4.0, math.sqrt(n)) * UNIT * magnitude
+    return 16.0 * max(4.0, math.sqrt(n)) * rounding
 
 
 def certify(
@@ -99,6 +99,7 @@ def certify(
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
     tick: Callable[[int], None] | None = None,
+    normalise: bool = True,
 ) -> Certificate:
     """Prove how far an assignment can be from the optimum, in one pass over the costs.
 
@@ -108,6 +109,8 @@ def certify(
         maximising), as the engine keeps them. The better the prices, the smaller
         the gap; no prices can make the bound wrong.
     threads, block_bytes, tick: see ``streaming.stream``.
+    normalise: False takes v as it is (capped at 0 when n < m) and t = 0 when n > m,
+        which is what ``Result.verify`` needs; True finds the best shift.
 
     Raises CertificateError when ``col4row`` is not a complete assignment of allowed
     pairs, InvalidCostError (first row and column) for NaN and the infinity that does
@@ -124,7 +127,9 @@ def certify(
         largest = float(prices.max() - prices.min())
     if not math.isfinite(largest):
         raise OverflowRiskError("the prices are too far apart for float64")
-    if n < m:
+    if not normalise:
+        prices = np.minimum(prices, 0) if n < m else prices
+    elif n < m:
         prices = np.minimum(prices - np.partition(prices, n - 1)[n - 1], 0)
     else:
         # Changes no difference between prices, but keeps c - v from losing digits.
@@ -132,7 +137,9 @@ def certify(
     u, matched = row_minima(source, matching, prices, maximize, threads, block_bytes, tick)
     if prices.dtype.kind == "i" and max(reach(u), reach(prices), reach(matched)) > 2**60:
         u, prices, matched = (a.astype(object) for a in (u, prices, matched))  # Python ints
-    return _conclude(n, m, matching, u, prices, matched, maximize, integer, largest)
+    return _conclude(
+        n, m, matching, u, prices, matched, maximize, integer, largest, normalise
+    )  # fmt: skip
 
 
 def certify_infeasible(
@@ -281,13 +288,15 @@ def _conclude(
     maximize: bool,
     integer: bool,
     largest: float,
+    normalise: bool,
 ) -> Certificate:
     """Put the parts of the gap together. u, prices: in the minimising sense."""
     sign = -1 if maximize else 1
     raw_u, raw_prices = u, prices
     threshold: Any = 0
     if n > m:
-        threshold = np.sort(u)[m - 1] if u.dtype == object else np.partition(u, m - 1)[m - 1]
+        if normalise:
+            threshold = np.sort(u)[m - 1] if u.dtype == object else np.partition(u, m - 1)[m - 1]
         if threshold != math.inf:
             u, prices = np.minimum(u - threshold, 0), prices + threshold
     duals = _user_dual(u, sign), _user_dual(prices, sign)
@@ -319,11 +328,13 @@ def _conclude(
     gap = exact_sum(violation) + exact_sum(surplus)
     worst = int(np.argmax(violation))
     if prices.dtype == np.float64:
-        size = np.abs(tau) + np.abs(raw_u[rows]) + abs(float(threshold)) + largest
-        noise = 2 * UNIT * (float(size.sum()) + float(surplus.sum()) + abs(fun))
-        loose = violation > allowance(max(n, m), size)
-        reach = largest + abs(float(threshold)) + float(np.abs(raw_u[rows]).max())
-        tight = not loose.any() and not (surplus > allowance(max(n, m), reach)).any()
+        # Times UNIT before they are added, because the sum of magnitudes may overflow.
+        shift = UNIT * largest + UNIT * abs(float(threshold))
+        each = UNIT * np.abs(tau) + UNIT * np.abs(raw_u[rows]) + shift
+        noise = 2 * (float(each.sum()) + float((UNIT * surplus).sum()) + UNIT * abs(fun))
+        loose = violation > allowance(max(n, m), each)
+        reach_of_all = shift + UNIT * float(np.abs(raw_u[rows]).max())
+        tight = not loose.any() and not (surplus > allowance(max(n, m), reach_of_all)).any()
     else:
         noise, loose, tight = 0.0, violation > 0, gap == 0
     if integer:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import bigsap
 from bigsap.errors import BigsapError, CertificateError, InputError
 from bigsap.info import version
+from bigsap.progress import clock
 from bigsap.report import align, bytes_text, number, plain, result_record, result_text
 
 if TYPE_CHECKING:
@@ -314,13 +315,14 @@ def _info(args: argparse.Namespace) -> Exit:
 
 
 def _warmup(args: argparse.Namespace) -> Exit:
-    import bigsap.engine
     from bigsap.info import numba_cache
 
-    print("compiling the kernels (about a minute the first time) ...", flush=True)
     started = time.perf_counter()
-    bigsap.engine.warmup()
-    print(f"ready after {time.perf_counter() - started:.1f} s; kept in {numba_cache()}")
+    print("compiling the kernels (a minute or two the first time)", flush=True)
+    count = bigsap.warmup(
+        lambda name: print(f"  {clock(time.perf_counter() - started)}  {name}", flush=True)
+    )
+    print(f"{count} kinds ready after {time.perf_counter() - started:.1f} s, in {numba_cache()}")
     return Exit.OK
 
 

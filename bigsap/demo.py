@@ -90,11 +90,10 @@ class PhaseLines:
 
     def __call__(self, state: State) -> None:
         """Print a line when it is time to."""
-        if state.phase == self._phase and state.seconds - self._printed < self._interval:
+        begins = state.phase != self._phase
+        if not begins and state.seconds - self._printed < self._interval:
             return
         self._phase, self._printed = state.phase, state.seconds
-        print(
-            f"  {clock(state.seconds)}  {title(state)}: {state.assigned:,}/{state.n_rows:,} "
-            f"assigned, {counts(state)}",
-            flush=True,
-        )
+        # At its start a phase still shows the matching of the one before.
+        assigned = "" if begins else f"{state.assigned:,}/{state.n_rows:,} assigned, "
+        print(f"  {clock(state.seconds)}  {title(state)}: {assigned}{counts(state)}", flush=True)

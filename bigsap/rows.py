@@ -20,6 +20,7 @@ then reuses one single slot.
 
 from __future__ import annotations
 
+import ctypes
 import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -271,6 +272,18 @@ class RowCache:
         return default if self.bytes is None else parse_bytes(self.bytes)
 
 
+def _alias(matrix: Array) -> Array:
+    """The same memory as a plain writable array.
+
+    numba compiles every kernel anew for read-only arrays, which mapped files are; no
+    kernel writes to rows in place.
+    """
+    if matrix.flags.writeable or matrix.size == 0:
+        return matrix.view(np.ndarray)
+    memory = (ctypes.c_char * matrix.nbytes).from_address(matrix.ctypes.data)
+    return np.ndarray(matrix.shape, matrix.dtype, buffer=memory)
+
+
 class Rows:
     """The resident rows of one solve: a RowTable and what was decided about it.
 
@@ -281,6 +294,7 @@ class Rows:
     def __init__(self, table: RowTable, policy: str) -> None:
         self.table = table
         self.policy = policy
+        self._keep: Array | None = None
 
     @classmethod
     def in_place(cls, matrix: Array) -> Rows:
@@ -291,10 +305,12 @@ class Rows:
         ids = np.arange(n, dtype=np.int32)
         none = np.empty(0, np.int32)
         table = RowTable(
-            matrix, ids, ids, none, none, np.empty(0, np.uint8),
+            _alias(matrix), ids, ids, none, none, np.empty(0, np.uint8),
             np.empty(0, np.int64), np.empty(0, np.int64), head,
         )  # fmt: skip
-        return cls(table, "in place")
+        rows = cls(table, "in place")
+        rows._keep = matrix
+        return rows
 
     @classmethod
     def cached(cls, shape: tuple[int, int], dtype: np.dtype[Any], cache: RowCache, budget: int) -> Rows:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsap.certificate import (
+    UNIT,
     Certificate,
     allowance,
     certify,
@@ -40,6 +41,7 @@ def verify(result: Result, source: CostSource, threads: int = 1) -> Certificate:
         prices,
         maximize=result.maximize,
         threads=threads,
+        normalise=unknown,
     )
     if not unknown and not _unknown(result.u):
         _check_duals(result, certificate, sign)
@@ -93,7 +95,7 @@ def _check_duals(result: Result, certificate: Certificate, sign: int) -> None:
     claimed, most = sign * result.u, sign * certificate.u
     reach = max((float(np.abs(a).max()) for a in (claimed, result.v) if a.size), default=0.0)
     exact = certificate.u.dtype.kind == "i" and claimed.dtype.kind == "i"
-    tolerance = 0.0 if exact else allowance(max(n, m), reach)
+    tolerance = 0.0 if exact else allowance(max(n, m), UNIT * reach)
     above = np.flatnonzero(~(claimed <= most + tolerance))
     if above.size:
         row = int(above[0])

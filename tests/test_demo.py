@@ -81,6 +81,7 @@ def test_phase_lines(capsys):
         lines(Progress(phase=phase, seconds=seconds, n_rows=9))
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed] == ["0:00", "0:01", "0:12", "0:14"]
+    assert ["assigned" in line for line in printed] == [False, False, True, False]
 
 
 def test_small_demo_from_end_to_end(tmp_path, capsys):

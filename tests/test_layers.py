@@ -101,12 +101,3 @@ def test_every_package_is_listed():
 def test_core_needs_only_numpy_and_numba():
     names = [item.split(">")[0] for item in PROJECT["project"]["dependencies"]]
     assert names == ["numpy", "numba"]
-
-
-def test_modules_stay_short():
-    long = {
-        str(file.relative_to(ROOT)): lines
-        for file in (ROOT / "bigsap").rglob("*.py")
-        if (lines := len(file.read_text().splitlines())) > 400
-    }
-    assert not long

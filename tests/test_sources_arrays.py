@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +88,21 @@ class TestReversedArray(SourceContract):
 
     def test_is_not_resident(self, source: ArraySource) -> None:
         assert source.resident() is None
+
+
+class TestOverlappingRows(SourceContract):
+    """A sliding window: rows share memory, so no C-contiguous view has them."""
+
+    def matrix(self) -> np.ndarray:
+        signal = np.random.default_rng(6).uniform(0, 1, N_ROWS + N_COLUMNS - 1)
+        return np.lib.stride_tricks.sliding_window_view(signal, N_COLUMNS)
+
+    def make(self, matrix: np.ndarray) -> ArraySource:
+        return ArraySource(matrix)
+
+    def test_is_not_resident(self, source: ArraySource) -> None:
+        assert source.resident() is None
+        assert ArraySource(np.broadcast_to(np.arange(4.0), (3, 4))).resident() is None
 
 
 class TestUnaligned(SourceContract):
@@ -201,13 +220,18 @@ class OnlySlices:
         self.asked: list[object] = []
         self._busy = threading.Lock()
 
-    def __getitem__(self, where: object) -> np.ndarray:
+    @contextmanager
+    def _busy_or_fail(self) -> Iterator[None]:
         assert self._busy.acquire(blocking=False), "asked by two threads at once"
         try:
-            self.asked.append(where)
-            return self._matrix[where].copy()
+            yield
         finally:
             self._busy.release()
+
+    def __getitem__(self, where: object) -> np.ndarray:
+        with self._busy_or_fail():
+            self.asked.append(where)
+            return self._matrix[where].copy()
 
 
 class TestSliceable(SourceContract):
@@ -230,6 +254,20 @@ def test_sliceable_runs_are_asked_together() -> None:
         (slice(4, 5), slice(1, 6)),
         (slice(1, 2), slice(1, 6)),
     ]
+
+
+def test_sliceable_is_asked_by_one_thread_at_a_time() -> None:
+    class Slow(OnlySlices):
+        def __getitem__(self, where: object) -> np.ndarray:
+            with self._busy_or_fail():
+                time.sleep(0.002)
+                return self._matrix[where]
+
+    matrix = numbers("f4")
+    source = as_source(Slow(matrix))
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(lambda _: read(source, [1, 5]), range(12)):
+            np.testing.assert_array_equal(got, matrix[[1, 5]])
 
 
 def test_sliceable_that_fails_or_lies() -> None:

@@ -6,15 +6,16 @@ import math
 import subprocess
 import sys
 import textwrap
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from contracts import N_COLUMNS, N_ROWS, SourceContract, read
 
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, OverflowRiskError, ShapeError
 from bigsap.sources.kernels import _TILE
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
+from contracts import N_COLUMNS, N_ROWS, SourceContract, read
 
 distance = pytest.importorskip("scipy.spatial.distance")
 
@@ -33,7 +34,7 @@ class PointsContract(SourceContract):
     rtol = 1e-13
     metric = "sqeuclidean"
     d = 2
-    options: dict = {}
+    options: ClassVar[dict] = {}
 
     def sets(self):
         rng = np.random.default_rng(9)
@@ -59,7 +60,7 @@ class TestSqeuclidean(PointsContract):
 class TestEuclideanWeighted(PointsContract):
     metric = "euclidean"
     d = 5
-    options = {"w": np.array([1.0, 0.5, 0.0, 3.0, 2.0])}
+    options: ClassVar[dict] = {"w": np.array([1.0, 0.5, 0.0, 3.0, 2.0])}
 
 
 class TestCityblock(PointsContract):
@@ -72,7 +73,7 @@ class TestChebyshev(PointsContract):
 
 class TestMinkowski(PointsContract):
     metric = "minkowski"
-    options = {"p": 2.5}
+    options: ClassVar[dict] = {"p": 2.5}
 
 
 class TestCosine(PointsContract):
@@ -82,7 +83,7 @@ class TestCosine(PointsContract):
 
 class TestHaversine(PointsContract):
     metric = "haversine"
-    options = {"radius": 6371.0}
+    options: ClassVar[dict] = {"radius": 6371.0}
     rtol = 1e-12
 
     def sets(self):
@@ -163,7 +164,9 @@ def test_metrics_are_those_of_scipy(metric, d, weighted):
     rng = np.random.default_rng(d)
     # More columns than a tile, not a multiple of a vector.
     x, y = rng.normal(size=(3, d)), rng.normal(size=(_TILE + 101, d))
-    options = {"w": rng.uniform(0.1, 3, d) * (np.arange(d) != 1)} if weighted else {}
+    options: ClassVar[dict] = (
+        {"w": rng.uniform(0.1, 3, d) * (np.arange(d) != 1)} if weighted else {}
+    )
     if metric == "minkowski":
         options["p"] = 3.5
     got = whole(points(x, y, metric, **options))

@@ -545,6 +545,14 @@ class TestDecoding:
         np.testing.assert_array_equal(read(source, [12, 0, 5, 1]), COSTS[[12, 0, 5, 1]])
         assert calls.asked == [(0, 8), (12, 13)]
 
+    def test_what_is_held_is_not_decoded_again(
+        self, counted: tuple[DecodedZarrSource, Calls]
+    ) -> None:
+        source, calls = counted
+        source.prefetch(5)
+        np.testing.assert_array_equal(read(source, np.arange(8)), COSTS[:8])
+        assert sorted(calls.asked) == [(0, 4), (4, 8)]
+
     def test_but_not_beyond_the_limit(
         self, counted: tuple[DecodedZarrSource, Calls], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -182,3 +182,15 @@ def test_verify_a_bound_without_assignment():
     assert res.verify(cost).bound == res.bound
     with pytest.raises(CertificateError, match="not proved"):
         dataclasses.replace(res, bound=res.bound + 1).verify(cost)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shift", [-3.0, 5.0])
+def test_the_duals_of_a_square_problem_may_be_shifted(shift, maximize):
+    cost = cost_of("real")
+    res = solved(cost, maximize)
+    dataclasses.replace(res, u=res.u + shift, v=res.v - shift).verify(cost)
+    wide = solved(cost[:4], maximize)
+    shifted = dataclasses.replace(wide, u=wide.u + shift, v=wide.v - shift)
+    with pytest.raises(CertificateError):
+        shifted.verify(cost[:4])

@@ -1,7 +1,7 @@
-"""Atomic integers and a barrier for kernels that run side by side.
+"""Machine instructions numba does not offer: atomics, a barrier, prefetching.
 
-numba has no CPU atomics, so four small intrinsics emit the LLVM instructions.
-All of them act on int64 arrays, so kernels using them stay cacheable on disk.
+Small intrinsics emit the LLVM instructions. The atomics act on int64 arrays; kernels
+that use any of these stay cacheable on disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _address(context: Any, builder: Any, signature: Any, array: Any, index: Any)
     return builder.gep(view.data, [index])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _address(context, builder, signature, args[0], args[1])
@@ -42,7 +42,7 @@ def _fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
     return types.int64(types.Array(types.int64, 1, "C"), types.int64, types.int64), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _load(typing: Any, array: Any, index: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _address(context, builder, signature, args[0], args[1])
@@ -51,7 +51,7 @@ def _load(typing: Any, array: Any, index: Any) -> Any:
     return types.int64(types.Array(types.int64, 1, "C"), types.int64), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _store(typing: Any, array: Any, index: Any, value: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _address(context, builder, signature, args[0], args[1])
@@ -61,7 +61,7 @@ def _store(typing: Any, array: Any, index: Any, value: Any) -> Any:
     return types.void(types.Array(types.int64, 1, "C"), types.int64, types.int64), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _give_way(typing: Any) -> Any:
     """Offer the core to another thread (``sched_yield``, ``SwitchToThread``)."""
     name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
@@ -73,6 +73,22 @@ def _give_way(typing: Any) -> Any:
         return builder.call(function, [])
 
     return types.int32(), emit
+
+
+@intrinsic
+def prefetch(typing: Any, address: Any) -> Any:
+    """Ask for the cache line at an address (int64); never faults, whatever the address."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        )
+        read, keep, data = word(0), word(3), word(1)
+        builder.call(function, [builder.inttoptr(args[0], byte), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
 
 
 @njit(nogil=True, cache=True, inline="never")

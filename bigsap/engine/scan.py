@@ -8,12 +8,20 @@ assume NaN or infinities away. Labels follow algorithm 3 of A1015, associated as
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
+from bigsap.engine.atomics import prefetch
 from bigsap.engine.state import BLOCK, LANES
 from bigsap.sources.base import Array
 
 _NOWHERE = 1 << 40
+
+# Rows are visited in no order the hardware can foresee, and its prefetchers start anew
+# at every page of a row. Asking for costs this many bytes ahead, a cache line at a time,
+# doubled the speed of scanning a matrix out of cache (2 KiB and 8 KiB were slower).
+AHEAD = 4096
+LINE = 64
 
 
 @njit(nogil=True, cache=True)
@@ -44,6 +52,7 @@ def relax_root(
     Returns the slab's minimum and leaves each block's in ``block_min``.
     """
     best = infinity
+    tag = np.int32(row)  # a wider integer here would halve the width of the vectors
     for k in range(LANES):
         lanes[k] = infinity
     block = 0
@@ -52,11 +61,14 @@ def relax_root(
         full = (e - o) // LANES
         for b in range(full):
             p = o + b * LANES
-            c, w, d, q = cost[p : p + LANES], v[p : p + LANES], dist[p : p + LANES], pred[p : p + LANES]
+            for line in range(cost.itemsize * LANES // LINE):
+                prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
+            c, w = cost[p : p + LANES], v[p : p + LANES]
+            d, q = dist[p : p + LANES], pred[p : p + LANES]
             for k in range(LANES):
                 g = sign * c[k] - w[k]
                 d[k] = g
-                q[k] = row
+                q[k] = tag
                 a = lanes[k]
                 lanes[k] = g if g < a else a
         for j in range(o + full * LANES, e):
@@ -83,6 +95,7 @@ def relax_row(
     carry price -infinity and label infinity and are left alone by the arithmetic.
     """
     best = infinity
+    tag = np.int32(row)  # a wider integer here would halve the width of the vectors
     for k in range(LANES):
         lanes[k] = infinity
     block = 0
@@ -91,14 +104,17 @@ def relax_row(
         full = (e - o) // LANES
         for b in range(full):
             p = o + b * LANES
-            c, w, d, q = cost[p : p + LANES], v[p : p + LANES], dist[p : p + LANES], pred[p : p + LANES]
+            for line in range(cost.itemsize * LANES // LINE):
+                prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
+            c, w = cost[p : p + LANES], v[p : p + LANES]
+            d, q = dist[p : p + LANES], pred[p : p + LANES]
             for k in range(LANES):
                 g = (sign * c[k] - entry_cost) - (w[k] - entry_price) + label
                 old = d[k]
                 better = g < old
                 x = g if better else old
                 d[k] = x
-                q[k] = row if better else q[k]
+                q[k] = tag if better else q[k]
                 a = lanes[k]
                 lanes[k] = x if x < a else a
         for j in range(o + full * LANES, e):

@@ -58,7 +58,7 @@ from bigsap.engine.state import (
     YIELD,
     State,
 )
-from bigsap.rows import RowTable
+from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
 # Stages (words[STAGE]).
@@ -113,45 +113,45 @@ def _augment(st: State, root: int, sink: int, virtual_row: int) -> None:
 
 @njit(nogil=True, cache=True)
 def _reduce(
-    thread: int, n_threads: int, turn: int, best: float, price_limit: float, st: State,
-    infinity: float,
+    thread: int, n_threads: int, turn: int, best: float, price_limit: float, infinity: float,
+    dist: Array, v: Array, row_of_column: Array, start: int, stop: int, block_min: Array,
+    record_value: Array, record_id: Array, barrier: Array,
 ) -> int:  # fmt: skip
     """Agree on the smallest label, free columns first, then the lowest column.
 
-    Returns the thread whose record wins. Records alternate between two sets (turn),
+    Returns the place of the winning record. Records alternate between two sets (turn),
     so one barrier a reduction is enough.
     """
-    start, stop = st.bounds[thread], st.bounds[thread + 1]
     base = (turn * n_threads + thread) * RECORD
-    st.record_value[base] = best
+    record_value[base] = best
     if best < infinity:
-        column, free = locate(
-            best, st.dist, st.v, st.row_of_column, price_limit, start, stop, st.block_min[thread]
-        )
-        st.record_value[base + 1] = st.v[column]
-        st.record_id[base] = column
-        st.record_id[base + 1] = 1 if free else 0
-    cross(st.barrier, n_threads)
-    winner = 0
+        column, free = locate(best, dist, v, row_of_column, price_limit, start, stop, block_min)
+        record_value[base + 1] = v[column]
+        record_id[base] = column
+        record_id[base + 1] = 1 if free else 0
+    cross(barrier, n_threads)
+    winner = turn * n_threads * RECORD
     for k in range(1, n_threads):
-        a, b = (turn * n_threads + winner) * RECORD, (turn * n_threads + k) * RECORD
-        x, y = st.record_value[a], st.record_value[b]
-        if y < x or (y == x and y < infinity and st.record_id[b + 1] > st.record_id[a + 1]):
-            winner = k
+        other = (turn * n_threads + k) * RECORD
+        x, y = record_value[winner], record_value[other]
+        if y < x or (y == x and y < infinity and record_id[other + 1] > record_id[winner + 1]):
+            winner = other
     return winner
 
 
 @njit(nogil=True, cache=True)
-def _lower_prices(thread: int, n_settled: int, label: float, epsilon: float, st: State) -> None:
+def _lower_prices(
+    n_settled: int, label: float, epsilon: float, v: Array, settled: Array, settled_dist: Array,
+    settled_price: Array, start: int, stop: int,
+) -> None:  # fmt: skip
     """``v -= (label - dist) + epsilon`` for the settled columns of this slab.
 
     A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
     """
-    start, stop = st.bounds[thread], st.bounds[thread + 1]
     for k in range(n_settled):
-        j = st.settled[k]
+        j = settled[k]
         if start <= j and j < stop:
-            st.v[j] = st.settled_price[k] - ((label - st.settled_dist[k]) + epsilon)
+            v[j] = settled_price[k] - ((label - settled_dist[k]) + epsilon)
 
 
 @njit(nogil=True, cache=True)
@@ -192,7 +192,13 @@ def run_phase(
     infinity, blocked, sign = terms.infinity, terms.blocked, terms.sign
     zero = sign - sign
 
+    # Arrays are taken out of the state once: every access to a field of a tuple costs
+    # reference counting, which adds up to more than the scan of a short row.
     words, values = st.words, st.values
+    v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
+    settled, settled_dist, settled_price = st.settled, st.settled_dist, st.settled_price
+    record_value, record_id, barrier = st.record_value, st.record_id, st.barrier
+    slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
     position, stage = words[POSITION], words[STAGE]
     row, root, entered_by = words[ROW], words[ROOT], words[ENTERED_BY]
     n_settled, surplus, virtual_by = words[N_SETTLED], words[SURPLUS], words[VIRTUAL_BY]
@@ -204,6 +210,7 @@ def run_phase(
     # No thread may change the words before every thread has read them.
     cross(st.barrier, n_threads)
 
+    always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     turn = 0
     spent = 0
     while True:
@@ -222,20 +229,25 @@ def run_phase(
 
         if row == virtual_row:
             best = relax_virtual(
-                cap, label, row, st.v, st.dist, st.pred, st.row_of_column,
+                cap, label, row, v, dist, pred, row_of_column,
                 start, stop, block_min, infinity, blocked,
             )  # fmt: skip
             if thread == 0:
                 words[VIRTUAL_SCANS] += 1
         else:
-            slot = obtain(thread, n_threads, row, False, st, t, terms)
+            slot = slot_of_row[row]
+            if slot >= 0 and always_resident:
+                if thread == 0:
+                    head[HITS] += 1
+            else:
+                slot = obtain(thread, n_threads, row, False, st, t, terms)
             if slot < 0:
                 status = INVALID if slot == BAD_COSTS else NEED_ROW
                 break
-            cost = t.slots[slot]
+            cost = slots[slot]
             if entered_by == AT_ROOT:
                 best = relax_root(
-                    cost, sign, row, st.v, st.dist, st.pred,
+                    cost, sign, row, v, dist, pred,
                     start, stop, lanes, block_min, infinity,
                 )  # fmt: skip
                 to_group = zero - group_price
@@ -246,7 +258,7 @@ def run_phase(
                 else:
                     entry_cost = sign * cost[entered_by]
                 best = relax_row(
-                    cost, sign, row, entry_cost, entry_price, label, st.v, st.dist, st.pred,
+                    cost, sign, row, entry_cost, entry_price, label, v, dist, pred,
                     start, stop, lanes, block_min, infinity,
                 )  # fmt: skip
                 to_group = (zero - entry_cost) - (group_price - entry_price) + label
@@ -263,12 +275,14 @@ def run_phase(
             continue
 
         price_limit = cap if n_virtual > 0 and surplus == 0 else infinity
-        winner = _reduce(thread, n_threads, turn, best, price_limit, st, infinity)
-        record = (turn * n_threads + winner) * RECORD
+        record = _reduce(
+            thread, n_threads, turn, best, price_limit, infinity, dist, v, row_of_column,
+            start, stop, block_min, record_value, record_id, barrier,
+        )  # fmt: skip
         turn = 1 - turn
-        best = st.record_value[record]
-        column, free = st.record_id[record], st.record_id[record + 1] != 0
-        column_price = st.record_value[record + 1]
+        best = record_value[record]
+        column, free = record_id[record], record_id[record + 1] != 0
+        column_price = record_value[record + 1]
 
         sink = FREE
         if (
@@ -291,21 +305,21 @@ def run_phase(
             break
         else:
             label = max(label, best)
-            if not free and st.row_of_column[column] < 0:
+            if not free and row_of_column[column] < 0:
                 virtual_by = column
                 virtual_label = label
                 row = virtual_row
                 continue
             if thread == 0:
-                st.settled[n_settled] = column
-                st.settled_dist[n_settled] = best
-                st.settled_price[n_settled] = column_price
+                settled[n_settled] = column
+                settled_dist[n_settled] = best
+                settled_price[n_settled] = column_price
             if start <= column and column < stop:
-                st.v[column] = blocked
-                st.dist[column] = infinity
+                v[column] = blocked
+                dist[column] = infinity
             n_settled += 1
             if not free:
-                row = st.row_of_column[column]
+                row = row_of_column[column]
                 entered_by = column
                 entry_price = column_price
                 continue
@@ -318,23 +332,25 @@ def run_phase(
             _augment(st, root, sink, virtual_row)
             words[N_DROPS] += n_settled
             for k in range(n_settled):
-                values[DROPS] += label - st.settled_dist[k]
+                values[DROPS] += label - settled_dist[k]
             if virtual_by >= 0:
                 words[N_DROPS] += n_virtual
                 values[DROPS] += n_virtual * (label - virtual_label)
             if group_settled != 0:
                 values[GROUP_PRICE] -= (label - group_label) + epsilon
-        cross(st.barrier, n_threads)
-        _lower_prices(thread, n_settled, label, epsilon, st)
+        cross(barrier, n_threads)
+        _lower_prices(
+            n_settled, label, epsilon, v, settled, settled_dist, settled_price, start, stop
+        )
         group_price = values[GROUP_PRICE]
         if virtual_by >= 0:
             cap -= (label - virtual_label) + epsilon
             at_cap = _lower_cap(thread, cap, blocked, st)
-            st.record_id[thread * RECORD + 3] = at_cap
-            cross(st.barrier, n_threads)
+            record_id[thread * RECORD + 3] = at_cap
+            cross(barrier, n_threads)
             surplus = -n_virtual
             for k in range(n_threads):
-                surplus += st.record_id[k * RECORD + 3]
+                surplus += record_id[k * RECORD + 3]
         elif n_virtual > 0 and sink >= 0 and column_price == cap:
             surplus -= 1
         position += 1

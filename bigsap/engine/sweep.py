@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from numba import njit
 
-from bigsap.engine.atomics import cross
+from bigsap.engine.atomics import cross, prefetch
 from bigsap.engine.fetch import BAD_COSTS, Terms, obtain
-from bigsap.engine.scan import fold, n_invalid
+from bigsap.engine.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.state import (
     BLOCK,
     DONE,
@@ -68,6 +68,8 @@ def _survey_row(
         full = (e - o) // LANES
         for b in range(full):
             p = o + b * LANES
+            for line in range(cost.itemsize * LANES // LINE):
+                prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
             c, w, f = cost[p : p + LANES], v[p : p + LANES], open_price[p : p + LANES]
             for k in range(LANES):
                 x = sign * c[k]

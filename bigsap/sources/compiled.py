@@ -9,12 +9,14 @@ array that changes in place is seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import extending, njit
+from numba.core import cgutils as numba_cgutils
 
 from bigsap.sources.base import Array, Fill, Ids
 from bigsap.sources.convert import check_rows
@@ -23,6 +25,7 @@ from bigsap.sources.convert import check_rows
 types: Any = numba.types
 cfunc: Any = numba.cfunc
 intrinsic: Any = extending.intrinsic
+cgutils: Any = numba_cgutils
 
 #: (context, row, start, stop, out) -> nothing.
 FILL_SIGNATURE = types.void(*[types.int64] * 5)
@@ -51,7 +54,21 @@ def call_fill(
     return types.void(*[types.int64] * 6), emit
 
 
-def _pointer_to(item: Any) -> Any:
+@intrinsic
+def call_recover(typing: Any, address: Any, row: Any, start: Any, stop: Any, out: Any) -> Any:
+    """Call ``void (int64 row, int64 start, int64 stop, int64 out)`` at an address."""
+
+    def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        function = ir.FunctionType(ir.VoidType(), [word] * 4)
+        builder.call(builder.inttoptr(args[0], function.as_pointer()), list(args[1:]))
+        return ctx.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), emit
+
+
+@cache
+def pointer_to(item: Any) -> Any:
     """An intrinsic that turns an int64 address into a typed pointer for ``carray``."""
 
     @intrinsic
@@ -65,12 +82,39 @@ def _pointer_to(item: Any) -> Any:
 
 
 #: Address -> pointer, for ``numba.carray(pointer_f8(address), shape)``.
-pointer_f8 = _pointer_to(types.float64)
-pointer_i8 = _pointer_to(types.int64)
-pointer_u1 = _pointer_to(types.uint8)
-pointer_u2 = _pointer_to(types.uint16)
-pointer_u4 = _pointer_to(types.uint32)
-pointer_u8 = _pointer_to(types.uint64)
+pointer_f8 = pointer_to(types.float64)
+pointer_i8 = pointer_to(types.int64)
+pointer_u1 = pointer_to(types.uint8)
+pointer_u2 = pointer_to(types.uint16)
+pointer_u4 = pointer_to(types.uint32)
+pointer_u8 = pointer_to(types.uint64)
+
+
+@intrinsic
+def attempt(typing: Any, function: Any, arguments: Any) -> Any:
+    """``attempt(f, (a, b))`` -> (True, f(a, b)), or (False, zeros) if that raises.
+
+    f: a compiled function. The exception is dropped; nothing is printed. (numba's own
+    ``try`` loses exceptions raised in the first pass of a loop that also returns.)
+    """
+    call = function.get_call_type(typing, tuple(arguments), {})
+    if call is None:
+        return None
+
+    def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        result = function.dispatcher.get_compile_result(call)
+        ctx.active_code_library.add_linking_library(result.library)
+        given = [
+            ctx.cast(builder, builder.extract_value(args[1], k), kind, wanted)
+            for k, (kind, wanted) in enumerate(zip(arguments, call.args, strict=True))
+        ]
+        status, value = ctx.call_internal_no_propagate(builder, result.fndesc, call, given)
+        kept = cgutils.alloca_once(builder, ctx.get_value_type(call.return_type), zfill=True)
+        with builder.if_then(status.is_ok, likely=True):
+            builder.store(value, kept)
+        return ctx.make_tuple(builder, signature.return_type, (status.is_ok, builder.load(kept)))
+
+    return types.Tuple((types.boolean, call.return_type))(function, arguments), emit
 
 
 @njit(nogil=True, cache=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -215,12 +216,9 @@ def digest(text: str, arrays: Iterable[Array]) -> str:
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, (bool, np.bool_)) or not np.isscalar(value):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise OptionError(f"{name} must be a number, got {value!r}")
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise OptionError(f"{name} must be a number, got {value!r}") from None
+    return float(value)
 
 
 def _exponent(p: Any, metric: str) -> float | None:

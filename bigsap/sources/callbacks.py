@@ -1,0 +1,412 @@
+"""Costs from a user's function: compiled where possible, else called from Python."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsap.errors import (
+    CallbackError,
+    DtypeError,
+    InvalidCostError,
+    OptionError,
+    OverflowRiskError,
+    ShapeError,
+)
+from bigsap.sources.base import Array, Fill, Ids
+from bigsap.sources.convert import check_rows, convert, cost_shape
+from bigsap.sources.probing import (
+    KINDS,
+    checked_row,
+    declared_dtype,
+    describe,
+    infer_kind,
+    is_number,
+    name_of,
+    row_dtype,
+)
+
+if TYPE_CHECKING:
+    from bigsap.sources.translation import Translation
+
+_logger = logging.getLogger("bigsap")
+
+#: Matrices with fewer pairs are not worth the fraction of a second that compiling takes.
+COMPILED_PAIRS = 1 << 14
+
+#: A block function fills at most about this many costs at once.
+_BLOCK_PAIRS = 1 << 22
+
+
+class PerformanceWarning(UserWarning):
+    """A cost function is called from Python once a pair, which is slow."""
+
+
+def from_function(
+    f: Callable[..., Any],
+    shape: Any,
+    args: tuple[Any, ...] = (),
+    kind: str | None = None,
+    dtype: Any = None,
+    *,
+    compiled: bool | None = None,
+) -> FunctionSource:
+    """Costs that a function computes when they are asked for.
+
+    shape: (n_rows, n_columns). args: further arguments of ``f``, after the ids.
+    kind: how ``f`` is called; found out by its number of parameters and a probe call
+    on row 0 when None:
+
+    ========= ================================== =======================================
+    "value"   ``f(i, j, *args)``                 -> the cost, one real number
+    "row"     ``f(i, *args)``                    -> all costs of row i, (n_columns,)
+    "part"    ``f(i, start, stop, *args)``       -> its columns start to stop - 1
+    "block"   ``f(rows, out, *args)``            writes row rows[k] to out[k, :]; rows int64
+                                                 (k,), out (k, n_columns), NaN before
+    ========= ================================== =======================================
+
+    dtype: one of ``SCANNABLE``. None means that of the array returned for row 0, and
+    float64 for values, lists and blocks (a later value may be a fraction even if the first
+    ones are integers). Costs that the dtype cannot hold are errors; floats may round.
+
+    ``f`` must give the same costs whenever it is asked, in any order and from any thread.
+    What it reads is best passed in ``args``: numbers, numpy arrays, tuples of them.
+    Arrays, captured ones included, are never copied: a change in place is seen.
+    Captured numbers are read once, when ``f`` is compiled.
+
+    compiled: None compiles ``f`` with numba where that works and gives what Python gives
+    on sampled pairs, but not below 16,384 pairs; otherwise calls it from Python (a
+    ``PerformanceWarning``, once, says so if that is once a pair). True insists
+    (OptionError with the reason), False never compiles. Compiled code checks indices
+    and divisions as Python does. Whatever it cannot do (an exception, a NaN, a row of
+    another length, a number that ``dtype`` cannot hold) is done again in Python, whose
+    answer counts. Rounding may differ from Python's in the last digits; integers are
+    64-bit. Helpers that ``f`` calls are compiled along with it.
+
+    Raises, here or when a row is read: CallbackError (``f`` raised; names row and column,
+    chained), ShapeError, DtypeError, OptionError, InvalidCostError. A KeyboardInterrupt
+    passes through. Compiling takes 0.1 to some seconds; a compiled value takes about a
+    nanosecond plus its arithmetic, one called from Python 100 to 300.
+    """
+    if not callable(f):
+        raise OptionError(f"a cost function must be callable, got {type(f).__name__}")
+    if not isinstance(args, (tuple, list)):
+        raise OptionError(f"args must be a tuple of arguments, got {type(args).__name__}")
+    if kind is not None and kind not in KINDS:
+        raise OptionError(f"kind={kind!r} is unknown; choose one of {', '.join(KINDS)}")
+    if compiled not in (None, True, False):
+        raise OptionError(f"compiled must be None, True or False, got {compiled!r}")
+    sizes = cost_shape(shape, "shape=")
+    target = None if dtype is None else declared_dtype(dtype)
+    args = tuple(args)
+    found = infer_kind(f, args, sizes) if kind is None else kind
+    source = FunctionSource(f, sizes, args, found, target, compiled=compiled)
+    source.probe(inferred=kind is None)
+    if compiled:
+        source.translation()
+    return source
+
+
+class FunctionSource:
+    """Costs computed by a user's function. See ``from_function``.
+
+    function, args, kind: as given or found. swapped: this is the transpose, and the
+    function's arguments are exchanged; messages name them in the function's own order.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        shape: tuple[int, int],
+        args: tuple[Any, ...],
+        kind: str,
+        dtype: np.dtype[Any] | None,
+        *,
+        compiled: bool | None = None,
+        swapped: bool = False,
+    ) -> None:
+        self.function = function
+        self.shape = shape
+        self.args = args
+        self.kind = kind
+        self.swapped = swapped
+        self.dtype: np.dtype[Any] = np.dtype(np.float64) if dtype is None else dtype
+        self._declared = dtype is not None
+        self._compiled = compiled
+        self._translation: Translation | None = None
+        self._decided = compiled is False
+        self._lock = threading.Lock()
+        # The first exception of a compiled filler's way back into Python, by thread.
+        self._failed = threading.local()
+        self._interrupt: BaseException | None = None
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        name = name_of(self.function)
+        return f"from_function({name}, {n} x {m}, kind={self.kind!r}, dtype={self.dtype})"
+
+    # -- what a source can do ---------------------------------------------------------
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        check_rows(rows, self.shape[0])
+        start, stop = columns.start, columns.stop
+        if len(rows) == 0 or start >= stop:
+            return
+        translation = self.translation()
+        if translation is None:
+            self._call_rows(rows, start, stop, out)
+            return
+        from bigsap.sources.compiled import read_by_fill
+
+        self._failed.error = None
+        read_by_fill(translation.fill, self.shape, rows, columns, out)
+        interrupt, self._interrupt = self._interrupt, None
+        error, self._failed.error = self._failed.error, None
+        if interrupt is not None:
+            raise interrupt
+        if error is not None:
+            raise error
+
+    def fill(self) -> Fill | None:
+        """The compiled filler, None if there is none.
+
+        Where ``f`` raises it writes NaN, and ``read`` of that row says why. Integers have
+        no NaN: they are computed by ``read`` alone, which uses the compiled code too.
+        """
+        if self.dtype.kind != "f" or 0 in self.shape:
+            return None
+        translation = self.translation()
+        return None if translation is None else translation.fill
+
+    def transposed(self) -> FunctionSource | None:
+        """The same function with its two ids exchanged; None unless it gives values."""
+        if self.kind != "value":
+            return None
+        return FunctionSource(
+            self.function,
+            self.shape[::-1],
+            self.args,
+            self.kind,
+            self.dtype,
+            compiled=self._compiled,
+            swapped=not self.swapped,
+        )
+
+    # -- compiling --------------------------------------------------------------------
+
+    def translation(self) -> Translation | None:
+        """The compiled function, made when first asked for; None if called from Python."""
+        if self._decided:
+            return self._translation
+        with self._lock:
+            if not self._decided:
+                self._translation = self._translate()
+                self._decided = True
+        return self._translation
+
+    def _translate(self) -> Translation | None:
+        n, m = self.shape
+        if 0 in self.shape or (self._compiled is None and n * m < COMPILED_PAIRS):
+            return None
+        from bigsap.sources.translation import UntranslatableError, translate
+
+        try:
+            return translate(self)
+        except UntranslatableError as error:
+            if self._compiled:
+                raise OptionError(
+                    f"compiled=True, but {name_of(self.function)} cannot be compiled: {error}"
+                ) from error
+            _note_speed(self.function, self.kind, str(error))
+            return None
+
+    def recover(self, row: int, start: int, stop: int, out: Array) -> None:
+        """Compute a part in Python that compiled code gave up, without raising.
+
+        On failure ``out`` becomes NaN (0 for integers) and the exception waits for
+        ``read``, in the thread that called.
+        """
+        try:
+            # Compiled code does not warn either.
+            with np.errstate(all="ignore"):
+                self._call_row(row, start, stop, out)
+        except Exception as error:  # noqa: BLE001  (compiled code cannot pass it on)
+            out[:] = np.nan if self.dtype.kind == "f" else 0
+            if getattr(self._failed, "error", None) is None:
+                self._failed.error = error
+        except BaseException as error:  # noqa: BLE001
+            out[:] = np.nan if self.dtype.kind == "f" else 0
+            self._interrupt = error
+
+    def forget(self) -> None:
+        """Drop what ``recover`` kept for ``read``."""
+        self._failed.error = None
+        if (interrupt := self._interrupt) is not None:
+            self._interrupt = None
+            raise interrupt
+
+    # -- calling from Python ----------------------------------------------------------
+
+    def probe(self, *, inferred: bool) -> None:
+        """Call ``f`` for row 0, to find errors at once and the dtype of its rows.
+
+        inferred: the kind was guessed, so an answer that contradicts it is unclear.
+        """
+        m = self.shape[1]
+        if 0 in self.shape:
+            return
+        if self.kind in ("row", "part") and not self._declared:
+            part = (0, m) if self.kind == "part" else ()
+            self.dtype = row_dtype(self._call(0, *part), self.kind, self.function, inferred)
+            return
+        width = m if self.kind in ("row", "block") else 1
+        self._call_rows(np.zeros(1, np.int64), 0, width, np.empty((1, width), self.dtype))
+
+    def _call(self, *ids: int) -> Any:
+        """``f`` itself; what it raises becomes a CallbackError."""
+        try:
+            return self.function(*ids, *self.args)
+        except Exception as error:
+            called = ", ".join(str(k) for k in ids)
+            raise CallbackError(
+                f"{name_of(self.function)}({called}) raised {describe(error)} for row {ids[0]}"
+            ) from error
+
+    def _call_rows(self, rows: Ids, start: int, stop: int, out: Array) -> None:
+        if self.kind != "block":
+            for row, part in zip(rows.tolist(), out, strict=True):
+                self._call_row(row, start, stop, part)
+            return
+        step = max(1, _BLOCK_PAIRS // self.shape[1])
+        for k in range(0, len(rows), step):
+            out[k : k + step] = self._call_block(rows[k : k + step])[:, start:stop]
+
+    def _call_row(self, row: int, start: int, stop: int, out: Array) -> None:
+        """Fill ``out`` (stop - start,) with a part of one row."""
+        if self.kind == "value":
+            self._call_values(row, start, stop, out)
+            return
+        if self.kind == "block":
+            out[:] = self._call_block(np.array([row]))[0, start:stop]
+            return
+        if self.kind == "row":
+            result = self._call(row)
+            costs = self._checked(result, row, self.shape[1])[start:stop]
+        else:
+            result = self._call(row, start, stop)
+            costs = self._checked(result, row, stop - start)
+        convert(costs[None], out[None], np.array([row]), start)
+
+    def _checked(self, result: Any, row: int, size: int) -> Array:
+        costs = checked_row(result, row, size, self.dtype, self.function)
+        narrows = costs.dtype.kind == "f" and costs.dtype.itemsize > self.dtype.itemsize
+        if narrows and not self._declared and isinstance(result, np.ndarray):
+            raise DtypeError(
+                f"{name_of(self.function)} returned {costs.dtype} for row {row}, but {self.dtype}"
+                f' for row 0; pass dtype="{costs.dtype}", or make them agree'
+            )
+        return costs
+
+    def _call_block(self, rows: Ids) -> Array:
+        out = np.zeros((len(rows), self.shape[1]), self.dtype)
+        if self.dtype.kind == "f":
+            out.fill(np.nan)  # what f leaves out is an invalid cost, not a zero
+        try:
+            # f gets ids and room of its own, which it may keep or change.
+            returned = self.function(np.array(rows, np.int64), out, *self.args)
+        except Exception as error:
+            which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows.tolist()[:10]}"
+            raise CallbackError(
+                f"{name_of(self.function)} raised {describe(error)} for {which}"
+            ) from error
+        if returned is not None and self.dtype.kind == "f" and np.isnan(out).all():
+            raise ShapeError(
+                f"{name_of(self.function)} returned a {type(returned).__name__} for row"
+                f" {rows[0]} and filled nothing; a block function writes to its second argument"
+            )
+        return out
+
+    def _call_values(self, row: int, start: int, stop: int, out: Array) -> None:
+        f, args = self.function, self.args
+        values: list[Any] = []
+        append = values.append
+        try:
+            if self.swapped:
+                for column in range(start, stop):
+                    append(f(column, row, *args))
+            else:
+                for column in range(start, stop):
+                    append(f(row, column, *args))
+        except Exception as error:
+            i, j = self._pair(row, start + len(values))
+            raise CallbackError(
+                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}"
+            ) from error
+        if self.dtype.kind == "f" and set(map(type, values)) <= {float, np.float64}:
+            costs = np.array(values, np.float64)
+            if self.dtype == np.float64:
+                out[:] = costs
+                return
+        for k, value in enumerate(values):
+            out[k] = self._checked_value(value, row, start + k)
+
+    def _pair(self, row: int, column: int) -> tuple[int, int]:
+        """The arguments of ``f``, which are the user's row and column."""
+        return (column, row) if self.swapped else (row, column)
+
+    def _checked_value(self, value: Any, row: int, column: int) -> Any:
+        """One returned value as this source's dtype, or an error naming its place."""
+        i, j = self._pair(row, column)
+        place = f"{name_of(self.function)} returned %s for row {i}, column {j}"
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise ShapeError(place % f"an array of shape {value.shape}" + "; expected one number")
+        if isinstance(value, (list, tuple)):
+            raise ShapeError(place % f"a {type(value).__name__}" + "; expected one number")
+        if not is_number(value):
+            raise DtypeError(place % f"{value!r}" + "; costs are real numbers")
+        number = value.item() if isinstance(value, (np.ndarray, np.generic)) else value
+        if self.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                try:
+                    cost = self.dtype.type(float(number))
+                except OverflowError:
+                    cost = self.dtype.type(np.inf)
+            if np.isinf(cost) and abs(number) != np.inf:
+                raise InvalidCostError(place % number + f", which {self.dtype} cannot hold", i, j)
+            return cost
+        if not isinstance(number, int):
+            raise DtypeError(place % f"{number!r}" + f", but the costs are {self.dtype}")
+        limits = np.iinfo(self.dtype)
+        if not limits.min <= number <= limits.max:
+            raise OverflowRiskError(place % number + f", which {self.dtype} cannot hold", i, j)
+        return number
+
+
+_noted: set[Any] = set()
+
+
+def _note_speed(f: Callable[..., Any], kind: str, reason: str) -> None:
+    """Say once a function that it is called from Python, and why."""
+    key = getattr(f, "__code__", None) or type(f)
+    if key in _noted:
+        return
+    _noted.add(key)
+    text = (
+        f"{name_of(f)} could not be compiled and is called from Python, once a"
+        f" {'pair, about 100 times slower' if kind == 'value' else 'row'}: {reason}."
+    )
+    if kind != "value":
+        _logger.info(text)
+        return
+    warnings.warn(
+        text + " Pass its data in args=, write a function of a whole row with numpy"
+        ' (kind="row"), or see bigsap.points for distances. compiled=False silences this.',
+        PerformanceWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,186 @@
+"""What kind of cost function a callable is, and what dtype its costs have.
+
+The number of parameters says most; a probe call on row 0 says the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import CallbackError, DtypeError, OptionError, ShapeError
+from bigsap.sources.base import Array
+from bigsap.sources.convert import cost_dtype
+
+KINDS = ("value", "row", "part", "block")
+
+#: How a function of each kind is called.
+CALLS = {
+    "value": "f(i, j, *args) -> number",
+    "row": "f(i, *args) -> array (n_columns,)",
+    "part": "f(i, start, stop, *args) -> array (stop - start,)",
+    "block": "f(rows, out, *args), filling out (k, n_columns)",
+}
+
+_EXPLANATION = "; ".join(f'kind="{kind}" is {call}' for kind, call in CALLS.items())
+
+
+def infer_kind(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> str:
+    """The kind of ``f``, from its signature and, for two parameters, a probe call.
+
+    Parameters with defaults count only where ``f`` cannot be called without them.
+    Raises OptionError, asking for ``kind=``, when that does not settle it.
+    """
+    counts = _leading_parameters(f, len(args))
+    if len(counts) > 1 and not args and not _takes_any_number(f):
+        # ``lambda i, j, x=x: ...`` carries its data in defaults.
+        counts = counts[:1]
+    if len(counts) != 1:
+        given = f" beside the {len(args)} in args" if args else ""
+        accepted = " or ".join(str(c) for c in counts) if counts else "neither 1, 2 nor 3"
+        raise OptionError(
+            f"cannot tell how to call {name_of(f)}: it takes {accepted} parameters{given};"
+            f" say kind= ({_EXPLANATION})"
+        )
+    if counts[0] == 2:
+        return "value" if 0 in shape else _value_or_block(f, args, shape)
+    return {1: "row", 3: "part"}[counts[0]]
+
+
+def name_of(f: Any) -> str:
+    """A function's name for messages."""
+    return str(getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or repr(f))
+
+
+def _leading_parameters(f: Callable[..., Any], n_args: int) -> list[int]:
+    """How many of 1, 2, 3 positional arguments ``f`` accepts before ``args``."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):
+        raise OptionError(
+            f"{name_of(f)} does not tell its parameters; say kind= ({_EXPLANATION})"
+        ) from None
+    counts = []
+    for count in (1, 2, 3):
+        try:
+            signature.bind(*[None] * (count + n_args))
+        except TypeError:
+            continue
+        counts.append(count)
+    return counts
+
+
+def _takes_any_number(f: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(f).parameters.values()
+    return any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def _value_or_block(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> str:
+    """Tell f(i, j) from f(rows, out).
+
+    Numbers are tried first: a block function cannot fill a number, whereas many value
+    functions broadcast over the arrays of a block. A block function returns nothing and
+    has written.
+    """
+    value_error: Exception | None = None
+    try:
+        value = f(0, 0, *args)
+    except Exception as error:  # noqa: BLE001  (the user's function: anything may come)
+        value_error = error
+    else:
+        # Something single of another type (complex, a string) will be a DtypeError.
+        if value is not None and not isinstance(value, (np.ndarray, list, tuple)):
+            return "value"
+        if is_number(value):
+            return "value"
+    out = np.full((1, shape[1]), np.nan)
+    try:
+        returned = f(np.zeros(1, np.int64), out, *_copies(args))
+    except Exception:  # noqa: BLE001
+        returned = value_error
+    if returned is None and not np.isnan(out).all():
+        return "block"
+    if value_error is not None:
+        raise CallbackError(
+            f"{name_of(f)}(0, 0) raised {describe(value_error)} (called for row 0, column 0, and"
+            f" it filled no block either; kind= says how to call it: {_EXPLANATION})"
+        ) from value_error
+    raise OptionError(
+        f"cannot tell how to call {name_of(f)}: for row 0, column 0 it returned"
+        f" {_summary(value)}, and it filled no block; say kind= ({_EXPLANATION})"
+    )
+
+
+def _copies(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays copied, so that a probe in the wrong kind cannot write into the user's."""
+    return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args)
+
+
+def describe(error: BaseException) -> str:
+    """An exception's type and message, on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value function may return this: one real number (numpy's 0-d included)."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.ndim == 0 and value.dtype.kind in "biuf"
+    return isinstance(value, numbers.Real)
+
+
+def _summary(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}, dtype {value.dtype}"
+    return f"a {type(value).__name__}"
+
+
+def declared_dtype(dtype: Any) -> np.dtype[Any]:
+    """The ``dtype=`` of a call, which must be scannable as it is."""
+    target = cost_dtype(dtype, "dtype=")
+    if target != np.dtype(dtype):
+        raise DtypeError(f"dtype={np.dtype(dtype)} cannot be scanned; use {target}")
+    return target
+
+
+def row_dtype(result: Any, kind: str, f: Any, inferred: bool) -> np.dtype[Any]:
+    """The dtype that a function's first row or part announces.
+
+    An array announces its own; a list announces nothing, like a single value, so that
+    a fraction may follow integers.
+    """
+    if inferred and (result is None or np.ndim(result) == 0):
+        raise OptionError(
+            f'{name_of(f)} was taken as kind="{kind}", {CALLS[kind]}, from its parameters, but'
+            f" returned {_summary(result)} for row 0; say kind= ({_EXPLANATION})"
+        )
+    if not isinstance(result, np.ndarray):
+        return np.dtype(np.float64)
+    return cost_dtype(result.dtype, f"row 0 of {name_of(f)}")
+
+
+def checked_row(result: Any, row: int, size: int, dtype: np.dtype[Any], f: Any) -> Array:
+    """A returned row or part as an array of ``size`` numbers that ``dtype`` may hold."""
+    if isinstance(result, np.ma.MaskedArray):
+        raise DtypeError(f"{name_of(f)} returned a masked array for row {row}")
+    try:
+        array = np.asarray(result)
+    except ValueError as error:
+        raise ShapeError(f"{name_of(f)} returned a ragged row {row}: {error}") from error
+    if array.shape != (size,):
+        got = f"shape {array.shape}" if array.ndim else f"a single {type(result).__name__}"
+        raise ShapeError(f"{name_of(f)} returned {got} for row {row}; expected shape ({size},)")
+    if array.dtype.kind not in "biuf":
+        raise DtypeError(
+            f"{name_of(f)} returned dtype {array.dtype} for row {row}; costs are real numbers"
+        )
+    if array.dtype.kind == "f" and dtype.kind != "f":
+        raise DtypeError(
+            f"{name_of(f)} returned {array.dtype} for row {row}, but the costs are {dtype};"
+            ' pass dtype="float64" if they may be fractions'
+        )
+    return array

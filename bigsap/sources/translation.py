@@ -1,0 +1,447 @@
+"""A user's cost function as a compiled filler.
+
+The function is compiled with index checks and Python's division, and called from a
+generated C function. Whatever it cannot answer (it raised, or gave NaN, a row of the
+wrong length, a number out of range) is passed back to Python, pair by pair, by a C
+callback that takes the interpreter's lock; so compiled code never raises, never reads
+outside an array, and where it gives up Python's answer or exception counts.
+
+Data comes in through the context block (``Arguments``). Arrays that the function
+captures are linked by address: numba would freeze a copy of small ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import types as python_types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from numba.core import errors
+from numba.np import numpy_support
+
+from bigsap.sources import compiled
+from bigsap.sources.base import Array, Fill, scannable
+
+if TYPE_CHECKING:
+    from bigsap.sources.callbacks import FunctionSource
+
+# numba's annotations describe the inside of its decorators, not what they return.
+types: Any = numba.types
+njit: Any = numba.njit
+
+#: Checks instead of crashes, and no licence to reorder floating-point sums.
+FLAGS = {"boundscheck": True, "error_model": "python", "nogil": True}
+
+_RECOVER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
+
+#: Pairs, rows on which compiled and Python answers are compared.
+_SAMPLED_PAIRS = 32
+_SAMPLED_ROWS = 4
+
+
+class UntranslatableError(Exception):
+    """Why a function has to be called from Python."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A compiled function. ``fill`` keeps all that its addresses need."""
+
+    fill: Fill
+
+
+def translate(source: FunctionSource) -> Translation:
+    """Compile the function of ``source``, or raise UntranslatableError."""
+    function = source.function
+    if isinstance(function, numba.core.dispatcher.Dispatcher):
+        function = function.py_func
+    if not isinstance(function, python_types.FunctionType):
+        raise UntranslatableError(f"it is a {type(function).__name__}, no plain function")
+    arguments = Arguments(first_word=2)
+    n_ids = 3 if source.kind == "part" else 2 if source.kind in ("value", "block") else 1
+    expressions = [arguments.add(a) for a in source.args]
+    expressions += [arguments.add(a) for a in _missing(function, n_ids + len(source.args))]
+    callback = _RECOVER(_recoverer(source))
+    recover_address = ctypes.cast(callback, ctypes.c_void_p).value
+    words = [recover_address or 0, source.shape[1], *arguments.words]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", errors.NumbaWarning)
+            dispatcher = _linked(function, {})
+            kernel = _compile(source, dispatcher, arguments, expressions, len(words))
+    except UntranslatableError:
+        raise
+    except Exception as error:  # numba fails in as many ways as there are programs
+        raise UntranslatableError(_first_line(error)) from error
+    keep = (kernel, callback, dispatcher, *arguments.keep)
+    translation = Translation(compiled.make_fill(kernel.address, words, keep))
+    _compare(source, translation)
+    return translation
+
+
+def _missing(function: Any, n_given: int) -> tuple[Any, ...]:
+    """Defaults of parameters that the call leaves out: passed like any argument."""
+    n_missing = function.__code__.co_argcount - n_given
+    defaults = function.__defaults__ or ()
+    return tuple(defaults[len(defaults) - n_missing :]) if n_missing > 0 else ()
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    useful = [s for s in lines if s and not s.startswith(("Failed in", "During:", "File "))]
+    return f"{type(error).__name__}: {useful[0]}" if useful else type(error).__name__
+
+
+def _recoverer(source: FunctionSource) -> Callable[[int, int, int, int], None]:
+    dtype = source.dtype
+
+    def recover(row: int, start: int, stop: int, address: int) -> None:
+        buffer = (ctypes.c_char * ((stop - start) * dtype.itemsize)).from_address(address)
+        source.recover(row, start, stop, np.frombuffer(buffer, dtype))
+
+    return recover
+
+
+# -- data ------------------------------------------------------------------------------
+
+
+class Arguments:
+    """Data of a function, laid out in a context block after ``first_word`` words.
+
+    ``add`` returns the expression that rebuilds an argument in generated code; ``types``
+    has one numba type an expression.
+    """
+
+    def __init__(self, first_word: int) -> None:
+        self._first = first_word
+        self.words: list[int | float | Array] = []
+        self.types: list[Any] = []
+        self.keep: list[Any] = []
+        self.names: dict[str, Any] = {}
+
+    def add(self, value: Any) -> str:
+        expression, kind = self._place(value)
+        self.types.append(kind)
+        return expression
+
+    def _word(self, value: int | float | Array) -> int:
+        self.words.append(value)
+        return self._first + len(self.words) - 1
+
+    def _place(self, value: Any) -> tuple[str, Any]:
+        if isinstance(value, (bool, np.bool_)):
+            return f"words[{self._word(int(value))}] != 0", types.boolean
+        if isinstance(value, (int, np.signedinteger)) and -(2**63) <= value < 2**63:
+            kind = numba.typeof(value) if isinstance(value, np.generic) else types.int64
+            return f"types.{kind}(words[{self._word(int(value))}])", kind
+        if isinstance(value, (float, np.floating)) and not isinstance(value, np.float16):
+            kind = types.float32 if isinstance(value, np.float32) else types.float64
+            return f"types.{kind}(floats[{self._word(float(value))}])", kind
+        if type(value) is tuple and value:
+            parts = [self._place(item) for item in value]
+            text = ", ".join(text for text, _ in parts)
+            return f"({text},)", types.Tuple([kind for _, kind in parts])
+        if type(value) in (np.ndarray, np.memmap):
+            return self._place_array(value)
+        raise UntranslatableError(f"args holds a {type(value).__name__}, which numba cannot take")
+
+    def _place_array(self, array: Array) -> tuple[str, Any]:
+        plain = array.view(np.ndarray)
+        supported = plain.dtype.kind in "biufc" and plain.dtype.isnative and plain.flags.aligned
+        if not supported or plain.ndim == 0 or plain.dtype.itemsize > 16:
+            raise UntranslatableError(
+                f"args holds an array of dtype {plain.dtype}, shape {plain.shape}"
+            )
+        item = numpy_support.from_dtype(plain.dtype)
+        self.keep.append(array)
+        name = f"pointer_{item}"
+        self.names[name] = compiled.pointer_to(item)
+        # Not ``plain`` itself: a strided one must not be copied on its way into the block.
+        pointer = f"{name}(words[{self._word(plain.ctypes.data)}])"
+        shape = ", ".join(f"words[{self._word(size)}]" for size in plain.shape) + ","
+        layout = "C" if plain.flags.c_contiguous else "F" if plain.flags.f_contiguous else "A"
+        kind = types.Array(item, plain.ndim, layout)
+        if layout == "C":
+            return f"carray({pointer}, ({shape}))", kind
+        if layout == "F":
+            return f"farray({pointer}, ({shape}))", kind
+        strides = ", ".join(f"words[{self._word(step)}]" for step in plain.strides) + ","
+        ones = "1, " * plain.ndim
+        return f"as_strided(carray({pointer}, ({ones})), ({shape}), ({strides}))", kind
+
+
+class _Linked(np.ndarray):
+    """A captured array that numba links by address instead of freezing its content.
+
+    numba does so by itself beyond a megabyte; this one always claims to be larger.
+    """
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        return 1 << 62
+
+
+def _linked(function: Any, done: dict[int, Any]) -> Any:
+    """``function`` as a dispatcher, with what it captures linked or compiled too."""
+    if id(function) in done:
+        return done[id(function)]
+    scope = dict(function.__globals__)
+    closure = tuple(python_types.CellType() for _ in function.__closure__ or ())
+    copy = python_types.FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, closure
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__module__ = function.__module__
+    copy.__qualname__ = function.__qualname__
+    dispatcher = done[id(function)] = njit(**FLAGS)(copy)
+    for name in _global_names(function.__code__):
+        if name in scope:
+            scope[name] = _captured(scope[name], done)
+    for cell, old in zip(closure, function.__closure__ or (), strict=True):
+        try:
+            cell.cell_contents = _captured(old.cell_contents, done)
+        except ValueError:
+            raise UntranslatableError("it captures a variable that has no value yet") from None
+    return dispatcher
+
+
+def _global_names(code: Any) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, python_types.CodeType):
+            names |= _global_names(constant)
+    return names
+
+
+def _captured(value: Any, done: dict[int, Any]) -> Any:
+    if isinstance(value, np.ma.MaskedArray) or type(value) is np.matrix:
+        raise UntranslatableError(f"it captures a {type(value).__name__}")
+    if isinstance(value, np.ndarray):
+        return value.view(_Linked)
+    if type(value) is tuple:
+        return tuple(_captured(item, done) for item in value)
+    if isinstance(value, numba.core.dispatcher.Dispatcher):
+        # Compiled anew: as it is, it may lack index checks.
+        value = value.py_func
+    if isinstance(value, python_types.FunctionType) and not _is_known(value):
+        return _linked(value, done)
+    return value
+
+
+def _is_known(function: Any) -> bool:
+    """Whether numba has its own version of a library's function."""
+    module = function.__module__ or ""
+    return module.partition(".")[0] in ("numpy", "numba", "math", "builtins")
+
+
+# -- code ------------------------------------------------------------------------------
+
+_FILL = """
+def fill(context, row, start, stop, out):
+    words = carray(pointer_i8(context), {n_words})
+    floats = carray(pointer_f8(context), {n_words})
+    n_columns = words[1]
+    done = start
+    while done < stop:
+        done = part(n_columns, row, done, stop, out + (done - start) * {size}, {values})
+        if done < stop:
+            end = done + 1 if {by_pair} else stop
+            recover(words[0], row, done, end, out + (done - start) * {size})
+            done = end
+"""
+
+# Returns the first column without a cost, or stop.
+_VALUES = """
+def part(n_columns, row, start, stop, out, {names}):
+    costs = carray(pointer_out(out), stop - start)
+    for t in range(stop - start):
+        good, cost = attempt(function, ({first}, {second}, {names}))
+        if not good or {unfit}:
+            return start + t
+        costs[t] = cost
+    return stop
+"""
+
+_ROWS = """
+def part(n_columns, row, start, stop, out, {names}):
+    costs = carray(pointer_out(out), stop - start)
+    {call}
+    if not good or given.size != {length}:
+        return start
+    for t in range(stop - start):
+        cost = given[{offset} + t]
+        if {unfit}:
+            return start
+        costs[t] = cost
+    return stop
+"""
+
+_CALLS = {
+    "row": ("good, given = attempt(function, (row, {names}))", "n_columns", "start"),
+    "part": ("good, given = attempt(function, (row, start, stop, {names}))", "stop - start", "0"),
+    "block": (
+        "rows = np.full(1, row, np.int64)\n"
+        "    block = np.full((1, n_columns), blank, dtype_out)\n"
+        "    good, _ = attempt(function, (rows, block, {names}))\n"
+        "    given = block[0]",
+        "n_columns",
+        "start",
+    ),
+}
+
+
+def _compile(
+    source: FunctionSource,
+    dispatcher: Any,
+    arguments: Arguments,
+    expressions: list[str],
+    n_words: int,
+) -> Any:
+    """The cfunc that fills parts of rows."""
+    out = numpy_support.from_dtype(source.dtype)
+    given = _result_type(source, dispatcher, arguments, out)
+    names = ", ".join(f"a{k}" for k in range(len(expressions)))
+    fields = {
+        "names": names,
+        "values": ", ".join(expressions),
+        "n_words": n_words,
+        "size": source.dtype.itemsize,
+        "by_pair": source.kind == "value",
+        "unfit": _unfit(given, out),
+    }
+    if source.kind == "value":
+        first, second = "row", "start + t"
+        if source.swapped:
+            first, second = second, first
+        text = _VALUES.format(first=first, second=second, **fields)
+    else:
+        call, length, offset = _CALLS[source.kind]
+        text = _ROWS.format(call=call.format(**fields), length=length, offset=offset, **fields)
+    largest = float(np.finfo(source.dtype).max) if source.dtype.kind == "f" else 0.0
+    scope: dict[str, Any] = {
+        "np": np,
+        "types": types,
+        "carray": numpy_support.carray,
+        "farray": numpy_support.farray,
+        "as_strided": np.lib.stride_tricks.as_strided,
+        "pointer_i8": compiled.pointer_i8,
+        "pointer_f8": compiled.pointer_f8,
+        "pointer_out": compiled.pointer_to(out),
+        "recover": compiled.call_recover,
+        "attempt": compiled.attempt,
+        "function": dispatcher,
+        "dtype_out": source.dtype.type,
+        "blank": np.nan if source.dtype.kind == "f" else 0,
+        "largest": largest,
+        **arguments.names,
+    }
+    exec(compile(text, "<bigsap>", "exec"), scope)
+    scope["part"] = njit(nogil=True)(scope["part"])
+    exec(compile(_FILL.format(**fields), "<bigsap>", "exec"), scope)
+    cfunc: Any = numba.cfunc
+    return cfunc(compiled.FILL_SIGNATURE)(scope["fill"])
+
+
+def _result_type(source: FunctionSource, dispatcher: Any, arguments: Arguments, out: Any) -> Any:
+    """The type of one cost as the function gives it; refuses what Python must judge."""
+    word = types.int64
+    ids = {
+        "value": (word, word),
+        "row": (word,),
+        "part": (word, word, word),
+        "block": (types.Array(word, 1, "C"), types.Array(out, 2, "C")),
+    }[source.kind]
+    signature = (*ids, *arguments.types)
+    dispatcher.compile(signature)
+    result = dispatcher.overloads[signature].signature.return_type
+    if source.kind == "block":
+        return out
+    if source.kind != "value":
+        if not isinstance(result, types.Array) or result.ndim != 1:
+            raise UntranslatableError(f"it returns {result}, not a one-dimensional array")
+        result = result.dtype
+    if not isinstance(result, (types.Float, types.Integer, types.Boolean)):
+        raise UntranslatableError(f"it returns {result}, not a real number")
+    if isinstance(out, types.Integer):
+        if isinstance(result, types.Float) or result == types.uint64:
+            raise UntranslatableError(f"it returns {result}, but the costs are {out}")
+    elif source.kind != "value" and scannable(numpy_support.as_dtype(result)) is None:
+        raise UntranslatableError(f"it returns {result}")
+    return result
+
+
+def _unfit(given: Any, out: Any) -> str:
+    """The condition under which a cost has to be judged in Python."""
+    if isinstance(out, types.Integer):
+        limits = np.iinfo(numpy_support.as_dtype(out))
+        if isinstance(given, types.Boolean) or given == out:
+            return "False"
+        return f"cost < {limits.min} or cost > {limits.max}"
+    if not isinstance(given, types.Float):
+        return "False"
+    # Python's float32 is finite where this one may already be infinite, and the other way.
+    narrow = (
+        " or (abs(cost) > largest and abs(cost) != np.inf)" if given.bitwidth > out.bitwidth else ""
+    )
+    return "cost != cost" + narrow
+
+
+# -- trust -----------------------------------------------------------------------------
+
+
+def _compare(source: FunctionSource, translation: Translation) -> None:
+    """Refuse compiled code whose answers on sampled pairs are not Python's."""
+    n, m = source.shape
+    rng = np.random.default_rng(0)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 5)(translation.fill.address)
+    if source.kind == "value":
+        rows = rng.integers(0, n, _SAMPLED_PAIRS)
+        columns = rng.integers(0, m, _SAMPLED_PAIRS)
+        corners = [(0, 0), (0, m - 1), (n - 1, 0), (n - 1, m - 1), (min(n, m) - 1,) * 2]
+        parts = [*corners, *zip(rows.tolist(), columns.tolist(), strict=True)]
+        samples = [(row, column, column + 1) for row, column in parts]
+    else:
+        rows = np.unique([0, n - 1, *rng.integers(0, n, _SAMPLED_ROWS - 2)])
+        samples = [(int(row), 0, m) for row in rows]
+        samples.append((int(rows[-1]), m // 3, m - m // 4))
+    tolerance = 1e-4 if _in_single_precision(source) else 1e-9
+    for row, start, stop in samples:
+        expected = np.empty(stop - start, source.dtype)
+        got = np.empty(stop - start, source.dtype)
+        source.recover(row, start, stop, expected)
+        call(translation.fill.context, row, start, stop, got.ctypes.data)
+        if not _alike(got, expected, tolerance):
+            k = int(np.argmax(got != expected))
+            raise UntranslatableError(
+                f"compiled, it gives {got[k]} for row {row}, column {start + k};"
+                f" Python gives {expected[k]}"
+            )
+    source.forget()
+
+
+def _in_single_precision(source: FunctionSource) -> bool:
+    """Whether Python rounds to float32, where numba may keep more digits."""
+    if source.dtype == np.float32:
+        return True
+    if source.kind != "value":
+        return False
+    try:
+        return isinstance(source.function(0, 0, *source.args), np.float32)
+    except Exception:  # noqa: BLE001  (found again, and reported, when the pair is read)
+        return False
+
+
+def _alike(got: Array, expected: Array, tolerance: float) -> bool:
+    """Equal up to rounding; NaN and infinities in the same places."""
+    if got.dtype.kind != "f":
+        return bool((got == expected).all())
+    finite = np.isfinite(expected)
+    if not np.array_equal(got[~finite], expected[~finite], equal_nan=True):
+        return False
+    scale = np.abs(expected[finite]).max(initial=0.0)
+    return bool((np.abs(got[finite] - expected[finite]) <= tolerance * scale).all())

@@ -1,0 +1,568 @@
+"""What breaks other solvers, and every kind of bad input: a clear error or the answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import RowCache, solve
+from bigsap.sources import Counted, as_source
+from instances import CLASSES, integers, points_of
+from oracle import optimum, value
+
+# Ways to present a matrix: in memory, and from a cache of one, two, three or all rows.
+WAYS = [None, 1, 2, 3, 1000]
+
+
+def solved_in(way, cost, **more):
+    if way is None:
+        return solve(cost, **more)
+    return solve(Counted(as_source(cost)), cache=RowCache(bytes=way * cost[0].nbytes), **more)
+
+
+def assert_right(res, cost, maximize=False):
+    """Optimal, whatever the certificate says; and the certificate says so too."""
+    assert res.status == "optimal"
+    best, _ = optimum(cost, maximize)
+    exact = value(cost, res.row_ind, res.col_ind)
+    assert len(res.row_ind) == min(cost.shape)
+    assert float(exact) == pytest.approx(float(best), rel=1e-13, abs=1e-13)
+    if cost.dtype.kind in "iu":
+        assert exact == best == res.fun
+    res.verify(cost)
+
+
+# --- costs on which published code fails --------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("number", [0.0, 2.5, -1e15, 7])
+@pytest.mark.parametrize("shape", [(20, 20), (5, 20), (20, 5)])
+def test_constant_matrix(shape, number, maximize, way):
+    cost = np.full(shape, number)
+    res = solved_in(way, cost, maximize=maximize)
+    np.testing.assert_array_equal(res.row_ind, np.arange(min(shape)))
+    np.testing.assert_array_equal(res.col_ind, np.arange(min(shape)))
+    assert_right(res, cost, maximize)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_identity_already_optimal(threads, way):
+    cost = CLASSES["random"](40, seed=1) + 1
+    np.fill_diagonal(cost, 0.5)
+    res = solved_in(way, cost, threads=threads)
+    np.testing.assert_array_equal(res.col4row, np.arange(40))
+    assert_right(res, cost)
+    # The identity is optimal, but only non-zero prices prove it.
+    res = solved_in(way, cost + np.arange(40)[None, :], threads=threads)
+    np.testing.assert_array_equal(res.col4row, np.arange(40))
+    assert_right(res, cost + np.arange(40)[None, :])
+
+
+@pytest.mark.parametrize("rows", [1, 3, 50])
+def test_a_point_set_against_itself(rows):
+    x, _ = points_of("geometric", 50, seed=2)
+    for metric in ("sqeuclidean", "euclidean", "cityblock"):
+        res = solve(bigsap.points(x, x, metric=metric), cache=rows * 400)
+        np.testing.assert_array_equal(res.col4row, np.arange(50))
+        assert res.fun == res.bound == res.gap == 0
+        assert res.status == "optimal"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(30, 30), (20, 30), (30, 20)])
+def test_one_huge_row(shape, maximize, way):
+    cost = CLASSES["geometric"](30, seed=2)[: shape[0], : shape[1]].copy()
+    cost[7] = -1e30 if maximize else 1e30
+    res = solved_in(way, cost, maximize=maximize)
+    others = np.delete(cost, 7, axis=0)
+    best, _ = optimum(cost, maximize)
+    assert value(cost, res.row_ind, res.col_ind) == pytest.approx(best)
+    # 1e30 swallows the rest of the sum, so look at the other rows by themselves.
+    rest, _ = optimum(others, maximize)
+    kept = res.row_ind != 7
+    if shape[0] != shape[1]:
+        assert float(value(cost, res.row_ind[kept], res.col_ind[kept])) == pytest.approx(
+            float(rest) if shape[0] < shape[1] or not kept.all() else float(best), rel=1e-12
+        )
+    res.verify(cost)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_one_huge_row_leaves_the_others_optimal(maximize):
+    """A constant row takes any column, so the others get the best rectangular answer."""
+    for seed in range(10):
+        cost = CLASSES["random"](12, seed=seed)
+        cost[5] = -1e30 if maximize else 1e30
+        res = solve(cost, maximize=maximize)
+        rest, _ = optimum(np.delete(cost, 5, axis=0), maximize)
+        kept = res.row_ind != 5
+        found = value(cost, res.row_ind[kept], res.col_ind[kept])
+        assert float(found) == pytest.approx(float(rest), rel=1e-13)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("big", [1e9, 1e15, 1e30])
+def test_big_m_instead_of_forbidden(big, way):
+    rng = np.random.default_rng(4)
+    cost = rng.random((25, 25))
+    cost[rng.random((25, 25)) < 0.7] = big
+    cost[:, 3] = big  # at least one big pair must be used
+    res = solved_in(way, cost)
+    best, _ = optimum(cost)
+    assert (cost[res.row_ind, res.col_ind] == big).sum() == best // int(big)
+    res.verify(cost)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_massive_ties(threads, way):
+    """Ties must not multiply the work with the number of threads."""
+    for cost in (integers(60, seed=3, factor=0.05), np.zeros((60, 60)), np.eye(60) == 0):
+        res = solved_in(way, cost, threads=threads)
+        assert_right(res, cost.astype(int))
+        one = solved_in(way, cost, threads=1)
+        assert res.stats["rows_scanned"] == one.stats["rows_scanned"]
+        np.testing.assert_array_equal(res.col4row, one.col4row)
+
+
+@pytest.mark.parametrize("epsilon", [True, False])
+@pytest.mark.parametrize("name", CLASSES)
+def test_one_thread_and_one_row_of_cache(name, epsilon):
+    cost = CLASSES[name](45, seed=9)
+    assert_right(solved_in(1, cost, threads=1, epsilon=epsilon), cost)
+
+
+def test_float32_with_a_large_offset():
+    for offset in (1e4, 1e7, -1e7):
+        cost = (CLASSES["random"](40, seed=3) + offset).astype(np.float32)
+        for maximize in (False, True):
+            assert_right(solve(cost, maximize=maximize), cost, maximize)
+
+
+@pytest.mark.parametrize("way", [None, 2])
+def test_prices_of_1e15(way):
+    rng = np.random.default_rng(6)
+    cost = 1e15 * rng.random((30, 1)) + 1e15 * rng.random((1, 30)) + rng.random((30, 30))
+    assert_right(solved_in(way, cost), cost)
+    assert_right(solved_in(way, np.floor(cost).astype(np.int64)), np.floor(cost).astype(np.int64))
+
+
+@pytest.mark.parametrize("way", [None, 2])
+def test_denormals_and_signed_zeros(way):
+    cost = integers(12, seed=1) * 5e-324
+    assert value(cost, *_pairs(solved_in(way, cost))) == optimum(cost)[0]
+    cost = np.where(np.arange(144).reshape(12, 12) % 3 == 0, -0.0, 0.0)
+    assert_right(solved_in(way, cost), cost)
+
+
+def _pairs(res):
+    return res.row_ind, res.col_ind
+
+
+# --- integers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("way", [None, 1, 3])
+@pytest.mark.parametrize("base", [0, 2**53, 2**58, -(2**58)])
+def test_huge_integers_are_exact(base, way, maximize):
+    cost = base + integers(9, seed=5, factor=3)
+    res = solved_in(way, cost, maximize=maximize)
+    assert isinstance(res.fun, int)
+    assert_right(res, cost, maximize)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_integers_near_2_to_the_62(maximize):
+    """Exact, or refused; never wrong."""
+    cost = 2**62 - integers(4, seed=5, factor=3)
+    for costs in (cost, np.array([[2**62, -(2**62)], [-(2**62), 2**62]])):
+        try:
+            res = solve(costs, maximize=maximize)
+        except bigsap.OverflowRiskError as error:
+            assert "int64" in str(error)  # noqa: PT017 - either way is right
+        else:
+            assert_right(res, costs, maximize)
+
+
+@pytest.mark.parametrize("way", [None, 2])
+def test_integers_whose_sums_leave_int64(way):
+    cost = np.random.default_rng(1).integers(-(2**62), 2**62, (64, 64))
+    with pytest.raises(bigsap.OverflowRiskError, match="int64"):
+        solved_in(way, cost)
+
+
+def test_unsigned_beyond_int64():
+    cost = np.array([[2**64 - 1, 5], [7, 2**63]], dtype=np.uint64)
+    with pytest.raises(bigsap.InvalidCostError, match="int64"):
+        solve(cost)
+
+
+# --- forbidden pairs and infeasibility ----------------------------------------------
+
+
+def assert_hall(res, cost, maximize=False):
+    """The violator is a proof by itself."""
+    n, m = cost.shape
+    assert res.status == "infeasible"
+    assert not res.success
+    assert res.fun is None
+    assert len(res.row_ind) == len(res.col_ind) == 0
+    rows = res.violator
+    assert rows.dtype == np.intp
+    assert len(set(rows.tolist())) == len(rows) > 0
+    allowed = (cost[rows] != (-np.inf if maximize else np.inf)).any(axis=0).sum()
+    assert len(rows) - allowed > max(n - m, 0)
+    assert str(rows[0]) in res.message
+    res.verify(cost)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(12, 12), (8, 12)])
+def test_a_row_of_inf(shape, maximize, way):
+    cost = CLASSES["random"](12, seed=1)[: shape[0]].copy()
+    cost[4] = -np.inf if maximize else np.inf
+    res = solved_in(way, cost, maximize=maximize)
+    assert_hall(res, cost, maximize)
+    assert res.violator.tolist() == [4]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("maximize", [False, True])
+def test_rows_of_inf_to_spare(maximize, way):
+    cost = CLASSES["random"](12, seed=1)[:, :9].copy()
+    cost[[2, 5, 11]] = -np.inf if maximize else np.inf
+    res = solved_in(way, cost, maximize=maximize)
+    assert_right(res, cost, maximize)
+    assert (res.col4row[[2, 5, 11]] == -1).all()
+    cost[0] = cost[2]
+    assert_hall(solved_in(way, cost, maximize=maximize), cost, maximize)
+
+
+@pytest.mark.parametrize("way", [None, 1, 3])
+@pytest.mark.parametrize("shape", [(10, 10), (7, 10), (10, 7), (10, 3)])
+def test_random_forbidden_pairs(shape, way):
+    feasible = infeasible = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        cost = rng.random(shape)
+        cost[rng.random(shape) < rng.choice([0.5, 0.75, 0.85])] = np.inf
+        res = solved_in(way, cost)
+        if optimum(cost) is None:
+            infeasible += 1
+            assert_hall(res, cost)
+        else:
+            feasible += 1
+            assert_right(res, cost)
+    assert feasible >= 5
+    assert infeasible >= 5 or shape[1] == 3
+
+
+def test_an_infeasible_problem_stored_by_columns():
+    cost = CLASSES["random"](9, seed=1)
+    cost[2:5, 2:] = np.inf
+    res = solve(np.asfortranarray(cost))
+    assert_hall(res, cost)
+    cost = CLASSES["random"](9, seed=1)[:5].copy()
+    cost[2:5, 2:] = np.inf
+    assert_hall(solve(np.asfortranarray(cost)), cost)
+
+
+# --- invalid costs ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("bad", ["nan", "inf"])
+@pytest.mark.parametrize("shape", [(30, 30), (20, 30), (30, 20)])
+def test_nan_and_the_wrong_infinity(shape, bad, maximize, threads, way):
+    wrong = np.nan if bad == "nan" else (np.inf if maximize else -np.inf)
+    cost = CLASSES["random"](30, seed=1)[: shape[0], : shape[1]].copy()
+    cost[17, 13] = cost[17, 8] = cost[19, 2] = wrong
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[17, 8\] is ") as caught:
+        solved_in(way, cost, maximize=maximize, threads=threads)
+    assert (caught.value.row, caught.value.column) == (17, 8)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_row_of_nan(way):
+    cost = CLASSES["random"](10, seed=1)
+    cost[6] = np.nan
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[6, 0\] is nan"):
+        solved_in(way, cost)
+    for order in ("C", "F"):
+        with pytest.raises(bigsap.InvalidCostError, match=r"cost\[6, \d\] is nan"):
+            solve(np.array(cost, order=order))
+
+
+def test_nan_wins_over_infeasible():
+    cost = np.full((4, 4), np.inf)
+    cost[3, 3] = np.nan
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[3, 3\]"):
+        solve(cost)
+
+
+NO_COSTS = {
+    "strings": (np.full((2, 2), "a"), bigsap.DtypeError),
+    "objects": (np.full((2, 2), None), bigsap.DtypeError),
+    "complex": (np.ones((2, 2), complex), bigsap.DtypeError),
+    "dates": (np.zeros((2, 2), "M8[s]"), bigsap.DtypeError),
+    "ragged": ([[1, 2], [3]], bigsap.InputError),
+    "1-D": ([1, 2], bigsap.ShapeError),
+    "3-D": (np.zeros((1, 1, 1)), bigsap.ShapeError),
+    "number": (3, bigsap.InputError),
+    "none": (None, bigsap.InputError),
+}
+
+
+@pytest.mark.parametrize("name", NO_COSTS)
+def test_no_costs(name):
+    cost, error = NO_COSTS[name]
+    with pytest.raises(error):
+        solve(cost)
+    assert issubclass(error, ValueError)
+
+
+# --- options ------------------------------------------------------------------------
+
+WRONG_OPTIONS = [
+    ({"threads": 0}, "threads"),
+    ({"threads": -1}, "threads"),
+    ({"threads": 1.5}, "threads"),
+    ({"cache": 79}, "row"),
+    ({"cache": 0}, "cache|row"),
+    ({"cache": -5}, "cache"),
+    ({"cache": "many"}, "cache"),
+    ({"memory_limit": -1}, "memory_limit"),
+    ({"memory_limit": "1 furlong"}, "memory_limit"),
+    ({"method": "magic"}, "method"),
+    ({"gap": -1.0}, "gap"),
+    ({"gap": float("nan")}, "gap"),
+    ({"time_limit": -1}, "time_limit"),
+    ({"callback": 3}, "callback"),
+    ({"device": "toaster"}, "device"),
+    ({"warm_start": [1, 2, 3]}, "warm_start"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS)
+def test_wrong_options(options, message):
+    source = Counted(as_source(CLASSES["random"](10)))
+    with pytest.raises(bigsap.OptionError, match=message):
+        solve(source, **options)
+
+
+@pytest.mark.parametrize("options", [{"policy": "random"}, {"bytes": 0}, {"bytes": "x"}])
+def test_wrong_caches(options):
+    source = Counted(as_source(CLASSES["random"](10)))
+    with pytest.raises(bigsap.OptionError):
+        solve(source, cache=RowCache(**options))
+
+
+# --- functions that misbehave -------------------------------------------------------
+
+
+class Broken(Exception):
+    pass
+
+
+def test_a_function_that_raises():
+    calls = []
+
+    def row(i):
+        calls.append(int(i))
+        if i == 5:
+            raise Broken("no luck")
+        return np.arange(12.0) + i
+
+    source = bigsap.from_function(row, (12, 12), kind="row")
+    calls.clear()
+    with pytest.raises(bigsap.CallbackError, match="row 5") as caught:
+        solve(source)
+    assert isinstance(caught.value.__cause__, Broken)
+    # It stops within this one row: nothing is asked afterwards.
+    assert calls[-1] == 5
+    assert calls.count(5) == 1
+
+
+def test_a_function_that_raises_late():
+    """Not in the first sweep but in the middle of the search, with a small cache."""
+    calls = 0
+    cost = CLASSES["disjoint"](40, seed=1)
+
+    def row(i):
+        nonlocal calls
+        calls += 1
+        if calls > 150:
+            raise Broken(calls)
+        return cost[i]
+
+    source = bigsap.from_function(row, cost.shape, kind="row")
+    with pytest.raises(bigsap.CallbackError) as caught:
+        solve(source, cache=RowCache(bytes=2 * 40 * 8), threads=2)
+    assert caught.value.__cause__.args == (151,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "error", "message"),
+    [
+        ("row", lambda i: np.zeros(11 + (i < 5)), bigsap.ShapeError, "row 5.*12.*11"),
+        ("row", lambda i: np.zeros((12, 1 + (i == 5))), bigsap.ShapeError, "row"),
+        ("row", lambda i: np.zeros(12) + 1j * (i == 5), bigsap.DtypeError, "row"),
+        ("row", lambda i: ["a"] * 12 if i == 5 else [0.0] * 12, bigsap.DtypeError, "row 5"),
+        ("value", lambda i, j: None if (i, j) == (5, 3) else 1.0, bigsap.InputError, "5"),
+        ("value", lambda i, j: "a" if (i, j) == (5, 3) else 1.0, bigsap.InputError, "5"),
+        ("value", lambda i, j: float("nan") if (i, j) == (5, 3) else 1.0,
+         bigsap.InvalidCostError, r"cost\[5, 3\] is nan"),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_functions_that_return_nonsense(kind, function, error, message):
+    with pytest.raises(error, match=message):
+        solve(bigsap.from_function(function, (12, 12), kind=kind))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_function_that_changes_its_mind():
+    """Never called optimal: the certificate reads the costs again."""
+    rng = np.random.default_rng(0)
+
+    def row(i):
+        return rng.random(20)
+
+    outcomes = []
+    for rows in (2, 20):
+        source = bigsap.from_function(row, (20, 20), kind="row")
+        try:
+            res = solve(source, cache=RowCache(bytes=rows * 160))
+        except bigsap.CertificateError as error:
+            assert "change" in str(error)  # noqa: PT017 - the usual way
+            outcomes.append("refused")
+        else:
+            outcomes.append(res.status)
+    assert "optimal" not in outcomes
+
+
+def test_the_callback_of_solve_can_stop_it():
+    cost = CLASSES["disjoint"](60, seed=1)
+    seen = []
+
+    def stop(state):
+        seen.append((state.phase, state.n_rows))
+        if state.phase >= 2:
+            raise StopIteration
+
+    res = solve(cost, callback=stop)
+    assert res.status == "cancelled"
+    assert not res.success
+    assert seen
+    assert {n for _, n in seen} == {60}
+    best, _ = optimum(cost)
+    assert res.bound <= float(best) + 1e-12
+    assert res.fun is None or res.fun >= float(best) - 1e-12
+    res.verify(cost)
+
+    def fails(state):
+        raise Broken("mine")
+
+    with pytest.raises(Broken, match="mine"):
+        solve(cost, callback=fails)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(60, 60), (40, 60), (60, 40)])
+def test_out_of_time(shape, maximize):
+    cost = CLASSES["disjoint"](60, seed=1)[: shape[0], : shape[1]].copy()
+    res = solve(cost, time_limit=0, maximize=maximize)
+    best = float(optimum(cost, maximize)[0])
+    sign = -1 if maximize else 1
+    assert res.status in ("time_limit", "optimal")
+    assert sign * res.bound <= sign * best + 1e-12
+    if res.fun is not None:
+        assert sign * res.fun >= sign * best - 1e-12
+        assert res.gap == abs(res.fun - res.bound)
+    res.verify(cost)
+
+
+def test_a_gap_is_enough():
+    cost = CLASSES["disjoint"](80, seed=1)
+    best = float(optimum(cost)[0])
+    res = solve(cost, gap=0.5 * best)
+    assert res.success
+    assert res.gap <= 0.5 * best
+    assert best - 1e-9 <= res.fun <= 1.5 * best
+    res.verify(cost)
+
+
+# --- Ctrl-C -------------------------------------------------------------------------
+
+INTERRUPTED = """
+import os, sys, threading, time, warnings
+import numpy as np
+import bigsap
+warnings.simplefilter("ignore")
+
+if __name__ == "__main__":
+    n, kind = 6000, sys.argv[1]
+    rng = np.random.default_rng(0)
+    x = rng.random((n, 2)); x[n // 2:] += 1
+    y = rng.random((n, 2)); y[n // 2:, 0] += 1; y[:n // 2, 1] += 1
+
+    def row(i):
+        time.sleep(0.001)
+        return ((x[i] - y) ** 2).sum(axis=1)
+
+    if kind == "callback":
+        source = bigsap.from_function(row, (n, n), kind="row")
+    elif kind == "compiled":
+        source = bigsap.points(x, y)
+    else:
+        source = ((x[:, None] - y) ** 2).sum(axis=2)
+
+    told = []
+    def running(state):
+        if state.seconds > 0.3 and not told:
+            told.append(True)
+            print("running", flush=True)
+    try:
+        bigsap.solve(source, threads=2, cache="8MiB", callback=running)
+    except KeyboardInterrupt:
+        print("stopped", time.monotonic(), flush=True)
+        os._exit(130)
+    print("finished", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals as on POSIX")
+@pytest.mark.parametrize("kind", ["callback", "compiled", "array"])
+def test_ctrl_c_stops_within_a_second(kind, tmp_path):
+    script = tmp_path / "solves.py"
+    script.write_text(textwrap.dedent(INTERRUPTED))
+    with subprocess.Popen(
+        [sys.executable, str(script), kind], stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            assert child.stdout.readline().strip() == "running"
+            time.sleep(0.2)
+            sent = time.monotonic()
+            child.send_signal(signal.SIGINT)
+            words = child.stdout.readline().split()
+            assert child.wait(timeout=10) == 130
+        finally:
+            child.kill()
+    assert words[0] == "stopped"
+    assert float(words[1]) - sent < 1.0
