@@ -27,8 +27,9 @@ from bigsap.monitor import Progress
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache
 from bigsap.solve import solve
-from bigsap.sources.base import CostSource
 from bigsap.sources.arrays import from_npy
+from bigsap.sources.callbacks import from_function
+from bigsap.sources.base import CostSource
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import points
 from bigsap.sources.zarr_store import from_zarr
@@ -57,6 +58,7 @@ __all__ = [
     "StoreError",
     "__version__",
     "certify",
+    "from_function",
     "from_npy",
     "from_zarr",
     "linear_sum_assignment",

@@ -55,8 +55,9 @@ class Certificate:
         bound when maximising). ``gap = |fun - bound|``.
     u, v: (n,), (m,) duals in the user's sense, normalised as the module's text says:
         ``u[i] + v[j] <= c[i, j]`` (``>=`` when maximising) for every pair and
-        ``sum(u) + sum(v) == bound`` up to rounding. int64 when costs and prices are
-        integers, else float64.
+        ``sum(u) + sum(v) == bound`` up to rounding (and up to less than 1 when costs
+        are integers but prices are not). float64; int64 only for integers that
+        float64 cannot hold.
     worst_row, worst_violation: the assigned row farthest from tight (-1: none).
     pairs: how many pairs were read.
     exact: integer costs whose optimality is proved without any rounding.
@@ -248,11 +249,12 @@ def exact_sum(a: Array) -> Any:
 
 def _user_dual(dual: Array, sign: int) -> Array:
     """A dual in the user's sense; adding 0 turns -0.0 into 0.0."""
-    if dual.dtype != object:
+    if dual.dtype == np.float64:
         return np.asarray(sign * dual + 0)
-    if reach(dual) >= 2**63:
+    largest = reach(dual)
+    if largest >= 2**63:
         raise OverflowRiskError("a dual leaves int64: the integer costs are too large")
-    return (sign * dual).astype(np.int64)
+    return (sign * dual).astype(np.float64 if largest <= 2**53 else np.int64)
 
 
 def _bound_alone(
@@ -272,9 +274,8 @@ def _bound_alone(
 def _empty(n: int, m: int, integer: bool, bound_only: bool) -> Certificate:
     """Nothing to assign: the optimum is 0."""
     zero = 0 if integer else 0.0
-    number = np.int64 if integer else np.float64
     fun, gap = (None, None) if bound_only else (zero, zero)
-    duals = np.zeros(n, dtype=number), np.zeros(m, dtype=number)
+    duals = np.zeros(n), np.zeros(m)
     return Certificate(fun, zero, gap, *duals, -1, 0.0, 0, integer, 0.0, not bound_only)
 
 

@@ -51,7 +51,7 @@ class Result:
         them; ``k = min(n, m)``, or 0 when no assignment is known.
     fun: total cost of the pairs, in the user's sense; an ``int`` for integer costs;
         None when no assignment is known.
-    u, v: (n,) and (m,) duals, cost units: ``u[i] + v[j] <= cost[i, j]`` for every pair
+    u, v: (n,) and (m,) float64 duals, cost units: ``u[i] + v[j] <= cost[i, j]`` for every pair
         (``>=`` when maximising), equality on the assigned pairs of an optimal result,
         ``sum(u) + sum(v) == bound`` up to rounding; on the longer side unassigned
         rows or columns have 0 and none exceeds 0 (none is below 0 when maximising).

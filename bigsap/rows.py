@@ -63,7 +63,7 @@ class RowTable(NamedTuple):
     SLRU: newer, older: (n_slots,) neighbours in the slot's list; segment: uint8
     (n_slots,), 0 probation, 1 protected.
     LFU: newer holds a binary heap of slots, older each slot's place in it; the heap's
-    root has the smallest (count of its row, tick). count: int64 (n_rows,);
+    root has the smallest (uses of its row, tick). uses: int64 (n_rows,);
     tick: int64 (n_slots,).
     head: int64 (HEAD_WORDS,), see the module constants.
     """
@@ -74,7 +74,7 @@ class RowTable(NamedTuple):
     newer: Array
     older: Array
     segment: Array
-    count: Array
+    uses: Array
     tick: Array
     head: Array
 
@@ -122,7 +122,7 @@ def _link_oldest(t: RowTable, slot: int, s: int) -> None:
 @njit(nogil=True, cache=True)
 def _colder(t: RowTable, a: int, b: int) -> bool:
     """Whether slot a is to be evicted before slot b (LFU)."""
-    ca, cb = t.count[t.row_of_slot[a]], t.count[t.row_of_slot[b]]
+    ca, cb = t.uses[t.row_of_slot[a]], t.uses[t.row_of_slot[b]]
     return ca < cb or (ca == cb and t.tick[a] < t.tick[b])
 
 
@@ -179,7 +179,7 @@ def touch(t: RowTable, slot: int) -> None:
     elif policy == LFU:
         t.head[CLOCK] += 1
         t.tick[slot] = t.head[CLOCK]
-        t.count[t.row_of_slot[slot]] += 1
+        t.uses[t.row_of_slot[slot]] += 1
         _settle(t, t.older[slot])
 
 
@@ -216,7 +216,7 @@ def claim(t: RowTable, row: int, sweeping: bool) -> int:
             place = 0
         else:
             t.tick[slot] = t.head[CLOCK]
-            t.count[row] += 1
+            t.uses[row] += 1
             place = 0
         if not full:
             place = slot
@@ -234,7 +234,9 @@ def parse_bytes(value: int | str, what: str = "a byte size") -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         size = int(value)
     elif isinstance(value, str):
-        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*([kKmMgGtT]?)(i?)[bB]?\s*", value)
+        match = re.fullmatch(
+            r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*([kKmMgGtT]?)(i?)[bB]?\s*", value
+        )
         if match is None:
             raise OptionError(f"{what} must look like 4GiB, 500MB or 1000000, got {value!r}")
         number, prefix, binary = match.groups()
@@ -281,7 +283,7 @@ def _alias(matrix: Array) -> Array:
     if matrix.flags.writeable or matrix.size == 0:
         return matrix.view(np.ndarray)
     memory = (ctypes.c_char * matrix.nbytes).from_address(matrix.ctypes.data)
-    return np.ndarray(matrix.shape, matrix.dtype, buffer=memory)
+    return np.ndarray(matrix.shape, matrix.dtype, buffer=memoryview(memory))
 
 
 class Rows:
@@ -313,7 +315,9 @@ class Rows:
         return rows
 
     @classmethod
-    def cached(cls, shape: tuple[int, int], dtype: np.dtype[Any], cache: RowCache, budget: int) -> Rows:
+    def cached(
+        cls, shape: tuple[int, int], dtype: np.dtype[Any], cache: RowCache, budget: int
+    ) -> Rows:
         """An empty cache of at most ``budget`` bytes of costs.
 
         Raises OptionError when that is less than one row.
@@ -346,7 +350,7 @@ class Rows:
             newer=np.full(evicting, -1, np.int32),
             older=np.full(evicting, -1, np.int32),
             segment=np.zeros(evicting if not lfu else 0, np.uint8),
-            count=np.zeros(n if lfu and code != RESIDENT else 0, np.int64),
+            uses=np.zeros(n if lfu and code != RESIDENT else 0, np.int64),
             tick=np.zeros(evicting if lfu else 0, np.int64),
             head=head,
         )

@@ -133,9 +133,10 @@ def free_memory() -> int:
     except (OSError, ValueError, AttributeError):
         free = 4 << 30
     try:
-        with open("/sys/fs/cgroup/memory.max") as limit, open(
-            "/sys/fs/cgroup/memory.current"
-        ) as used:
+        with (
+            open("/sys/fs/cgroup/memory.max") as limit,
+            open("/sys/fs/cgroup/memory.current") as used,
+        ):
             free = min(free, int(limit.read()) - int(used.read()))
     except (OSError, ValueError):  # no cgroup, or "max"
         pass
@@ -254,7 +255,7 @@ class _Run:
         engine.unsettle()
         st = engine.state
         column_of_row = np.maximum(st.column_of_row, FREE).astype(np.intp)
-        n, m = self.problem.shape
+        m = self.problem.shape[1]
         open_rows = np.flatnonzero(column_of_row < 0)
         taken = np.zeros(m, bool)
         taken[column_of_row[column_of_row >= 0]] = True

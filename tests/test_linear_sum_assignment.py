@@ -109,6 +109,7 @@ ACCEPTED = {
     "constant tall": np.full((6, 3), 2.5),
     "zeros": np.zeros((5, 5)),
     "negative": -(np.arange(9.0).reshape(3, 3) ** 2),
+    "large": np.array([[1e300, 1e299], [1e300, 1e300]]),
     "huge": np.array([[1e308, 1e307], [1e308, 1e308]]),
     "tiny": np.array([[5e-324, 0], [0, 5e-324]]),
     "wide range": np.array([[1e30, 1e-30], [1.0, 1e30]]),

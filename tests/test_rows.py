@@ -93,7 +93,9 @@ def resident(rows: Rows) -> set[int]:
     st.integers(1, 6),
     st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=60),
 )
-def test_policies_follow_their_models(policy: str, n_slots: int, uses: list[tuple[int, bool]]) -> None:
+def test_policies_follow_their_models(
+    policy: str, n_slots: int, uses: list[tuple[int, bool]]
+) -> None:
     rows = Rows.cached((9, 2), np.dtype("f8"), RowCache(policy=policy), n_slots * 16)
     model = SlruModel(n_slots) if policy == "slru" else LfuModel(n_slots)
     for row, sweeping in uses:
@@ -147,7 +149,14 @@ def test_in_place_shares_memory_even_when_read_only() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("4GiB", 4 << 30), ("500 MB", 500_000_000), ("1e6", 1_000_000), ("2k", 2000), (7, 7), ("0.5KiB", 512)],
+    [
+        ("4GiB", 4 << 30),
+        ("500 MB", 500_000_000),
+        ("1e6", 1_000_000),
+        ("2k", 2000),
+        (7, 7),
+        ("0.5KiB", 512),
+    ],
 )
 def test_byte_sizes(text: str | int, size: int) -> None:
     assert parse_bytes(text) == size

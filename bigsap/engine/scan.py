@@ -55,8 +55,8 @@ def relax_root(
     tag = np.int32(row)  # a wider integer here would halve the width of the vectors
     for k in range(LANES):
         lanes[k] = infinity
-    block = 0
-    for o in range(start, stop, BLOCK):
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
         e = min(o + BLOCK, stop)
         full = (e - o) // LANES
         for b in range(full):
@@ -78,7 +78,6 @@ def relax_root(
             lanes[0] = min(lanes[0], g)
         low = fold(lanes, infinity)
         block_min[block] = low
-        block += 1
         best = low if low < best else best
     return best
 
@@ -98,8 +97,8 @@ def relax_row(
     tag = np.int32(row)  # a wider integer here would halve the width of the vectors
     for k in range(LANES):
         lanes[k] = infinity
-    block = 0
-    for o in range(start, stop, BLOCK):
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
         e = min(o + BLOCK, stop)
         full = (e - o) // LANES
         for b in range(full):
@@ -125,7 +124,6 @@ def relax_row(
             lanes[0] = min(lanes[0], dist[j])
         low = fold(lanes, infinity)
         block_min[block] = low
-        block += 1
         best = low if low < best else best
     return best
 
@@ -143,8 +141,8 @@ def relax_virtual(
     ``label + cap - v``.
     """
     best = infinity
-    block = 0
-    for o in range(start, stop, BLOCK):
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
         low = infinity
         for j in range(o, min(o + BLOCK, stop)):
             if row_of_column[j] < 0 and v[j] == cap:
@@ -157,7 +155,6 @@ def relax_virtual(
                 pred[j] = row
             low = min(low, dist[j])
         block_min[block] = low
-        block += 1
         best = min(best, low)
     return best
 
@@ -173,8 +170,8 @@ def locate(
     cap are held by virtual rows; infinity otherwise).
     """
     first = _NOWHERE
-    block = 0
-    for o in range(start, stop, BLOCK):
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
         if block_min[block] == best:
             free = _NOWHERE
             taken = _NOWHERE
@@ -188,7 +185,6 @@ def locate(
             if free < _NOWHERE:
                 return free, True
             first = min(first, taken)
-        block += 1
     return first, False
 
 

@@ -62,8 +62,8 @@ def _survey_row(
     for k in range(LANES):
         low[k] = second[k] = best[k] = infinity
     overall = infinity
-    block = 0
-    for o in range(start, stop, BLOCK):
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
         e = min(o + BLOCK, stop)
         full = (e - o) // LANES
         for b in range(full):
@@ -87,7 +87,6 @@ def _survey_row(
             best[0] = min(best[0], sign * cost[j] - open_price[j])
         block_min[block] = fold(best, infinity)
         overall = min(overall, block_min[block])
-        block += 1
     smallest, runner_up = infinity, infinity
     for k in range(LANES):
         runner_up = min(runner_up, max(smallest, low[k]))
@@ -101,15 +100,14 @@ def _find(
     best: float, cost: Array, sign: float, open_price: Array, start: int, stop: int,
     block_min: Array,
 ) -> int:  # fmt: skip
-    block = 0
-    for o in range(start, stop, BLOCK):
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
         if block_min[block] == best:
             found = _NOWHERE
             for j in range(o, min(o + BLOCK, stop)):
                 candidate = j if sign * cost[j] - open_price[j] == best else _NOWHERE
                 found = candidate if candidate < found else found
             return found
-        block += 1
     return _NOWHERE
 
 
@@ -163,13 +161,9 @@ def run_sweep(
         st.record_value[base + 2] = best
         st.record_id[base + 1] = 0
         if first:
-            st.record_id[base + 1] = n_invalid(
-                cost, sign, terms.lowest, terms.highest, start, stop
-            )
+            st.record_id[base + 1] = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
         if best < infinity:
-            st.record_id[base] = _find(
-                best, cost, sign, survey.open_price, start, stop, block_min
-            )
+            st.record_id[base] = _find(best, cost, sign, survey.open_price, start, stop, block_min)
         cross(st.barrier, n_threads)
         low, second, best, winner = infinity, infinity, infinity, -1
         bad = 0

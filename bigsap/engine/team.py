@@ -98,7 +98,7 @@ class Team:
                     while self._n_done < self.n_threads:
                         self._condition.wait(0.1)
                 break
-            except BaseException as raised:
+            except BaseException as raised:  # noqa: BLE001 - raised again below
                 interrupt = raised
         if interrupt is not None:
             raise interrupt
@@ -121,7 +121,7 @@ class Team:
             kernel, args = work
             try:
                 self._statuses[member] = kernel(member, self.n_threads, *args)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised by run()
                 self._errors.append(error)
             with self._condition:
                 self._n_done += 1

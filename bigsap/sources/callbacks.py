@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import warnings
@@ -13,9 +14,7 @@ import numpy as np
 from bigsap.errors import (
     CallbackError,
     DtypeError,
-    InvalidCostError,
     OptionError,
-    OverflowRiskError,
     ShapeError,
 )
 from bigsap.sources.base import Array, Fill, Ids
@@ -23,10 +22,10 @@ from bigsap.sources.convert import check_rows, convert, cost_shape
 from bigsap.sources.probing import (
     KINDS,
     checked_row,
+    checked_value,
     declared_dtype,
     describe,
     infer_kind,
-    is_number,
     name_of,
     row_dtype,
 )
@@ -41,6 +40,10 @@ COMPILED_PAIRS = 1 << 14
 
 #: A block function fills at most about this many costs at once.
 _BLOCK_PAIRS = 1 << 22
+
+
+#: Types of values that numpy turns into float64 as it should, many at a time.
+_PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
 class PerformanceWarning(UserWarning):
@@ -137,6 +140,8 @@ class FunctionSource:
         self.swapped = swapped
         self.dtype: np.dtype[Any] = np.dtype(np.float64) if dtype is None else dtype
         self._declared = dtype is not None
+        # What Python calls: the function, or what it was compiled from (see translate).
+        self._python = function
         self._compiled = compiled
         self._translation: Translation | None = None
         self._decided = compiled is False
@@ -165,7 +170,8 @@ class FunctionSource:
         from bigsap.sources.compiled import read_by_fill
 
         self._failed.error = None
-        read_by_fill(translation.fill, self.shape, rows, columns, out)
+        by_row = self.kind in ("row", "block")
+        read_by_fill(translation.fill, self.shape, rows, columns, out, by_row=by_row)
         interrupt, self._interrupt = self._interrupt, None
         error, self._failed.error = self._failed.error, None
         if interrupt is not None:
@@ -214,11 +220,15 @@ class FunctionSource:
         n, m = self.shape
         if 0 in self.shape or (self._compiled is None and n * m < COMPILED_PAIRS):
             return None
-        from bigsap.sources.translation import UntranslatableError, translate
+        from bigsap.sources.linking import UntranslatableError
+        from bigsap.sources.translation import translate
 
+        # A function that the user compiled may lack the checks of the plain one.
+        self._python = getattr(self.function, "py_func", self.function)
         try:
             return translate(self)
         except UntranslatableError as error:
+            self._python = self.function
             if self._compiled:
                 raise OptionError(
                     f"compiled=True, but {name_of(self.function)} cannot be compiled: {error}"
@@ -271,7 +281,7 @@ class FunctionSource:
     def _call(self, *ids: int) -> Any:
         """``f`` itself; what it raises becomes a CallbackError."""
         try:
-            return self.function(*ids, *self.args)
+            return self._python(*ids, *self.args)
         except Exception as error:
             called = ", ".join(str(k) for k in ids)
             raise CallbackError(
@@ -319,7 +329,7 @@ class FunctionSource:
             out.fill(np.nan)  # what f leaves out is an invalid cost, not a zero
         try:
             # f gets ids and room of its own, which it may keep or change.
-            returned = self.function(np.array(rows, np.int64), out, *self.args)
+            returned = self._python(np.array(rows, np.int64), out, *self.args)
         except Exception as error:
             which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows.tolist()[:10]}"
             raise CallbackError(
@@ -333,7 +343,7 @@ class FunctionSource:
         return out
 
     def _call_values(self, row: int, start: int, stop: int, out: Array) -> None:
-        f, args = self.function, self.args
+        f, args = self._python, self.args
         values: list[Any] = []
         append = values.append
         try:
@@ -348,44 +358,16 @@ class FunctionSource:
             raise CallbackError(
                 f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}"
             ) from error
-        if self.dtype.kind == "f" and set(map(type, values)) <= {float, np.float64}:
-            costs = np.array(values, np.float64)
-            if self.dtype == np.float64:
-                out[:] = costs
+        if self.dtype == np.float64 and set(map(type, values)) <= _PLAIN_NUMBERS:
+            with contextlib.suppress(OverflowError):
+                out[:] = values
                 return
         for k, value in enumerate(values):
-            out[k] = self._checked_value(value, row, start + k)
+            out[k] = checked_value(value, self._pair(row, start + k), self.dtype, f)
 
     def _pair(self, row: int, column: int) -> tuple[int, int]:
         """The arguments of ``f``, which are the user's row and column."""
         return (column, row) if self.swapped else (row, column)
-
-    def _checked_value(self, value: Any, row: int, column: int) -> Any:
-        """One returned value as this source's dtype, or an error naming its place."""
-        i, j = self._pair(row, column)
-        place = f"{name_of(self.function)} returned %s for row {i}, column {j}"
-        if isinstance(value, np.ndarray) and value.ndim:
-            raise ShapeError(place % f"an array of shape {value.shape}" + "; expected one number")
-        if isinstance(value, (list, tuple)):
-            raise ShapeError(place % f"a {type(value).__name__}" + "; expected one number")
-        if not is_number(value):
-            raise DtypeError(place % f"{value!r}" + "; costs are real numbers")
-        number = value.item() if isinstance(value, (np.ndarray, np.generic)) else value
-        if self.dtype.kind == "f":
-            with np.errstate(over="ignore"):
-                try:
-                    cost = self.dtype.type(float(number))
-                except OverflowError:
-                    cost = self.dtype.type(np.inf)
-            if np.isinf(cost) and abs(number) != np.inf:
-                raise InvalidCostError(place % number + f", which {self.dtype} cannot hold", i, j)
-            return cost
-        if not isinstance(number, int):
-            raise DtypeError(place % f"{number!r}" + f", but the costs are {self.dtype}")
-        limits = np.iinfo(self.dtype)
-        if not limits.min <= number <= limits.max:
-            raise OverflowRiskError(place % number + f", which {self.dtype} cannot hold", i, j)
-        return number
 
 
 _noted: set[Any] = set()

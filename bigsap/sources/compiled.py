@@ -125,10 +125,19 @@ def _fill_rows(
         call_fill(address, context, rows[k], start, stop, out + k * stride)
 
 
-def read_by_fill(fill: Fill, shape: tuple[int, int], rows: Ids, columns: slice, out: Array) -> None:
+def read_by_fill(
+    fill: Fill,
+    shape: tuple[int, int],
+    rows: Ids,
+    columns: slice,
+    out: Array,
+    *,
+    by_row: bool = False,
+) -> None:
     """A source's ``read`` by means of its filler, so that both give the same bits.
 
     Releases the interpreter, but not for long. Arguments as in ``CostSource.read``.
+    by_row: a part costs the filler as much as its row, so none is cut into parts.
     """
     check_rows(rows, shape[0])
     start, stop = columns.start, columns.stop
@@ -136,7 +145,7 @@ def read_by_fill(fill: Fill, shape: tuple[int, int], rows: Ids, columns: slice, 
         return
     ids = np.ascontiguousarray(rows, np.int64)
     item, stride = out.dtype.itemsize, out.strides[0]
-    width = max(1, min(stop - start, PAIRS_PER_CALL))
+    width = stop - start if by_row else min(stop - start, PAIRS_PER_CALL)
     count = max(1, PAIRS_PER_CALL // width)
     for first in range(0, ids.size, count):
         for left in range(start, stop, width):

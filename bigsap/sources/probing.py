@@ -1,4 +1,4 @@
-"""What kind of cost function a callable is, and what dtype its costs have.
+"""What kind of cost function a callable is, and whether its answers are costs.
 
 The number of parameters says most; a probe call on row 0 says the rest.
 """
@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import CallbackError, DtypeError, OptionError, ShapeError
+from bigsap.errors import (
+    CallbackError,
+    DtypeError,
+    InvalidCostError,
+    OptionError,
+    OverflowRiskError,
+    ShapeError,
+)
 from bigsap.sources.base import Array
 from bigsap.sources.convert import cost_dtype
 
@@ -184,3 +191,29 @@ def checked_row(result: Any, row: int, size: int, dtype: np.dtype[Any], f: Any) 
             ' pass dtype="float64" if they may be fractions'
         )
     return array
+
+
+def checked_value(value: Any, pair: tuple[int, int], dtype: np.dtype[Any], f: Any) -> Any:
+    """One returned value as ``dtype``, or an error naming its row and column."""
+    row, column = pair
+    place = f"{name_of(f)} returned %s for row {row}, column {column}"
+    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
+        raise ShapeError(place % _summary(value) + "; expected one number")
+    if not is_number(value):
+        raise DtypeError(place % repr(value) + "; costs are real numbers")
+    number = value.item() if isinstance(value, (np.ndarray, np.generic)) else value
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            try:
+                cost = dtype.type(float(number))
+            except OverflowError:
+                cost = dtype.type(np.inf)
+        if np.isinf(cost) and abs(number) != np.inf:
+            raise InvalidCostError(place % number + f", which {dtype} cannot hold", row, column)
+        return cost
+    if not isinstance(number, int):
+        raise DtypeError(place % repr(number) + f", but the costs are {dtype}")
+    limits = np.iinfo(dtype)
+    if not limits.min <= number <= limits.max:
+        raise OverflowRiskError(place % number + f", which {dtype} cannot hold", row, column)
+    return number

@@ -6,8 +6,7 @@ wrong length, a number out of range) is passed back to Python, pair by pair, by 
 callback that takes the interpreter's lock; so compiled code never raises, never reads
 outside an array, and where it gives up Python's answer or exception counts.
 
-Data comes in through the context block (``Arguments``). Arrays that the function
-captures are linked by address: numba would freeze a copy of small ones.
+Data comes in through the context block; see ``linking``.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from numba.np import numpy_support
 
 from bigsap.sources import compiled
 from bigsap.sources.base import Array, Fill, scannable
+from bigsap.sources.linking import Arguments, Linker, UntranslatableError
 
 if TYPE_CHECKING:
     from bigsap.sources.callbacks import FunctionSource
@@ -34,18 +34,11 @@ if TYPE_CHECKING:
 types: Any = numba.types
 njit: Any = numba.njit
 
-#: Checks instead of crashes, and no licence to reorder floating-point sums.
-FLAGS = {"boundscheck": True, "error_model": "python", "nogil": True}
-
 _RECOVER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
 
 #: Pairs, rows on which compiled and Python answers are compared.
 _SAMPLED_PAIRS = 32
 _SAMPLED_ROWS = 4
-
-
-class UntranslatableError(Exception):
-    """Why a function has to be called from Python."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +65,11 @@ def translate(source: FunctionSource) -> Translation:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", errors.NumbaWarning)
-            dispatcher = _linked(function, {})
-            kernel = _compile(source, dispatcher, arguments, expressions, len(words))
+            linker = Linker()
+            dispatcher = linker.link(function)
+            kernel = _compile(
+                source, dispatcher, arguments, expressions, len(words), linker.uses_math
+            )
     except UntranslatableError:
         raise
     except Exception as error:  # numba fails in as many ways as there are programs
@@ -102,141 +98,9 @@ def _recoverer(source: FunctionSource) -> Callable[[int, int, int, int], None]:
 
     def recover(row: int, start: int, stop: int, address: int) -> None:
         buffer = (ctypes.c_char * ((stop - start) * dtype.itemsize)).from_address(address)
-        source.recover(row, start, stop, np.frombuffer(buffer, dtype))
+        source.recover(row, start, stop, np.frombuffer(memoryview(buffer), dtype))
 
     return recover
-
-
-# -- data ------------------------------------------------------------------------------
-
-
-class Arguments:
-    """Data of a function, laid out in a context block after ``first_word`` words.
-
-    ``add`` returns the expression that rebuilds an argument in generated code; ``types``
-    has one numba type an expression.
-    """
-
-    def __init__(self, first_word: int) -> None:
-        self._first = first_word
-        self.words: list[int | float | Array] = []
-        self.types: list[Any] = []
-        self.keep: list[Any] = []
-        self.names: dict[str, Any] = {}
-
-    def add(self, value: Any) -> str:
-        expression, kind = self._place(value)
-        self.types.append(kind)
-        return expression
-
-    def _word(self, value: int | float | Array) -> int:
-        self.words.append(value)
-        return self._first + len(self.words) - 1
-
-    def _place(self, value: Any) -> tuple[str, Any]:
-        if isinstance(value, (bool, np.bool_)):
-            return f"words[{self._word(int(value))}] != 0", types.boolean
-        if isinstance(value, (int, np.signedinteger)) and -(2**63) <= value < 2**63:
-            kind = numba.typeof(value) if isinstance(value, np.generic) else types.int64
-            return f"types.{kind}(words[{self._word(int(value))}])", kind
-        if isinstance(value, (float, np.floating)) and not isinstance(value, np.float16):
-            kind = types.float32 if isinstance(value, np.float32) else types.float64
-            return f"types.{kind}(floats[{self._word(float(value))}])", kind
-        if type(value) is tuple and value:
-            parts = [self._place(item) for item in value]
-            text = ", ".join(text for text, _ in parts)
-            return f"({text},)", types.Tuple([kind for _, kind in parts])
-        if type(value) in (np.ndarray, np.memmap):
-            return self._place_array(value)
-        raise UntranslatableError(f"args holds a {type(value).__name__}, which numba cannot take")
-
-    def _place_array(self, array: Array) -> tuple[str, Any]:
-        plain = array.view(np.ndarray)
-        supported = plain.dtype.kind in "biufc" and plain.dtype.isnative and plain.flags.aligned
-        if not supported or plain.ndim == 0 or plain.dtype.itemsize > 16:
-            raise UntranslatableError(
-                f"args holds an array of dtype {plain.dtype}, shape {plain.shape}"
-            )
-        item = numpy_support.from_dtype(plain.dtype)
-        self.keep.append(array)
-        name = f"pointer_{item}"
-        self.names[name] = compiled.pointer_to(item)
-        # Not ``plain`` itself: a strided one must not be copied on its way into the block.
-        pointer = f"{name}(words[{self._word(plain.ctypes.data)}])"
-        shape = ", ".join(f"words[{self._word(size)}]" for size in plain.shape) + ","
-        layout = "C" if plain.flags.c_contiguous else "F" if plain.flags.f_contiguous else "A"
-        kind = types.Array(item, plain.ndim, layout)
-        if layout == "C":
-            return f"carray({pointer}, ({shape}))", kind
-        if layout == "F":
-            return f"farray({pointer}, ({shape}))", kind
-        strides = ", ".join(f"words[{self._word(step)}]" for step in plain.strides) + ","
-        ones = "1, " * plain.ndim
-        return f"as_strided(carray({pointer}, ({ones})), ({shape}), ({strides}))", kind
-
-
-class _Linked(np.ndarray):
-    """A captured array that numba links by address instead of freezing its content.
-
-    numba does so by itself beyond a megabyte; this one always claims to be larger.
-    """
-
-    @property
-    def nbytes(self) -> int:  # type: ignore[override]
-        return 1 << 62
-
-
-def _linked(function: Any, done: dict[int, Any]) -> Any:
-    """``function`` as a dispatcher, with what it captures linked or compiled too."""
-    if id(function) in done:
-        return done[id(function)]
-    scope = dict(function.__globals__)
-    closure = tuple(python_types.CellType() for _ in function.__closure__ or ())
-    copy = python_types.FunctionType(
-        function.__code__, scope, function.__name__, function.__defaults__, closure
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    copy.__module__ = function.__module__
-    copy.__qualname__ = function.__qualname__
-    dispatcher = done[id(function)] = njit(**FLAGS)(copy)
-    for name in _global_names(function.__code__):
-        if name in scope:
-            scope[name] = _captured(scope[name], done)
-    for cell, old in zip(closure, function.__closure__ or (), strict=True):
-        try:
-            cell.cell_contents = _captured(old.cell_contents, done)
-        except ValueError:
-            raise UntranslatableError("it captures a variable that has no value yet") from None
-    return dispatcher
-
-
-def _global_names(code: Any) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, python_types.CodeType):
-            names |= _global_names(constant)
-    return names
-
-
-def _captured(value: Any, done: dict[int, Any]) -> Any:
-    if isinstance(value, np.ma.MaskedArray) or type(value) is np.matrix:
-        raise UntranslatableError(f"it captures a {type(value).__name__}")
-    if isinstance(value, np.ndarray):
-        return value.view(_Linked)
-    if type(value) is tuple:
-        return tuple(_captured(item, done) for item in value)
-    if isinstance(value, numba.core.dispatcher.Dispatcher):
-        # Compiled anew: as it is, it may lack index checks.
-        value = value.py_func
-    if isinstance(value, python_types.FunctionType) and not _is_known(value):
-        return _linked(value, done)
-    return value
-
-
-def _is_known(function: Any) -> bool:
-    """Whether numba has its own version of a library's function."""
-    module = function.__module__ or ""
-    return module.partition(".")[0] in ("numpy", "numba", "math", "builtins")
 
 
 # -- code ------------------------------------------------------------------------------
@@ -301,6 +165,7 @@ def _compile(
     arguments: Arguments,
     expressions: list[str],
     n_words: int,
+    doubt_infinity: bool,
 ) -> Any:
     """The cfunc that fills parts of rows."""
     out = numpy_support.from_dtype(source.dtype)
@@ -312,7 +177,7 @@ def _compile(
         "n_words": n_words,
         "size": source.dtype.itemsize,
         "by_pair": source.kind == "value",
-        "unfit": _unfit(given, out),
+        "unfit": _unfit(given, out, doubt_infinity),
     }
     if source.kind == "value":
         first, second = "row", "start + t"
@@ -375,7 +240,7 @@ def _result_type(source: FunctionSource, dispatcher: Any, arguments: Arguments, 
     return result
 
 
-def _unfit(given: Any, out: Any) -> str:
+def _unfit(given: Any, out: Any, doubt_infinity: bool) -> str:
     """The condition under which a cost has to be judged in Python."""
     if isinstance(out, types.Integer):
         limits = np.iinfo(numpy_support.as_dtype(out))
@@ -384,11 +249,13 @@ def _unfit(given: Any, out: Any) -> str:
         return f"cost < {limits.min} or cost > {limits.max}"
     if not isinstance(given, types.Float):
         return "False"
-    # Python's float32 is finite where this one may already be infinite, and the other way.
-    narrow = (
-        " or (abs(cost) > largest and abs(cost) != np.inf)" if given.bitwidth > out.bitwidth else ""
-    )
-    return "cost != cost" + narrow
+    conditions = ["cost != cost"]
+    if doubt_infinity:
+        conditions.append("abs(cost) == np.inf")
+    if given.bitwidth > out.bitwidth:
+        # It would become infinite, that is, forbidden.
+        conditions.append("(abs(cost) > largest and abs(cost) != np.inf)")
+    return " or ".join(conditions)
 
 
 # -- trust -----------------------------------------------------------------------------
