@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import sys
 
 import numpy as np
@@ -164,6 +165,10 @@ def test_save_is_all_or_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(np, "savez", fails)
     with pytest.raises(OSError, match="disk full"):
         res.save(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "replace", lambda a, b: fails(io.BytesIO()))
+    with pytest.raises(OSError, match="disk full"):
+        solved(cost_of("integer")).save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["r.npz"]
     with pytest.raises(FileNotFoundError):

@@ -34,7 +34,7 @@ def _address(context: Any, builder: Any, signature: Any, array: Any, index: Any)
 
 
 @intrinsic
-def _fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
+def fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _address(context, builder, signature, args[0], args[1])
         return builder.atomic_rmw("add", address, args[2], "seq_cst")
@@ -100,7 +100,7 @@ def cross(barrier: Array, n_threads: int) -> None:
     if n_threads == 1:
         return
     generation = _load(barrier, GENERATION)
-    if _fetch_add(barrier, ARRIVED, 1) == n_threads - 1:
+    if fetch_add(barrier, ARRIVED, 1) == n_threads - 1:
         _store(barrier, ARRIVED, 0)
         _store(barrier, GENERATION, generation + 1)
         return

@@ -1,0 +1,202 @@
+"""Costs under which a row may stay unassigned at a price of its own.
+
+Clip each cost at its row's price, ``min(c[i, j], price[i])``: a row that is given a
+clipped pair pays its price, which is what staying unassigned costs, and the pair is then
+dropped (``bigsap.gating.ungate``). With at least as many columns as rows every choice of
+unassigned rows can be completed in that way, so both problems have the same optimum, and
+no entry is computed that the plain problem would not compute. With more rows than columns,
+``n - m`` further columns, each at the row's own price, make the matrix square.
+
+The textbook model adds a private column per row, ``(n, m + n)``: the same optimum,
+but every scan, and every cached row, is that much longer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bigsap.errors import DtypeError, InvalidCostError, OverflowRiskError, ShapeError
+from bigsap.sources.base import (
+    Array,
+    CostSource,
+    Fill,
+    Fillable,
+    Fingerprinted,
+    Grouped,
+    Ids,
+    Prefetching,
+)
+from bigsap.sources.convert import check_rows, fingerprint_of
+from bigsap.sources.wrappers import converted
+
+#: Integers up to here are exact in float64.
+_EXACT = 2**53
+
+
+def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Array:
+    """``unassigned_cost=`` as a vector (n_rows,) of int64 or float64.
+
+    value: a number for all rows, or (n_rows,) numbers, in cost units; the infinity that
+        forbids a pair (``inf``, ``-inf`` under ``maximize``) says *must be assigned*.
+    Raises DtypeError, ShapeError, or InvalidCostError naming the row for NaN and the
+    other infinity.
+    """
+    what = "unassigned_cost"
+    try:
+        given = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise ShapeError(f"{what} must be a number or one number a row: {error}") from error
+    if given.dtype.kind not in "biuf":
+        raise DtypeError(f"{what} must hold real numbers that fit 64 bits, got {given.dtype}")
+    if given.ndim > 1 or (given.ndim == 1 and given.shape != (n_rows,)):
+        raise ShapeError(
+            f"{what} must be a number or {n_rows} numbers, one a row; got shape {given.shape}"
+        )
+    if given.dtype.kind == "u" and given.size and int(given.max()) >= 2**63:
+        raise OverflowRiskError(f"{what} holds {int(given.max())}, which does not fit int64")
+    number = np.float64 if given.dtype.kind == "f" else np.int64
+    prices = np.array(np.broadcast_to(given, (n_rows,)), number)
+    must, wrong = (-np.inf, np.inf) if maximize else (np.inf, -np.inf)
+    bad = np.isnan(prices) | (prices == wrong)
+    if bad.any():
+        row = int(bad.argmax())
+        raise InvalidCostError(
+            f"{what} of row {row} is {prices[row]}; it must be finite, or {must} for a row"
+            " that must be assigned",
+            row,
+        )
+    return prices
+
+
+class Gated:
+    """The costs of ``source`` clipped at each row's price, square when it was tall.
+
+    shape: (n, max(n, m)). prices: (n,), see ``unassigned_prices``. source: the
+    costs that were given, in the dtype of this source, so that prices compare with
+    them exactly.
+
+    dtype: that of the costs when it holds every price, else int64 (whole prices and
+    integer costs) or float64. Integer costs also become float64, and then must not
+    exceed 2**53 in size, when a row must be assigned although there are more rows than
+    columns, because only floats can forbid a pair. O(1) beyond the source's own time,
+    two vectors of memory.
+    """
+
+    def __init__(
+        self, source: CostSource, unassigned_cost: npt.ArrayLike, *, maximize: bool = False
+    ) -> None:
+        n, m = (int(size) for size in source.shape)
+        self.given = source
+        self.maximize = bool(maximize)
+        self.prices = unassigned_prices(unassigned_cost, n, self.maximize)
+        self.shape = (n, max(n, m))
+        self.n_columns = m
+        self.dtype = _dtype_for(source, self.prices)
+        # int64 -> float64 is no conversion that ``converted`` would refuse anything in.
+        self._check_size = source.dtype == np.int64 and self.dtype.kind == "f"
+        self.source = converted(source, self.dtype)
+        self._cap = _as_cap(self.prices, self.dtype, self.maximize)
+        self._fill: Fill | None = None
+
+    def __repr__(self) -> str:
+        return f"Gated({self.given!r})"
+
+    def __new__(cls, source: CostSource, *_: Any, **__: Any) -> Gated:
+        """A source that reads rows in groups keeps that ability."""
+        grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
+        return super().__new__(_GatedGroups if grouped and cls is Gated else cls)
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with the clipped costs of ``rows[k]``."""
+        check_rows(rows, self.shape[0])
+        start, stop = columns.start, columns.stop
+        inner = max(0, min(stop, self.n_columns) - start)
+        cap = self._cap[rows][:, None]
+        if inner > 0:
+            part = out[:, :inner]
+            self.source.read(rows, slice(start, start + inner), part)
+            if self._check_size:
+                self._refuse_large(rows, start, part)
+            # NaN and the wrong infinity pass, to be complained about by the caller.
+            (np.maximum if self.maximize else np.minimum)(part, cap, out=part)
+        out[:, inner:] = cap
+
+    def _refuse_large(self, rows: Ids, start: int, part: Array) -> None:
+        large = np.abs(part) > _EXACT
+        if large.any():
+            k, p = (int(x) for x in np.argwhere(large)[0])
+            raise OverflowRiskError(
+                f"cost[{int(rows[k])}, {start + p}] exceeds 2**53; next to unassigned_cost"
+                " with fractions, or with rows that must be assigned, costs are float64",
+                int(rows[k]),
+                start + p,
+            )
+
+    def fill(self) -> Fill | None:
+        """A compiled filler around the source's own, None when that has none."""
+        if self._fill is None and not self._check_size and isinstance(self.given, Fillable):
+            inner = self.given.fill()
+            if inner is not None:
+                from bigsap.sources.gate_kernels import gate_fill
+
+                self._fill = gate_fill(
+                    inner, self.given.dtype, self._cap, self.n_columns, self.maximize
+                )
+        return self._fill
+
+    def fingerprint(self) -> str:
+        """The source's own fingerprint, followed by one of the prices."""
+        given = self.given
+        own = given.fingerprint() if isinstance(given, Fingerprinted) else fingerprint_of(given)
+        digest = hashlib.blake2b(digest_size=8)
+        digest.update(self.prices.dtype.str.encode() + self.prices.tobytes())
+        digest.update(b"max" if self.maximize else b"min")
+        return own + digest.hexdigest()
+
+
+class _GatedGroups(Gated):
+    """Gated costs of a source that reads rows in groups, ahead of time."""
+
+    def rows_together(self, row: int) -> tuple[int, int]:
+        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        grouped: Any = self.given
+        start, stop = grouped.rows_together(row)
+        return int(start), int(stop)
+
+    def prefetch(self, row: int) -> None:
+        """``row`` will probably be read soon."""
+        ahead: Any = self.given
+        ahead.prefetch(row)
+
+
+def _dtype_for(source: CostSource, prices: Array) -> np.dtype[Any]:
+    """The narrowest scannable dtype that holds costs and prices alike."""
+    own = np.dtype(source.dtype)
+    free = prices[np.isfinite(prices)]
+    if own.kind == "f":
+        with np.errstate(over="ignore"):
+            return own if (free.astype(own) == free).all() else np.dtype(np.float64)
+    n, m = source.shape
+    whole = (free == np.rint(free)).all() and (not free.size or np.abs(free).max() < 2.0**63)
+    if not whole or (n > m and free.size < n):
+        return np.dtype(np.float64)
+    if not free.size:
+        return own
+    limits = np.iinfo(own)
+    fits = limits.min <= int(free.min()) and int(free.max()) <= limits.max
+    return own if fits else np.dtype(np.int64)
+
+
+def _as_cap(prices: Array, dtype: np.dtype[Any], maximize: bool) -> Array:
+    """What costs are clipped at: the prices, or what never clips for a row that must."""
+    if dtype.kind == "f":
+        return np.ascontiguousarray(prices, dtype)
+    limits = np.iinfo(dtype)
+    cap = np.full(prices.shape, limits.min if maximize else limits.max, dtype)
+    free = np.isfinite(prices)
+    cap[free] = prices[free].astype(dtype)
+    return cap
