@@ -69,9 +69,7 @@ class InvalidCostError(InputError):
     complaint is about the costs as a whole.
     """
 
-    def __init__(
-        self, message: str, row: int | None = None, column: int | None = None
-    ) -> None:
+    def __init__(self, message: str, row: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
         self.row = row
         self.column = column

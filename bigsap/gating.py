@@ -34,17 +34,27 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result", bound="Result")
 
 
-def widen_prices(warm_start: Any, gated: Gated) -> Any:
+def widen_start(warm_start: Any, gated: Gated) -> Any:
     """A ``warm_start`` of the user's problem as one of the gated problem.
 
-    warm_start: None, a ``Result`` or column prices (m,). Returns None or prices
-    (max(n, m),), 0 for the further columns; anything of another shape as it is, to be
-    complained about where all warm starts are judged.
+    warm_start: None, a ``Result``, column prices (m,), or a pair of prices and ``col4row``.
+    Only a problem with more rows than columns has further columns, which start at 0. What
+    does not fit is handed on as it is, to be complained about where all are judged.
     """
-    if warm_start is None:
-        return None
-    prices = np.asarray(getattr(warm_start, "v", warm_start))
-    if prices.shape != (gated.n_columns,):
+    n, m = gated.given.shape
+    if warm_start is None or gated.shape[1] == m:
+        return warm_start
+    if hasattr(warm_start, "col4row"):
+        if warm_start.shape != (n, m) or warm_start.maximize != gated.maximize:
+            return warm_start
+        warm_start = (warm_start.v, warm_start.col4row)
+    if isinstance(warm_start, tuple) and len(warm_start) == 2:
+        return (_widened(warm_start[0], gated), warm_start[1])
+    return _widened(warm_start, gated)
+
+
+def _widened(prices: Any, gated: Gated) -> Any:
+    if np.shape(prices) != (gated.n_columns,):
         return prices
     return np.concatenate((prices, np.zeros(gated.shape[1] - gated.n_columns)))
 

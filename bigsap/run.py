@@ -233,15 +233,22 @@ class Run:
         self._within_gap(certificate)
         if self.proved is not None:
             return Answer(outcome.column_of_row, certificate=certificate)
-        for _ in range(_REPAIRS):
+        for attempt in range(_REPAIRS + 1):
             if certificate.optimal:
                 break
             # Not into the checkpoint: it holds the end of the search, and a solve that
             # is continued from there repairs in the same way.
             self.monitor.save = None
+            warm: Warm | None = Warm(outcome.v.copy(), outcome.column_of_row, exact=True)
+            if attempt == _REPAIRS:
+                if self.warm_start is None:
+                    break
+                # Prices so far apart that they absorb the costs: begin without them.
+                warm = None
+                engine.state.v[:] = 0
             outcome = METHODS[self.method](
-                engine, epsilon=False, seed=self.options.seed, grid=self.arithmetic.grid,
-                warm=Warm(outcome.v.copy(), outcome.column_of_row, exact=True),
+                engine, epsilon=attempt == _REPAIRS and self.options.epsilon,
+                seed=self.options.seed, grid=self.arithmetic.grid, warm=warm,
                 phases=self.phases,
             )  # fmt: skip
             certificate = self._prove(outcome.column_of_row, outcome.v)

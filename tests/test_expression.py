@@ -300,8 +300,8 @@ def test_monsters_are_refused_cleanly(part, size):
 
 
 TOKENS = [*"ijnmkxywvc()[],.:=+-*/%<>", "**", "//", "==", " and ", " or ", " not ", " if ",
-          " else ", "sum(", " for k in ", "range(", "abs(", "min(", "x[i,0]", "y[j,", "w[i]", "1", "0.5",
-          "1e999", "lambda ", "__", "'", "\n", "shape", "D", " is ",
+          " else ", "sum(", " for k in ", "range(", "abs(", "min(", "x[i,0]", "y[j,", "w[i]", "1",
+          "0.5", "1e999", "lambda ", "__", "'", "\n", "shape", "D", " is ",
           " in ", "*x", "é", "{", "\\"]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from bigsap.errors import (
     ShapeError,
     StoreError,
 )
-from bigsap.gating import certify_gated, ungate, widen_prices
+from bigsap.gating import certify_gated, ungate, widen_start
 from bigsap.result import Result
 from bigsap.sources import Counted, as_source
 from bigsap.sources.compiled import read_by_fill
@@ -192,12 +192,17 @@ def points_of(n, m, seed=2):
     return rng.random((n, 2)), rng.random((m, 2))
 
 
+def as_table(source):
+    cost = np.empty(source.shape, source.dtype)
+    source.read(np.arange(source.shape[0]), slice(0, source.shape[1]), cost)
+    return cost
+
+
 @pytest.mark.parametrize("shape", [(120, 120), (90, 130), (130, 90)])
 @pytest.mark.parametrize("price", [0.002, 0.02, 0.7])
 def test_source_kinds_threads_and_caches_agree(shape, price):
     source = bigsap.points(*points_of(*shape))
-    cost = np.empty(shape)
-    source.read(np.arange(shape[0]), slice(0, shape[1]), cost)
+    cost = as_table(source)
     results = [
         solve(source, price),
         solve(source, price, threads=2, cache=64 * 8 * max(shape)),
@@ -222,7 +227,8 @@ def test_a_solve_that_ends_early(certify):
         if progress.phase >= 1 and progress.assigned:
             raise StopIteration
 
-    for loose in ({"gap": 2.0}, {"callback": stop}, {"time_limit": 0}):
+    # A gap can only be asked for with a certificate.
+    for loose in ({"gap": 2.0 if certify else 0.0}, {"callback": stop}, {"time_limit": 0}):
         result = solve(cost, 0.02, certify=certify, **loose)
         best = solve(cost, 0.02).fun
         assert result.fun >= best - 1e-12
@@ -247,13 +253,16 @@ def test_warm_start(shape):
     source = bigsap.points(*points_of(*shape))
     cold = solve(source, 0.03)
     gated = Gated(source, 0.03)
-    warm = ungate(bigsap.solve(gated, warm_start=widen_prices(cold, gated)), gated)
-    assert warm.fun == pytest.approx(cold.fun, rel=1e-13)
-    assert warm.stats["rows_scanned"] < cold.stats["rows_scanned"]
-    assert widen_prices(None, gated) is None
-    assert widen_prices(cold.v, gated).shape == (gated.shape[1],)
-    with pytest.raises(InputError, match="warm_start"):
-        bigsap.solve(gated, warm_start=widen_prices(np.zeros(3), gated))
+    for start in (cold, cold.v, (cold.v, cold.col4row)):
+        warm = ungate(bigsap.solve(gated, warm_start=widen_start(start, gated)), gated)
+        assert warm.fun == pytest.approx(cold.fun, rel=1e-13)
+        assert warm.stats["rows_scanned"] < cold.stats["rows_scanned"]
+        check(as_table(source), 0.03, warm)
+    assert widen_start(None, gated) is None
+    other = solve(bigsap.points(*points_of(5, 4)), 0.03)
+    for wrong in (np.zeros(3), other):
+        with pytest.raises(InputError, match="warm_start"):
+            bigsap.solve(gated, warm_start=widen_start(wrong, gated))
 
 
 def test_few_costs_are_read_to_tell_what_was_clipped():

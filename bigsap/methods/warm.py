@@ -69,7 +69,7 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
     elif not problem.n_virtual_columns:
         # A free row may have a free column that is as good as any.
         tight |= _free_picks(engine, old, survey, tight)
-    return _match(engine, np.where(tight, old, S.FREE).astype(S.ID), survey.low)
+    return _match(engine, np.where(tight, old, S.FREE).astype(S.ID), survey.low, warm.exact)
 
 
 def first_epsilon(engine: Engine) -> float:
@@ -113,14 +113,19 @@ def _tight(engine: Engine, columns: Array, costs: Array, low: Array, exact: bool
     here[here] = low[here] < engine.infinity
     rows = np.flatnonzero(here)
     prices = v[columns[rows]]
-    excess = (costs[rows] - prices) - low[rows]
-    allowed: Any = 0
-    if engine.price.kind == "f" and not engine.problem.integer and not exact:
-        # A quarter of what the certificate will put down to rounding.
-        size = np.abs(costs[rows]) + np.abs(prices) + np.abs(low[rows])
-        allowed = allowance(max(engine.problem.shape), UNIT * size) / 4
-    here[rows] = excess <= allowed
+    reduced = costs[rows] - prices
+    excess = reduced - low[rows]
+    size = np.abs(reduced) + np.abs(low[rows]) + (v.max() - v.min())
+    here[rows] = excess <= _allowed(engine, size, exact)
     return here
+
+
+def _allowed(engine: Engine, size: Array, exact: bool) -> Any:
+    """How far from equal numbers of this size may be: most of what the certificate
+    will put down to rounding."""
+    if engine.price.kind != "f" or engine.problem.integer or exact:
+        return 0
+    return 0.75 * allowance(max(engine.problem.shape), UNIT * size)
 
 
 def _free_picks(engine: Engine, old: Array, survey: Any, tight: Array) -> Array:
@@ -135,7 +140,7 @@ def _free_picks(engine: Engine, old: Array, survey: Any, tight: Array) -> Array:
     return good
 
 
-def _match(engine: Engine, columns: Array, low: Array) -> Array:
+def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> Array:
     """Begin a phase with these pairs matched; the rows that are left."""
     st, problem = engine.state, engine.problem
     n, _ = problem.shape
@@ -150,7 +155,7 @@ def _match(engine: Engine, columns: Array, low: Array) -> Array:
     if problem.n_virtual_rows:
         _hold_at_cap(engine)
     if problem.n_virtual_columns:
-        _fill_group(engine, low)
+        _fill_group(engine, low, exact)
     left = np.flatnonzero(st.column_of_row == S.FREE).astype(S.ID)
     engine.n_kept = n - left.size
     return left
@@ -170,7 +175,7 @@ def _hold_at_cap(engine: Engine) -> None:
     st.values[S.CAP], st.words[S.SURPLUS] = cap, surplus
 
 
-def _fill_group(engine: Engine, low: Array) -> None:
+def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
     """Virtual columns: their price parts the rows with a column from those without."""
     st = engine.state
     n, m = engine.problem.shape
@@ -181,10 +186,13 @@ def _fill_group(engine: Engine, low: Array) -> None:
         return
     st.values[S.GROUP_PRICE] = -threshold
     matched = np.flatnonzero(st.column_of_row >= 0)
-    dear = matched[low[matched] > threshold]
+    # Rows on either side may lie at the threshold, but for rounding.
+    above = low - threshold
+    allowed = _allowed(engine, np.abs(threshold) + st.v.max() - st.v.min(), exact)
+    dear = matched[above[matched] > allowed]
     st.row_of_column[st.column_of_row[dear]] = S.FREE
     st.column_of_row[dear] = S.FREE
-    left_over = np.flatnonzero((st.column_of_row == S.FREE) & (low >= threshold))
+    left_over = np.flatnonzero((st.column_of_row == S.FREE) & (above >= -allowed))
     left_over = left_over[np.argsort(-low[left_over], kind="stable")][: n - m]
     st.group[: left_over.size] = left_over
     st.column_of_row[left_over] = S.GROUPED - np.arange(left_over.size)

@@ -57,7 +57,8 @@ def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
     that, within 2 ulp in exp, log, sin, cos, atan2, hypot and other powers.
 
     Raises ExpressionError with the offending column, ShapeError, DtypeError. Compiling
-    takes some tenths of a second, seconds for the longest, once a formula; memory O(size of the arrays).
+    takes some tenths of a second, seconds for the longest, once a formula; memory O(size of
+    the arrays).
     """
     sizes = cost_shape(shape, "shape=")
     values = _arrays(arrays)

@@ -1,0 +1,447 @@
+"""Checkpoints: killed solves continue to the same answer, bad files are refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import checkpoint
+from bigsap.cli import main
+from instances import CLASSES, points_of
+
+ROOT = Path(__file__).parent.parent
+
+
+def same(a, b):
+    return (
+        np.array_equal(a.col4row, b.col4row)
+        and np.array_equal(a.v, b.v)
+        and np.array_equal(a.u, b.u)
+        and a.fun == b.fun
+        and a.status == b.status
+    )
+
+
+# --- killed by SIGKILL ----------------------------------------------------------------
+
+VICTIM = """
+import sys, time
+import bigsap
+from test_checkpoint import PROBLEMS
+
+name, path, out, threads = sys.argv[1:]
+cost, options, _ = PROBLEMS[name]()
+
+def tick(state):
+    print("tick", flush=True)
+    time.sleep(0.002)  # the killer takes as long
+
+options |= {"callback": tick, "callback_every": 0}
+options |= {"checkpoint_every": 0, "threads": int(threads)}
+print("ready", flush=True)
+try:
+    res = bigsap.resume(path, cost, **options)
+except FileNotFoundError:
+    res = bigsap.solve(cost, checkpoint=path, **options)
+res.save(out)
+"""
+
+
+def _points():
+    x, y = points_of("disjoint", 1500, seed=3)
+    return bigsap.points(x, y), {"cache": 200 * 1500 * 8}, 25
+
+
+def _rows():
+    cost = CLASSES["disjoint"](150, seed=4)[:120].copy()
+    source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
+    return source, {"cache": 20 * 150 * 8}, 900
+
+
+def _tall_integers():
+    cost = CLASSES["int10n"](1000, seed=5)[:, :800].copy()
+    return cost, {"maximize": True}, 6
+
+
+#: Costs, options, and how many ticks to wait at most before a kill.
+PROBLEMS = {"points": _points, "rows": _rows, "tall": _tall_integers}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals as on POSIX")
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_killed_at_random_moments(name, tmp_path):
+    cost, options, patience = PROBLEMS[name]()
+    whole = bigsap.solve(cost, threads=1, **options)
+    path, out = tmp_path / "solve.ckpt", tmp_path / "out.npz"
+    script = tmp_path / "victim.py"
+    script.write_text(textwrap.dedent(VICTIM))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    moment = random.Random(f"kill {name}")
+    kills = in_search = 0
+    while not out.exists():
+        threads = str(1 + kills % 2)
+        with subprocess.Popen(
+            [sys.executable, str(script), name, str(path), str(out), threads],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True,
+        ) as child:  # fmt: skip
+            assert child.stdout.readline().strip() == "ready", child.stderr.read()
+            if kills < 4:
+                for _ in range(moment.randrange(patience)):
+                    if not child.stdout.readline():
+                        break
+                time.sleep(moment.random() * 0.01)
+                child.kill()
+            _, errors = child.communicate(timeout=100)
+            if child.returncode == -signal.SIGKILL:
+                kills += 1
+                if path.exists():
+                    saved = checkpoint.read(path)  # whole, whenever the kill came
+                    in_search += bool(saved.snapshot) and not saved.snapshot["done"]
+            else:
+                assert child.returncode == 0, errors
+    result = bigsap.Result.load(out)
+    print(f"{name}: {kills} kills, {in_search} of them with a search under way")
+    assert kills >= 3
+    assert in_search >= 1
+    assert same(result, whole)
+    assert result.success
+    result.verify(cost)
+
+
+# --- stopped anywhere -----------------------------------------------------------------
+
+
+def _stop_after(ticks):
+    count = iter(range(10**9))
+
+    def callback(_state):
+        if next(count) >= ticks:
+            raise StopIteration
+
+    return callback
+
+
+@pytest.mark.parametrize("shape", [(70, 70), (50, 70), (70, 50)])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "i4", "wide"])
+def test_stopped_at_every_row_and_continued(shape, maximize, dtype, tmp_path):
+    """Rows come from Python one at a time through a tiny cache: a tick a row."""
+    n, m = shape
+    cost = CLASSES["disjoint"](70, seed=2)[:n, :m].copy()
+    if dtype == "i4":
+        cost = np.rint(cost * 1000).astype(np.int32)
+    if dtype == "wide":
+        cost = np.rint(cost * 2.0**40).astype(np.int64)
+    source = bigsap.from_function(
+        lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False
+    )
+    options = {"maximize": maximize, "cache": 8 * m * 8, "callback_every": 0, "certify": False}
+    whole = bigsap.solve(source, **options)
+    path = tmp_path / "c"
+    res = None
+    stops = 0
+    generator = random.Random(7)
+    while res is None or res.status == "cancelled":
+        callback = _stop_after(generator.randrange(400)) if stops < 25 else None
+        if res is None:
+            res = bigsap.solve(source, checkpoint=path, callback=callback, **options)
+        else:
+            res = bigsap.resume(path, source, callback=callback, **options)
+        stops += 1
+    assert stops > 3
+    assert np.array_equal(res.col4row, whole.col4row)
+    assert res.fun == whole.fun
+    assert [p["epsilon"] for p in res.stats["phases"]] == [
+        p["epsilon"] for p in whole.stats["phases"]
+    ]
+    assert 1 <= res.stats["resumed"] <= stops - 1
+    done = checkpoint.read(path).snapshot
+    assert done["done"]
+
+
+def test_a_finished_solve_is_not_solved_again(tmp_path):
+    cost = CLASSES["random"](60, seed=1)
+    path = tmp_path / "c"
+    first = bigsap.solve(cost, checkpoint=path)
+    again = bigsap.resume(path, cost)
+    assert same(first, again)
+    assert again.stats["rows_scanned"] == first.stats["rows_scanned"]
+    assert len(again.stats["phases"]) == first.nit
+
+
+def test_an_interrupt_is_saved(tmp_path):
+    cost = CLASSES["disjoint"](400, seed=1)
+    path = tmp_path / "c"
+    seen = []
+
+    def interrupt(state):
+        seen.append(state.phase)
+        if state.phase == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bigsap.solve(cost, checkpoint=path, callback=interrupt)
+    saved = checkpoint.read(path).snapshot
+    assert len(saved["phases"]) == 2
+    assert not saved["done"]
+    phases = []
+    res = bigsap.resume(path, cost, callback=lambda state: phases.append(state.phase))
+    assert min(p for p in phases if p) == 3
+    assert same(res, bigsap.solve(cost))
+
+
+def test_written_at_each_phase_and_when_due(tmp_path, monkeypatch):
+    cost = CLASSES["disjoint"](120, seed=1)
+    written = []
+    real = checkpoint.write
+
+    def count(path, facts, snapshot):
+        written.append(len(snapshot.get("phases", ())))
+        real(path, facts, snapshot)
+
+    monkeypatch.setattr(checkpoint, "write", count)
+    res = bigsap.solve(cost, checkpoint=tmp_path / "c")
+    # Before the search, at the beginning of each phase, at the end.
+    assert written == [0, *range(res.nit), res.nit]
+    source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
+    written.clear()
+    bigsap.solve(source, checkpoint=tmp_path / "d", checkpoint_every=0, cache=5 * 120 * 8)
+    assert len(written) > 100
+
+
+# --- refused --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """A cost matrix, and the bytes of a checkpoint in the middle of solving it."""
+    cost = CLASSES["disjoint"](80, seed=1)
+    path = tmp_path_factory.mktemp("half") / "c"
+
+    def stop(state):
+        if state.phase == 2:
+            raise StopIteration
+
+    bigsap.solve(cost, checkpoint=path, callback=stop)
+    return cost, path.read_bytes()
+
+
+def refused(path, cost, words, **options):
+    before = path.read_bytes()
+    with pytest.raises(bigsap.CheckpointError, match=words) as caught:
+        bigsap.resume(path, cost, **options)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert isinstance(caught.value, bigsap.InputError)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_anywhere(half, tmp_path):
+    cost, data = half
+    path = tmp_path / "c"
+    generator = random.Random(0)
+    offsets = {*range(60), len(data) - 1, len(data) - 32, len(data) - 33}
+    for size in sorted(offsets | {generator.randrange(len(data)) for _ in range(60)}):
+        path.write_bytes(data[:size])
+        refused(path, cost, "truncated|no BigSAP checkpoint")
+    path.write_bytes(data + b"\0")
+    refused(path, cost, "truncated or damaged")
+
+
+def test_any_changed_byte(half, tmp_path):
+    cost, data = half
+    path = tmp_path / "c"
+    generator = random.Random(1)
+    for place in [*range(40), *(generator.randrange(len(data)) for _ in range(60))]:
+        changed = bytearray(data)
+        changed[place] ^= 1 << generator.randrange(8)
+        path.write_bytes(changed)
+        refused(path, cost, "checkpoint")
+
+
+@pytest.mark.parametrize("version", [0, 2, 77])
+def test_another_version(half, tmp_path, version):
+    cost, data = half
+    path = tmp_path / "c"
+    path.write_bytes(data[:8] + version.to_bytes(4, "little") + data[12:])
+    refused(path, cost, f"format {version}, this BigSAP reads format 1")
+
+
+def test_foreign_files(half, tmp_path):
+    cost, _ = half
+    path = tmp_path / "c"
+    bigsap.solve(cost).save(path)
+    refused(path, cost, "no BigSAP checkpoint")
+    path.write_text("hello")
+    refused(path, cost, "no BigSAP checkpoint")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        bigsap.resume(tmp_path / "nowhere", cost)
+
+
+def test_another_problem(half, tmp_path):
+    cost, data = half
+    path = tmp_path / "c"
+    path.write_bytes(data)
+    other = cost.copy()
+    other[-1, -1] += 1
+    refused(path, other, "fingerprint")
+    refused(path, cost[:70], "shape")
+    refused(path, cost.astype("f4"), "dtype float64, this solve of float32")
+    refused(path, np.asfortranarray(cost), "transposed")
+    refused(path, cost, "maximize", maximize=True)
+    refused(path, cost, "seed", seed=5)
+    refused(path, cost, "epsilon", epsilon=False)
+    with pytest.raises(TypeError, match="nonsense"):
+        bigsap.resume(path, cost, nonsense=1)
+    assert bigsap.resume(path, cost).success
+
+
+def test_options_come_from_the_checkpoint(tmp_path):
+    cost = CLASSES["disjoint"](80, seed=1)
+
+    def stop(state):
+        if state.phase == 1:
+            raise StopIteration
+
+    path = tmp_path / "c"
+    options = {"maximize": True, "seed": 9, "epsilon": False, "dtype": "f4"}
+    f = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row").function
+    bigsap.solve(f, shape=cost.shape, checkpoint=path, callback=stop, **options)
+    res = bigsap.resume(path, f)
+    assert same(res, bigsap.solve(f, shape=cost.shape, **options))
+
+
+def test_costs_without_a_fingerprint_are_noted(tmp_path, caplog):
+    cost = CLASSES["random"](20)
+    source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
+    bigsap.solve(source, checkpoint=tmp_path / "c")
+    assert "no fingerprint" in caplog.text
+    caplog.clear()
+    bigsap.solve(cost, checkpoint=tmp_path / "d")
+    assert not caplog.text
+
+
+# --- the disk -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["write", "fsync", "replace"])
+def test_a_failing_disk_keeps_the_last_checkpoint(stage, half, tmp_path, monkeypatch):
+    cost, data = half
+    path = tmp_path / "c"
+    path.write_bytes(data)
+
+    def full(*_args, **_more):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if stage == "write":
+        real = open
+
+        class Full:
+            def __init__(self, *args):
+                self.file = real(*args)
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                self.file.close()
+
+            def write(self, part):
+                self.file.write(part[: len(part) // 2])
+                full()
+
+        monkeypatch.setattr(
+            checkpoint, "open", lambda *a: Full(*a) if "x" in a[1] else real(*a), raising=False
+        )
+    else:
+        monkeypatch.setattr(os, stage, full)
+    with pytest.raises(OSError, match="checkpoint cannot be written") as caught:
+        bigsap.resume(path, cost)
+    assert caught.value.errno == errno.ENOSPC
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == data
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_impossible_place_is_known_before_work(tmp_path):
+    calls = []
+
+    def row(i):
+        calls.append(i)
+        return np.arange(5.0) * i
+
+    source = bigsap.from_function(row, (5, 5), kind="row", dtype="f8", compiled=False)
+    calls.clear()
+    with pytest.raises(FileNotFoundError, match="checkpoint cannot be written"):
+        bigsap.solve(source, checkpoint=tmp_path / "no" / "c")
+    with pytest.raises(OSError, match="checkpoint cannot be written"):
+        bigsap.solve(source, checkpoint=tmp_path)
+    assert not calls
+
+
+def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
+    path = tmp_path / "c"
+    (tmp_path / ".c.tmp").write_bytes(b"half a checkpoint")
+    bigsap.solve(CLASSES["random"](10), checkpoint=path)
+    assert list(tmp_path.iterdir()) == [path]
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    bigsap.solve(CLASSES["random"](11), checkpoint=link)
+    assert link.is_symlink()
+    assert checkpoint.read(path).facts["shape"] == [11, 11]
+
+
+# --- the command line -----------------------------------------------------------------
+
+
+def test_command_line(tmp_path, capsys):
+    cost = CLASSES["disjoint"](60, seed=1)
+    np.save(tmp_path / "c.npy", cost)
+    path = tmp_path / "s.ckpt"
+
+    def solve(*more):
+        code = main(["solve", str(tmp_path / "c.npy"), "--json", "--quiet", *more])
+        text = capsys.readouterr()
+        return code, json.loads(text.out), text.err
+
+    code, _, err = solve("--resume")
+    assert code == 1
+    assert "--checkpoint" in err
+    code, fresh, err = solve("--checkpoint", str(path), "--resume")
+    assert code == 0
+    assert "starting from the beginning" in err
+    assert path.exists()
+    code, again, err = solve("--checkpoint", str(path), "--resume", "--checkpoint-every", "5")
+    assert code == 0
+    assert not err
+    assert again["fun"] == fresh["fun"]
+    assert again["stats"]["resumed"] == 1
+    code, wrong, err = solve("--checkpoint", str(path), "--resume", "--maximize")
+    assert code == 1
+    assert "maximize" in err
+    assert wrong["error"] == "CheckpointError"
+    code, rough, _ = solve("--gap", "5")
+    assert code == 0
+    assert rough["status"] in ("gap_reached", "optimal")
+
+
+def test_saving_does_not_change_the_answer(tmp_path):
+    cost = CLASSES["rank2"](150, seed=1)
+    event = threading.Event()
+    plain = bigsap.solve(cost)
+    res = bigsap.solve(cost, checkpoint=tmp_path / "c", checkpoint_every=0, cancel=event)
+    assert same(plain, res)
+    assert res.stats["rows_scanned"] == plain.stats["rows_scanned"]

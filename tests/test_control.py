@@ -1,0 +1,301 @@
+"""Limits and cancellation: prompt, in every kind of source, with an honest answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.closing import complete
+from bigsap.problem import Problem
+from bigsap.sources import as_source
+from instances import CLASSES, points_of
+from oracle import optimum
+
+N = 6000
+
+
+def _array():
+    x, y = points_of("disjoint", 4000, seed=1)
+    return (x[:, :1] - y[:, 0]) ** 2 + (x[:, 1:] - y[:, 1]) ** 2
+
+
+def _row_callback():
+    x, y = points_of("disjoint", N, seed=1)
+
+    def row(i):
+        time.sleep(0.02)
+        return ((x[i] - y) ** 2).sum(axis=1)
+
+    return bigsap.from_function(row, (N, N), kind="row", compiled=False)
+
+
+def _compiled():
+    x, y = points_of("disjoint", 30000, seed=1)
+    return bigsap.points(x, y)
+
+
+def _slow_compiled():
+    """A compiled value that takes about 20 microseconds: 0.1 s a row."""
+    x = np.random.default_rng(0).random(5000)
+
+    def f(i, j, x):
+        total = 0.0
+        for k in range(20000):
+            total += (x[i] - x[j]) * k
+        return abs(total)
+
+    return bigsap.from_function(f, (5000, 5000), args=(x,), kind="value")
+
+
+def _store(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    costs = np.random.default_rng(0).random((5000, 5000), np.float32)
+    store = zarr.create_array(
+        str(tmp_path / "c.zarr"), shape=costs.shape, chunks=(64, 5000), dtype="f4"
+    )
+    store[:] = costs
+    return bigsap.from_zarr(str(tmp_path / "c.zarr"))
+
+
+SOURCES = {
+    "array": _array,
+    "rows": _row_callback,
+    "compiled": _compiled,
+    "slow compiled": _slow_compiled,
+    "store": _store,
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", SOURCES)
+def test_cancelled_from_another_thread(kind, threads, tmp_path):
+    make = SOURCES[kind]
+    source = make(tmp_path) if kind == "store" else make()
+    cancel = threading.Event()
+    ticks = []
+    pressed = []
+
+    def press():
+        pressed.append(time.perf_counter())
+        cancel.set()
+
+    def tick(state):
+        ticks.append(state.rows_evaluated)
+        if len(ticks) == 1:
+            threading.Timer(0.3, press).start()
+
+    res = bigsap.solve(
+        source, threads=threads, cache="16MiB", cancel=cancel, callback=tick, callback_every=0
+    )
+    late = time.perf_counter() - pressed[0]
+    # Promised is a second; the machine may be busy. Each of these runs for minutes, or
+    # at least seconds (array, store), when nothing stops it.
+    assert late < 3
+    if res.status != "cancelled":
+        assert kind in ("array", "store")
+    assert res.gap is None or res.gap >= 0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_cancelled_in_the_certificate(threads):
+    """Slow rows, a search that is over after one sweep: the rest of the time is the proof."""
+    n = 60
+    cost = CLASSES["random"](n) + 1 - np.eye(n)
+    read = []
+
+    def row(i):
+        read.append(i)
+        time.sleep(0.02)
+        return cost[i]
+
+    cancel = threading.Event()
+    source = bigsap.from_function(row, (n, n), kind="row", compiled=False)
+
+    def tick(state):
+        if state.stage == "certificate":
+            cancel.set()
+
+    options = {"cancel": cancel, "callback": tick, "callback_every": 0, "threads": threads}
+    read.clear()
+    res = bigsap.solve(source, **options)
+    # The proof, and with it the second sweep over all rows, was left.
+    assert len(read) < 1.7 * n
+    assert res.status == "cancelled"
+    # The assignment was found, and the sweep had proved a bound.
+    assert res.fun == pytest.approx(float(optimum(cost)[0]))
+    assert res.bound == pytest.approx(res.fun)
+    assert res.bound <= res.fun
+    res.verify(cost)
+
+
+def test_cancelled_before_it_began():
+    cancel = threading.Event()
+    cancel.set()
+    res = bigsap.solve(CLASSES["random"](50), cancel=cancel)
+    assert res.status in ("cancelled", "optimal")
+    res.verify(CLASSES["random"](50))
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+@pytest.mark.parametrize("shape", [(60, 60), (40, 60), (60, 40)])
+@pytest.mark.parametrize("after", [0, 1, 30, 70, 150, 400, 800])
+def test_stopped_anywhere_the_answer_is_honest(shape, dtype, maximize, after):
+    """Stopped after some rows, with slow costs: nothing beyond the sweeps is affordable."""
+    n, m = shape
+    cost = CLASSES["disjoint"](60, seed=1)[:n, :m].copy()
+    if dtype == "i4":
+        cost = np.rint(cost * 1000).astype(np.int32)
+    ticks = []
+
+    def stop(state):
+        ticks.append((state.lower_bound, state.upper_bound))
+        if len(ticks) > after:
+            raise StopIteration
+
+    source = bigsap.from_function(
+        lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False
+    )
+    for certify in (True, False):
+        ticks.clear()
+        res = bigsap.solve(
+            source, maximize=maximize, callback=stop, callback_every=0, cache=5 * m * 8,
+            certify=certify,
+        )  # fmt: skip
+        best = float(optimum(cost, maximize)[0])
+        sign = -1 if maximize else 1
+        assert res.fun is not None
+        assert sign * res.fun >= sign * best - 1e-9
+        assert len(res.row_ind) == min(shape)
+        assert (res.bound is None) == (not certify)
+        if certify:
+            assert sign * res.bound <= sign * best + 1e-9
+            assert res.gap == abs(res.fun - res.bound)
+        if certify or res.status != "optimal":
+            res.verify(cost)
+        for low, high in ticks:
+            assert low is None or low <= best + 1e-9
+            assert high is None or high >= best - 1e-9
+        if len(ticks) > 2 * n:
+            assert ticks[-1][0] is not None
+            assert ticks[-1][1] is not None
+
+
+def test_the_bound_of_the_sweeps_is_used_when_a_pass_is_too_slow():
+    n = 60
+    cost = CLASSES["disjoint"](n, seed=1)
+    slow = threading.Event()
+
+    def row(i):
+        if slow.is_set():
+            time.sleep(0.1)
+        return cost[i]
+
+    def stop(state):
+        if state.phase == 1 and state.assigned > 5:
+            slow.set()
+            if state.assigned > 6:
+                raise StopIteration
+
+    source = bigsap.from_function(row, (n, n), kind="row", compiled=False)
+    clock = time.perf_counter()
+    res = bigsap.solve(source, callback=stop, callback_every=0, cache=4 * n * 8, threads=1)
+    assert time.perf_counter() - clock < 5  # a pass takes six seconds
+    assert res.status == "cancelled"
+    assert len(res.row_ind) == n
+    best = float(optimum(cost)[0])
+    assert res.bound <= best <= res.fun
+    assert res.gap < 10 * best
+    slow.clear()
+    res.verify(cost)
+
+
+def test_time_limit_stops_slow_rows():
+    clock = time.perf_counter()
+    res = bigsap.solve(_row_callback(), time_limit=0.5, threads=1)
+    assert time.perf_counter() - clock < 5  # one sweep takes two minutes
+    assert res.status == "time_limit"
+    # Not even one sweep: nothing is proved, and nothing can be priced in time.
+    assert res.bound is None
+    assert res.gap is None
+
+
+def test_forbidden_pairs_are_completed_by_allowed_ones():
+    n = 40
+    rng = np.random.default_rng(3)
+    cost = np.where(rng.random((n, n)) < 0.12, rng.random((n, n)), np.inf)
+    cost[np.arange(n), rng.permutation(n)] = 1.0
+    problem = Problem(as_source(cost))
+    none = np.full(n, -1, np.intp)
+    whole = complete(problem, none, lambda: None)
+    assert np.isfinite(cost[np.arange(n), whole]).all()
+    assert sorted(whole) == list(range(n))
+    half = whole.copy()
+    half[::2] = -1
+    again = complete(problem, half, lambda: None)
+    assert np.isfinite(cost[np.arange(n), again]).all()
+    res = bigsap.solve(cost, time_limit=0)
+    assert res.fun is not None
+    assert np.isfinite(res.fun)
+    res.verify(cost)
+    impossible = cost.copy()
+    impossible[:, 0] = np.inf
+    res = bigsap.solve(impossible, time_limit=0)
+    assert res.fun is None
+    assert res.status in ("time_limit", "infeasible")
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3, 0.03])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_gap(share, maximize):
+    cost = CLASSES["disjoint"](200, seed=2)
+    best = float(optimum(cost, maximize)[0])
+    full = bigsap.solve(cost, maximize=maximize)
+    res = bigsap.solve(cost, maximize=maximize, gap=share * best)
+    assert res.success
+    assert res.gap <= share * best
+    assert abs(res.fun - best) <= share * best + 1e-9
+    res.verify(cost)
+    assert res.stats["rows_scanned"] <= full.stats["rows_scanned"]
+    if share == 1.0:
+        assert res.nit < full.nit
+    # Passes that hold no promise are not made.
+    assert res.stats["certificate_pairs"] <= res.nit * 200 * 200
+
+
+@pytest.mark.parametrize("every", [0, 0.05, 1000])
+def test_callback_every(every):
+    seen = []
+    cost = CLASSES["disjoint"](60, seed=1)
+    source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
+    res = bigsap.solve(
+        source, callback=lambda s: seen.append(s.phase), callback_every=every, cache=5 * 480
+    )
+    assert set(range(1, res.nit + 1)) <= set(seen)
+    if every == 0:
+        assert len(seen) > 200
+    if every == 1000:
+        assert len(seen) == res.nit
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"cancel": True}, "cancel"),
+        ({"callback_every": -1}, "callback_every"),
+        ({"callback_every": "often"}, "callback_every"),
+        ({"checkpoint_every": None}, "checkpoint_every"),
+        ({"checkpoint": 3}, "checkpoint"),
+        ({"time_limit": float("nan")}, "time_limit"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 0.5}, "seed"),
+        ({"gap": 1.0, "certify": False}, "gap"),
+    ],
+)
+def test_wrong_options(options, words):
+    with pytest.raises(bigsap.OptionError, match=words):
+        bigsap.solve(np.eye(3), **options)
