@@ -96,8 +96,9 @@ class ListEngine:
         t, room = self.team.n_threads, L.room_for(k)
         price = self.price
         self.scratches = L.Scratch(
-            near=np.empty((t, L.CHUNK), self.problem.source.dtype),
-            tau=np.empty((t, L.CHUNK), price), lanes=np.empty((t, 2 * S.LANES), price),
+            near=np.empty((t, L.PANEL), self.problem.source.dtype),
+            tau=np.empty((t, L.PANEL), price), free=np.empty((t, S.LANES), price),
+            group_low=np.empty((t, L.PANEL // 16), price),
             best_tau=np.empty((t, room), price), best_cost=np.empty((t, room), price),
             best_id=np.empty((t, room), np.int32),
         )  # fmt: skip

@@ -23,11 +23,15 @@ from bigsap.engine.state import LANES
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
-#: Columns taken from a row at a time: their costs and reduced costs stay in the
-#: nearest caches.
-CHUNK = 1024
-#: Candidates are kept up to this many times k before they are thinned out.
+#: Columns evaluated at a time: their costs and reduced costs stay in the near caches.
+PANEL = 8192
+#: Columns whose smallest ``c - v`` are kept lane by lane: LANES groups of 16 columns.
+CHUNK = 16 * LANES
+#: Candidates are kept up to this many times k, and a panel, before they are thinned out.
 _ROOM = 4
+_BISECTIONS = 24
+#: Groups of a chunk that pass from which on the whole chunk is filtered.
+_MANY = 12
 
 
 class Lists(NamedTuple):
@@ -55,73 +59,126 @@ POOL_USED, EVALUATIONS, PAIRS, DOUBLED, NEXT_ITEM, BAD_ROW, COUNTER_WORDS = rang
 class Scratch(NamedTuple):
     """One thread's room for an evaluation.
 
-    near, tau: (CHUNK,) costs as they come and ``c - v``. lanes: P (2 * LANES,).
+    near, tau: (PANEL,) costs as they come and ``c - v``. free: P (LANES,).
+    group_low: P (PANEL / 16,) smallest ``c - v`` of each group.
     best_tau, best_cost: P (room,), best_id: int32 (room,) candidates.
     """
 
     near: Array
     tau: Array
-    lanes: Array
+    free: Array
+    group_low: Array
     best_tau: Array
     best_cost: Array
     best_id: Array
 
 
 @njit(nogil=True, cache=True)
-def _swap(tau: Array, cost: Array, ids: Array, a: int, b: int) -> None:
-    tau[a], tau[b] = tau[b], tau[a]
-    cost[a], cost[b] = cost[b], cost[a]
-    ids[a], ids[b] = ids[b], ids[a]
+def _n_within(values: Array, n: int, x: float) -> int:
+    count = 0
+    for j in range(n):
+        count += 1 if values[j] <= x else 0
+    return count
 
 
 @njit(nogil=True, cache=True)
-def select(tau: Array, cost: Array, ids: Array, n: int, k: int) -> None:
-    """Reorder the first n candidates so that the k smallest ``tau`` come first and
-    ``tau[k]`` is the next smallest (k < n). Hoare's selection, O(n) on average."""
-    low, high = 0, n - 1
-    while low < high:
-        # Median of three keeps sorted input from being the worst case.
-        middle = (low + high) // 2
-        if tau[middle] < tau[low]:
-            _swap(tau, cost, ids, middle, low)
-        if tau[high] < tau[low]:
-            _swap(tau, cost, ids, high, low)
-        if tau[high] < tau[middle]:
-            _swap(tau, cost, ids, high, middle)
-        pivot = tau[middle]
-        i, j = low, high
-        while i <= j:
-            while tau[i] < pivot:
-                i += 1
-            while pivot < tau[j]:
-                j -= 1
-            if i <= j:
-                _swap(tau, cost, ids, i, j)
-                i += 1
-                j -= 1
-        if k <= j:
-            high = j
-        elif k >= i:
-            low = i
+def _bracket(values: Array, n: int, k: int, low: float, high: float) -> tuple[float, float]:
+    """Shrink (low, high] about the k-th smallest (from 1) of the first n values.
+
+    On entry and on return at most k values are <= low or low is below all of them,
+    and at least k are <= high. Bisection counts with vector instructions, which is
+    several times faster than selecting, and nobody needs the exact value.
+    """
+    for _ in range(_BISECTIONS):
+        middle = low + (high - low) / 2
+        if not (middle > low and middle < high):
+            break
+        count = _n_within(values, n, middle)
+        if count < k:
+            low = middle
         else:
-            return
+            high = middle
+            if count <= k + k // 8:
+                break
+    return low, high
 
 
 @njit(nogil=True, cache=True)
-def _near_chunk(
-    cost: Array, at: int, width: int, column: int, sign: float, v: Array, open_price: Array,
-    tau: Array, lanes: Array, infinity: float,
-) -> tuple[float, float]:  # fmt: skip
-    """``tau = sign * cost - v`` of a chunk; the smallest of all and of free columns."""
-    low, free = lanes[:LANES], lanes[LANES : 2 * LANES]
+def _extremes(values: Array, n: int, infinity: float) -> tuple[float, float]:
+    low, high = infinity, -infinity
+    for j in range(n):
+        x = values[j]
+        low = x if x < low else low
+        high = x if x > high and x < infinity else high
+    return low, high
+
+
+@njit(nogil=True, cache=True)
+def thin(
+    tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float
+) -> tuple[int, float]:
+    """Keep about the k smallest of n > k candidates, in front; how many, and the
+    smallest ``tau`` of those given up.
+
+    Never more than k; fewer only where that saves work, and then most of them.
+    """
+    low, high = _extremes(tau, n, infinity)
+    # At least 15/16 of k, at most k.
+    wanted = k - k // 16
+    enough = low
+    count = _n_within(tau, n, low)
+    for _ in range(_BISECTIONS):
+        if wanted <= count <= k:
+            break
+        middle = enough + (high - enough) / 2
+        if not (middle > enough and middle < high):
+            break
+        within = _n_within(tau, n, middle)
+        if within <= k:
+            enough, count = middle, within
+        else:
+            high = middle
+    # Ties at the boundary (more than k values within a hair): the first ones fill up.
+    room = k - count if count < wanted or count > k else 0
+    if count > k:
+        enough, room = low - 1, k
+    kept = 0
+    rest = infinity
+    for j in range(n):
+        x = tau[j]
+        keep = x <= enough
+        if not keep and room > 0 and x <= high:
+            keep = True
+            room -= 1
+        if keep:
+            tau[kept] = x
+            cost[kept] = cost[j]
+            ids[kept] = ids[j]
+            kept += 1
+        else:
+            rest = x if x < rest else rest
+    return kept, rest
+
+
+@njit(nogil=True, cache=True)
+def _reduce_chunk(
+    cost: Array, at: int, width: int, column: int, place: int, sign: float, v: Array,
+    open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
+) -> None:  # fmt: skip
+    """``tau[place:] = sign * cost[at:] - v[column:]`` for a chunk of ``width`` columns.
+
+    low: (LANES,) set to the smallest of each group, which is one lane of the chunk.
+    free: (LANES,) lowered to the smallest over free columns.
+    """
     for k in range(LANES):
-        low[k] = free[k] = infinity
+        low[k] = infinity
     full = width // LANES
     for b in range(full):
-        p, q, r = at + b * LANES, column + b * LANES, b * LANES
+        p, q, r = at + b * LANES, column + b * LANES, place + b * LANES
         for line in range(cost.itemsize * LANES // LINE):
             prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
-        c, w, f, t = cost[p : p + LANES], v[q : q + LANES], open_price[q : q + LANES], tau[r : r + LANES]
+        c, w = cost[p : p + LANES], v[q : q + LANES]
+        f, t = open_price[q : q + LANES], tau[r : r + LANES]
         for k in range(LANES):
             x = sign * c[k]
             g = x - w[k]
@@ -132,14 +189,10 @@ def _near_chunk(
             free[k] = h if h < z else z
     for k in range(full * LANES, width):
         x = sign * cost[at + k]
-        tau[k] = x - v[column + k]
-        low[0] = min(low[0], tau[k])
+        g = x - v[column + k]
+        tau[place + k] = g
+        low[k % LANES] = min(low[k % LANES], g)
         free[0] = min(free[0], x - open_price[column + k])
-    smallest, smallest_free = infinity, infinity
-    for k in range(LANES):
-        smallest = low[k] if low[k] < smallest else smallest
-        smallest_free = free[k] if free[k] < smallest_free else smallest_free
-    return smallest, smallest_free
 
 
 @njit(nogil=True, cache=True)
@@ -151,72 +204,102 @@ def evaluate(
 
     whole: the row's costs, unless ``from_fill``. open_price: v for free columns, the
     blocked price for matched ones; the best free column always gets a place.
-    offset: column to start from; ties at the boundary go to the
-    columns met first, so a pseudo-random offset spreads them. False on a bad cost.
+    offset: column to start from; ties at the boundary go to the columns met first, so
+    a pseudo-random offset spreads them. False on a bad cost.
+
+    The (k+1)-th smallest of the groups' minima bounds the (k+1)-th smallest of all, so
+    that hardly more than k candidates are ever looked at one by one. O(n_columns).
     """
     m = terms.n_columns
-    infinity = terms.infinity
+    infinity, sign = terms.infinity, terms.sign
+    near, tau, free = scratch.near, scratch.tau, scratch.free
+    group_low = scratch.group_low
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
-    near, tau, lanes = scratch.near, scratch.tau, scratch.lanes
-    sign = terms.sign
-    room = best_tau.size - CHUNK
-    judge = lists.theta[row] == -infinity  # its first evaluation
+    judge = from_fill or lists.theta[row] == -infinity  # its first evaluation
     n_best = 0
-    limit = infinity
+    cap = infinity
+    outside = infinity
     free_tau, free_cost, free_id = infinity, infinity, -1
     following = offset
     left = m
     while left > 0:
         column = following
-        width = min(CHUNK, m - column, left)
+        width = min(PANEL, m - column, left)
         left -= width
         following = 0 if column + width == m else column + width
+        cost = near if from_fill else whole
+        base = 0 if from_fill else column
         if from_fill:
             call_fill(
-                terms.fill_address, terms.fill_context, row, column, column + width, near.ctypes.data
-            )
-            bad = 0
-            for j in range(width):
-                x = sign * near[j]
-                bad += 0 if (x > terms.lowest and x <= terms.highest) else 1
-            if bad:
-                return False
-            smallest, smallest_free = _near_chunk(
-                near, 0, width, column, sign, v, open_price, tau, lanes, infinity
-            )
-        else:
-            if judge and n_invalid(
-                whole, sign, terms.lowest, terms.highest, column, column + width
-            ):
-                return False
-            smallest, smallest_free = _near_chunk(
-                whole, column, width, column, sign, v, open_price, tau, lanes, infinity
-            )
+                terms.fill_address, terms.fill_context, row, column, column + width,
+                near.ctypes.data,
+            )  # fmt: skip
+        if judge and n_invalid(cost, sign, terms.lowest, terms.highest, base, base + width):
+            return False
+        for j in range(LANES):
+            free[j] = infinity
+        n_groups = 0
+        for place in range(0, width, CHUNK):
+            _reduce_chunk(
+                cost, base + place, min(CHUNK, width - place), column + place, place, sign, v,
+                open_price, tau, group_low[n_groups : n_groups + LANES], free, infinity,
+            )  # fmt: skip
+            n_groups += LANES
+        if n_groups > k:
+            least, most = _extremes(group_low, n_groups, infinity)
+            if least < infinity and _n_within(group_low, n_groups, most) > k:
+                bound = _bracket(group_low, n_groups, k + 1, least, most)[1]
+                cap = bound if bound < cap else cap
+        smallest_free = infinity
+        for j in range(LANES):
+            smallest_free = min(smallest_free, free[j])
         if smallest_free < free_tau:
-            for j in range(width):
-                if open_price[column + j] == v[column + j] and tau[j] == smallest_free:
+            lane = 0
+            while free[lane] != smallest_free:
+                lane += 1
+            for j in range(lane, width, LANES):
+                if tau[j] == smallest_free and open_price[column + j] == v[column + j]:
                     free_tau, free_id = smallest_free, column + j
-                    free_cost = sign * near[j] if from_fill else sign * whole[column + j]
+                    free_cost = sign * cost[base + j]
                     break
-        if smallest < limit:
-            for j in range(width):
-                if tau[j] < limit:
+        for first in range(0, n_groups, LANES):
+            lows = group_low[first : first + LANES]
+            passing = _n_within(lows, LANES, cap)
+            if passing == 0:
+                continue
+            place = first // LANES * CHUNK
+            end = min(place + CHUNK, width)
+            if passing > _MANY:
+                for j in range(place, end):
                     best_tau[n_best] = tau[j]
                     best_id[n_best] = column + j
-                    best_cost[n_best] = sign * near[j] if from_fill else sign * whole[column + j]
-                    n_best += 1
-            if n_best > room:
-                select(best_tau, best_cost, best_id, n_best, k)
-                limit = best_tau[k]
-                n_best = k + 1
-    store(row, k, n_best, infinity, free_tau, free_cost, free_id, v, scratch, lists)
+                    best_cost[n_best] = sign * cost[base + j]
+                    n_best += 1 if tau[j] <= cap and tau[j] < infinity else 0
+            else:
+                for lane in range(LANES):
+                    if lows[lane] <= cap and lows[lane] < infinity:
+                        for j in range(place + lane, end, LANES):
+                            if tau[j] <= cap and tau[j] < infinity:
+                                best_tau[n_best] = tau[j]
+                                best_id[n_best] = column + j
+                                best_cost[n_best] = sign * cost[base + j]
+                                n_best += 1
+            if n_best > best_tau.size - CHUNK - 1:
+                n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+                outside = min(outside, rest)
+                cap = min(cap, rest)
+        if n_best > k and left > 0:
+            n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+            outside = min(outside, rest)
+            cap = min(cap, rest)
+    store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
     return True
 
 
 @njit(nogil=True, cache=True)
 def store(
     row: int, k: int, n_best: int, outside: float, free_tau: float, free_cost: float, free_id: int,
-    v: Array, scratch: Scratch, lists: Lists,
+    infinity: float, scratch: Scratch, lists: Lists,
 ) -> None:  # fmt: skip
     """Write the k best candidates as the row's list and set its threshold.
 
@@ -225,9 +308,8 @@ def store(
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     theta = outside
     if n_best > k:
-        select(best_tau, best_cost, best_id, n_best, k)
-        theta = min(theta, best_tau[k])
-        n_best = k
+        n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+        theta = min(theta, rest)
     if free_id >= 0 and n_best > 0:
         listed = False
         worst = 0
@@ -272,8 +354,8 @@ def run_evaluations(
     counters[BAD_ROW] when a row holds a bad cost.
     """
     mine = Scratch(
-        scratches.near[thread], scratches.tau[thread], scratches.lanes[thread],
-        scratches.best_tau[thread], scratches.best_cost[thread], scratches.best_id[thread],
+        scratches.near[thread], scratches.tau[thread], scratches.free[thread],
+        scratches.group_low[thread], scratches.best_tau[thread], scratches.best_cost[thread], scratches.best_id[thread],
     )  # fmt: skip
     counters = lists.counters
     while True:
