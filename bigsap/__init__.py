@@ -12,7 +12,9 @@ from bigsap.errors import (
     BigsapError,
     CallbackError,
     CertificateError,
+    CheckpointError,
     DtypeError,
+    ExpressionError,
     InfeasibleError,
     InputError,
     InvalidCostError,
@@ -23,15 +25,18 @@ from bigsap.errors import (
     StoreError,
 )
 from bigsap.linear_sum import linear_sum_assignment
+from bigsap.many import solve_many
 from bigsap.monitor import Progress
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache
-from bigsap.solve import solve
+from bigsap.solve import resume, solve
 from bigsap.sources.arrays import from_npy
 from bigsap.sources.callbacks import from_function
 from bigsap.sources.base import CostSource
+from bigsap.sources.expression import expression
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import points
+from bigsap.sources.remote import from_http
 from bigsap.sources.zarr_store import from_zarr
 from bigsap.warmup import warmup
 
@@ -42,8 +47,10 @@ __all__ = [
     "CallbackError",
     "Certificate",
     "CertificateError",
+    "CheckpointError",
     "CostSource",
     "DtypeError",
+    "ExpressionError",
     "InfeasibleError",
     "InputError",
     "InvalidCostError",
@@ -58,13 +65,17 @@ __all__ = [
     "StoreError",
     "__version__",
     "certify",
+    "expression",
     "from_function",
+    "from_http",
     "from_npy",
     "from_zarr",
     "linear_sum_assignment",
     "lowrank",
     "points",
+    "resume",
     "solve",
+    "solve_many",
     "table",
     "warmup",
 ]

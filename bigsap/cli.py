@@ -15,6 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -108,6 +109,18 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         metavar="S",
         help="seconds after which to return the best so far",
+    )
+    solve.add_argument(
+        "--gap", type=float, default=0.0, metavar="G", help="stop when proved to be this close"
+    )
+    solve.add_argument(
+        "--checkpoint", metavar="FILE", help="where to keep what --resume continues from"
+    )
+    solve.add_argument(
+        "--checkpoint-every", type=float, default=60.0, metavar="S", help="seconds; default 60"
+    )
+    solve.add_argument(
+        "--resume", action="store_true", help="continue from --checkpoint FILE where it exists"
     )
     solve.add_argument("--seed", type=int, default=0, metavar="N")
     solve.add_argument(
@@ -222,11 +235,25 @@ def _solve(args: argparse.Namespace) -> Exit:
     cache = None
     if args.cache is not None or args.policy != "auto":
         cache = bigsap.RowCache(bytes=args.cache, policy=args.policy)
-    result = bigsap.solve(
+    if args.resume and args.checkpoint is None:
+        raise InputError("--resume needs --checkpoint FILE, the file to continue from")
+    solve: Callable[..., Result] = bigsap.solve
+    if args.resume and Path(args.checkpoint).exists():
+        solve = partial(bigsap.resume, args.checkpoint)
+    elif args.resume:
+        print(
+            f"bigsap: note: there is no checkpoint {args.checkpoint} yet: starting from the"
+            " beginning",
+            file=sys.stderr,
+        )
+    result = solve(
         open_costs(args.costs),
         maximize=args.maximize,
         method=args.method,
         epsilon=not args.no_epsilon,
+        gap=args.gap,
+        checkpoint=args.checkpoint,
+        checkpoint_every=args.checkpoint_every,
         cache=cache,
         memory_limit=args.memory_limit,
         threads=args.threads,

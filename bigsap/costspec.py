@@ -4,20 +4,26 @@ A cost spec is a JSON object with a ``type``; every other key belongs to that ty
 
     {"type": "points", "metric": "euclidean", "x": {"npy": "x.npy"}, "y": [[0.5, 0.5]]}
 
-========= =================================================== ===========================
-type      required                                            optional
-========= =================================================== ===========================
-points    x, y                                                metric, p, w, radius
-lowrank   a, b                                                row_terms, column_terms
-table     values, row_class, column_class
-array     values
-zarr      path
-npy       path
-========= =================================================== ===========================
+========== =================================================== ==========================
+type       required                                            optional
+========== =================================================== ==========================
+points     x, y                                                metric, p, w, radius
+lowrank    a, b                                                row_terms, column_terms
+table      values, row_class, column_class
+array      values
+zarr       path
+npy        path
+expression code, shape                                         arrays
+http_rows  url, shape, dtype                                   headers, timeout, retries,
+                                                               in_flight, block_rows
+========== =================================================== ==========================
+
+``arrays`` of an expression is an object of names and arrays or numbers; ``code`` is
+written in the language of ``bigsap.expression``.
 
 Arrays are nested lists or ``{"npy": path}``; paths are relative to the spec's folder.
 ``Infinity`` is a forbidden pair. Unknown and repeated keys are refused. Nothing is ever
-evaluated as code or unpickled.
+evaluated as Python or unpickled.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 import bigsap
-from bigsap.errors import DtypeError, InputError, ShapeError, StoreError
+from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError, StoreError
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
 
@@ -159,6 +165,23 @@ def _load_npy(path: str, place: _Place) -> Array:
     return array
 
 
+def _named_arrays(value: object, place: _Place) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(
+            f"{place.pointer}: must be an object of names and arrays, got {_kind_name(value)}"
+        )
+    found: dict[str, Any] = {}
+    for name, item in value.items():
+        if name in ("code", "shape"):  # parameters of the constructor
+            raise ExpressionError(f"{place.pointer}: {name!r} cannot be the name of an array")
+        # As JSON pointers are written (RFC 6901).
+        escaped = name.replace("~", "~0").replace("/", "~1")
+        inner = _Place(place.folder, f"{place.pointer}/{escaped}")
+        plain = isinstance(item, (int, float)) and not isinstance(item, bool)
+        found[name] = item if plain else _array(item, inner)
+    return found
+
+
 def _path(value: object, place: _Place) -> str:
     return place.path(value)
 
@@ -173,6 +196,27 @@ def _number(value: object, place: _Place) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{place.pointer}: must be a number, got {_kind_name(value)}")
     return value
+
+
+def _count(value: object, place: _Place) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{place.pointer}: must be an integer, got {_kind_name(value)}")
+    return value
+
+
+def _shape(value: object, place: _Place) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise InputError(f"{place.pointer}: must be [n_rows, n_columns]")
+    return _count(value[0], place), _count(value[1], place)
+
+
+def _texts(value: object, place: _Place) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{place.pointer}: must be an object of strings, got {_kind_name(value)}")
+    return {
+        key: _text(text, _Place(place.folder, f"{place.pointer}/{key}"))
+        for key, text in value.items()
+    }
 
 
 def _kind_name(value: object) -> str:
@@ -205,6 +249,12 @@ def _table(**values: Any) -> CostSource:
     return bigsap.table(**values)
 
 
+def _expression(
+    code: str, shape: tuple[int, int], arrays: Mapping[str, Any] | None = None
+) -> CostSource:
+    return bigsap.expression(code, shape, **(arrays or {}))
+
+
 def _inline(values: Array) -> CostSource:
     return as_source(values)
 
@@ -215,6 +265,10 @@ def _zarr(path: str) -> CostSource:
 
 def _npy(path: str) -> CostSource:
     return bigsap.from_npy(path)
+
+
+def _http_rows(**values: Any) -> CostSource:
+    return bigsap.from_http(**values)
 
 
 KINDS: Mapping[str, _Kind] = {
@@ -236,4 +290,23 @@ KINDS: Mapping[str, _Kind] = {
     "array": _Kind(_inline, {"values": _array}, ("values",)),
     "zarr": _Kind(_zarr, {"path": _path}, ("path",)),
     "npy": _Kind(_npy, {"path": _path}, ("path",)),
+    "expression": _Kind(
+        _expression,
+        {"code": _text, "shape": _shape, "arrays": _named_arrays},
+        ("code", "shape"),
+    ),
+    "http_rows": _Kind(
+        _http_rows,
+        {
+            "url": _text,
+            "shape": _shape,
+            "dtype": _text,
+            "headers": _texts,
+            "timeout": _number,
+            "retries": _count,
+            "in_flight": _count,
+            "block_rows": _count,
+        },
+        ("url", "shape", "dtype"),
+    ),
 }

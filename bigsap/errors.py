@@ -5,8 +5,10 @@
     BigsapError
     +-- InputError (also ValueError)     the call or its data is wrong
     |   +-- OptionError                  an option's value
+    |   +-- CheckpointError              a checkpoint that this solve cannot continue
     |   +-- ShapeError                   a shape, or the shape of a returned row
     |   +-- DtypeError                   strings, objects, complex numbers, ...
+    |   +-- ExpressionError              a cost expression: names the column of the text
     |   +-- InvalidCostError             NaN or the wrong infinity: names row and column
     |   |   +-- OverflowRiskError        integer costs too large for exact sums
     |   +-- SourceError                  a source could not give a row
@@ -36,12 +38,28 @@ class OptionError(InputError):
     """An option has a value outside its range."""
 
 
+class CheckpointError(InputError):
+    """A checkpoint is damaged, foreign, of another version, or of another problem."""
+
+
 class ShapeError(InputError):
     """An array, or a row that a source returned, has the wrong shape."""
 
 
 class DtypeError(InputError):
     """Costs of a kind that cannot be ordered or summed as real numbers."""
+
+
+class ExpressionError(InputError):
+    """A cost expression holds something that the expression language has not.
+
+    ``column`` is the place of the offending token in the expression's text, counted
+    from 1; None when the complaint is not about one place.
+    """
+
+    def __init__(self, message: str, column: int | None = None) -> None:
+        super().__init__(message)
+        self.column = column
 
 
 class InvalidCostError(InputError):

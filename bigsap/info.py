@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bigsap.engine.team import available_threads
+from bigsap.memory import memory_bytes, memory_limit_bytes
 
 
 def collect() -> dict[str, Any]:
@@ -47,27 +48,6 @@ def cpu_model() -> str:
     except OSError:
         found = None
     return found.group(1) if found else platform.processor() or platform.machine()
-
-
-def memory_bytes(field: str) -> int | None:
-    """A field of /proc/meminfo in bytes, None where there is none."""
-    try:
-        found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
-    except OSError:
-        return None
-    return int(found.group(1)) * 1024 if found else None
-
-
-def memory_limit_bytes() -> int | None:
-    """The cgroup's memory limit (v2, then v1), None without one."""
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(name).read_text().strip()
-        except OSError:
-            continue
-        # v1 says "no limit" by a number near 2**63.
-        return int(text) if text.isdigit() and int(text) < 2**60 else None
-    return None
 
 
 def numba_cache() -> Path:

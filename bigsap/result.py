@@ -66,6 +66,11 @@ class Result:
     violator: (k,) intp, rows whose allowed columns are too few; empty unless the
         status is ``infeasible``.
     maximize, shape: the problem's sense and ``(n, m)``.
+    unassigned_cost: (n,) int64 or float64, the price of leaving a row unassigned; None
+        when rows could not be left. With it, ``fun`` and ``bound`` include the prices of
+        the rows left out, fewer than ``min(n, m)`` pairs may be assigned, and
+        ``u[i] <= unassigned_cost[i]``, ``v[j] <= 0`` (``>=`` when maximising), equality
+        for rows left out and 0 for columns left over.
     """
 
     row_ind: Array
@@ -85,6 +90,7 @@ class Result:
     violator: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     maximize: bool = False
     shape: tuple[int, int] = (0, 0)
+    unassigned_cost: Array | None = None
 
     @classmethod
     def from_assignment(
@@ -184,10 +190,12 @@ class Result:
         args: tuple[Any, ...] = (),
         dtype: npt.DTypeLike | None = None,
         threads: int = 1,
+        unassigned_cost: npt.ArrayLike | None = None,
     ) -> Certificate:
         """Check every claim of this result against the costs, from scratch.
 
-        cost, shape, args, dtype: the problem, as given to ``solve``.
+        cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
+            Without ``unassigned_cost`` the prices that the result records are believed.
         Returns the fresh certificate, or raises CertificateError saying which claim
         fails: the matching, its cost, the duals' feasibility, bound, gap and status,
         or the violating set of an infeasible problem.
@@ -200,9 +208,16 @@ class Result:
         Time O(n m), one pass.
         """
         from bigsap.sources import as_source
+
+        source = as_source(cost, shape=shape, args=args, dtype=dtype)
+        prices = self.unassigned_cost if unassigned_cost is None else unassigned_cost
+        if prices is not None:
+            from bigsap.gating import verify_gated
+
+            return verify_gated(self, source, prices, threads)
         from bigsap.verification import verify
 
-        return verify(self, as_source(cost, shape=shape, args=args, dtype=dtype), threads)
+        return verify(self, source, threads)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file (exactly ``path``), atomically and without pickles.
@@ -224,6 +239,9 @@ class Result:
             "stats": self.stats,
         }
         text = np.array(json.dumps(meta, default=_plain).encode("ascii"))
+        gate: dict[str, Any] = {}
+        if self.unassigned_cost is not None:
+            gate["unassigned_cost"] = self.unassigned_cost
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
         try:
             with open(temporary, "xb") as file:
@@ -234,6 +252,7 @@ class Result:
                     u=self.u,
                     v=self.v,
                     violator=self.violator,
+                    **gate,
                 )
                 file.flush()
                 os.fsync(file.fileno())
@@ -264,7 +283,10 @@ class Result:
                 raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
             columns, u, v = parts["col4row"], parts["u"], parts["v"]
             violator = parts["violator"]
+            gate = parts["unassigned_cost"] if "unassigned_cost" in parts.files else None
         n, m = meta["shape"]
+        if gate is not None and (gate.shape != (n,) or gate.dtype not in ("i8", "f8")):
+            raise ValueError("unassigned_cost does not fit the shape")
         if not all(type(meta[k]) in (int, float, type(None)) for k in ("fun", "bound", "gap")):
             raise ValueError("fun, bound or gap is no number")
         if columns.shape != (n,) or columns.dtype.kind != "i" or violator.dtype.kind != "i":
@@ -293,34 +315,21 @@ class Result:
             violator=violator.astype(np.intp),
             maximize=bool(meta["maximize"]),
             shape=(n, m),
+            unassigned_cost=gate,
         )
 
     def plot(self) -> Any:
-        """Draw the phases, epsilon (line) and rows scanned (bars); a matplotlib Figure.
+        """Draw how the solve went, as a ``matplotlib.figure.Figure``; no display is needed.
 
-        Needs matplotlib; raises ImportError saying so when it is missing.
+        Over the phases: epsilon (cost units), rows scanned per augmentation (a
+        problem whose rows do not compete needs 1) and prices moved; over time: the gap
+        (cost units) where ``stats`` records it. Compare A1015, figures 1 and 3.
+        ``res.plot().savefig("solve.png")`` keeps it. Raises ImportError when
+        matplotlib is missing.
         """
-        try:
-            from matplotlib.figure import Figure
-            from matplotlib.ticker import MaxNLocator
-        except ImportError as error:
-            raise ImportError("Result.plot needs matplotlib: pip install matplotlib") from error
-        phases = self.stats.get("phases", [])
-        numbers = list(range(1, len(phases) + 1))
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        scans = figure.add_subplot()
-        scans.bar(numbers, [p.get("rows_scanned", 0) for p in phases], color="#9ecae1")
-        scans.set(xlabel="phase", ylabel="rows scanned", title=self.message)
-        scans.xaxis.set_major_locator(MaxNLocator(integer=True))
-        epsilon = [float(p.get("epsilon", 0)) for p in phases]
-        line = scans.twinx()
-        line.plot(numbers, epsilon, "o-", color="#08519c")
-        line.set_ylabel("epsilon")
-        positive = [e for e in epsilon if e > 0]
-        if positive:
-            # The last phase has epsilon 0, which a plain logarithmic axis cannot show.
-            line.set_yscale("symlog", linthresh=min(positive))
-        return figure
+        from bigsap.picture import draw
+
+        return draw(self)
 
 
 def _views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:

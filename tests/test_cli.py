@@ -122,7 +122,8 @@ def test_infeasible_is_exit_3_and_verifiable(tmp_path, capsys):
 def test_options_reach_solve(costs, solve_call):
     options = (
         "--maximize --method ssp --no-epsilon --threads 3 --cache 4GiB --policy lfu "
-        "--memory-limit 8GiB --time-limit 2.5 --seed 7 --no-certify"
+        "--memory-limit 8GiB --time-limit 2.5 --seed 7 --no-certify --gap 0.5 "
+        "--checkpoint there --checkpoint-every 5"
     )
     assert run("solve", costs, *options.split()) == 0
     assert solve_call.keywords == {
@@ -133,6 +134,9 @@ def test_options_reach_solve(costs, solve_call):
         "cache": bigsap.RowCache(bytes="4GiB", policy="lfu"),
         "memory_limit": "8GiB",
         "time_limit": 2.5,
+        "gap": 0.5,
+        "checkpoint": "there",
+        "checkpoint_every": 5.0,
         "seed": 7,
         "certify": False,
         "progress": False,
@@ -149,6 +153,9 @@ def test_defaults_leave_the_choice_to_solve(costs, solve_call):
         "cache": None,
         "memory_limit": None,
         "time_limit": None,
+        "gap": 0.0,
+        "checkpoint": None,
+        "checkpoint_every": 60.0,
         "seed": 0,
         "certify": True,
         "progress": False,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bigsap.costspec import KINDS, from_spec, open_costs
-from bigsap.errors import DtypeError, InputError, ShapeError, StoreError
+from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError, StoreError
 
 
 def matrix(source) -> np.ndarray:
@@ -100,6 +100,18 @@ def test_inline_integers_stay_integers(tmp_path):
     assert source.dtype == np.int64
 
 
+def test_expression(tmp_path):
+    np.save(tmp_path / "y.npy", Y)
+    spec = {
+        "type": "expression",
+        "code": "abs(x[i,0]-y[j,0]) + scale*(x[i,1]-y[j,1])**2",
+        "shape": [4, 6],
+        "arrays": {"x": X.tolist(), "y": {"npy": "y.npy"}, "scale": 0.1},
+    }
+    expected = np.abs(X[:, None, 0] - Y[:, 0]) + 0.1 * (X[:, None, 1] - Y[:, 1]) ** 2
+    np.testing.assert_array_equal(matrix(open_costs(write(tmp_path, spec))), expected)
+
+
 def test_npy_type(tmp_path):
     np.save(tmp_path / "c.npy", X)
     source = open_costs(write(tmp_path, {"type": "npy", "path": "c.npy"}))
@@ -122,10 +134,11 @@ def test_missing_key_is_named(kind, tmp_path):
 
 A = {"type": "array"}
 P = {"type": "points", "y": [[1]]}
+E = {"type": "expression", "code": "i + j", "shape": [2, 2]}
 BAD = [
     ([1, 2], InputError, "must be a JSON object, got a list"),
     ({}, InputError, "/type: must be one of points"),
-    ({"type": "expression"}, InputError, "got 'expression'"),
+    ({"type": "pickle"}, InputError, "got 'pickle'"),
     ({"type": ["points"]}, InputError, "/type"),
     (A | {"values": [[1, 2], [3]]}, ShapeError, "/values: the lists are ragged"),
     (A | {"values": [["1", "2"]]}, DtypeError, "/values: every entry must be a number"),
@@ -139,6 +152,15 @@ BAD = [
     (P | {"x": [[1]], "metric": 2}, InputError, "/metric: must be a string, got a number"),
     (P | {"x": [[1]], "p": True}, InputError, "/p: must be a number, got a boolean"),
     ({"type": "npy", "path": None}, InputError, "/path: must be a path, got null"),
+    (E | {"shape": [2]}, InputError, "/shape: "),
+    (E | {"shape": [2, 2.5]}, InputError, "/shape: "),
+    (E | {"arrays": [1]}, InputError, "/arrays: must be an object of names and arrays, got a list"),
+    (E | {"arrays": {"x": [["a"]]}}, DtypeError, "/arrays/x: every entry must be a number"),
+    (E | {"arrays": {"x": True}}, InputError, "/arrays/x: must be nested lists"),
+    (E | {"arrays": {"a/b": "c"}}, InputError, "/arrays/a~1b: must be nested lists"),
+    (E | {"arrays": {"code": 1}}, ExpressionError, "'code' cannot be the name of an array"),
+    (E | {"code": "i + z"}, ExpressionError, "column 5: unknown name 'z'"),
+    (E | {"code": 7}, InputError, "/code: must be a string, got a number"),
 ]
 
 

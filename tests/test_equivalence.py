@@ -262,7 +262,6 @@ def test_wide_integers_from_a_cache(factor, dtype):
     assert first.fun == solve(cost).fun
 
 
-@pytest.mark.xfail(reason="the grid of integer prices depends on whether costs are in memory")
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_wide_integers_from_memory_and_from_a_cache(dtype):
     cost = integers(40, seed=5)[:25].astype(dtype)

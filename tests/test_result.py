@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -238,27 +237,3 @@ def test_missing_files(tmp_path):
         Result.load(tmp_path / "none.npz")
     with pytest.raises(IsADirectoryError):
         Result.load(tmp_path)
-
-
-# --- picture ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("phases", [PHASES, PHASES[2:], []])
-def test_plot(phases, monkeypatch):
-    pytest.importorskip("matplotlib")
-    res = solved(cost_of("real"))
-    res.stats["phases"] = phases
-    figure = res.plot()
-    bars, line = figure.axes
-    assert [b.get_height() for b in bars.patches] == [p["rows_scanned"] for p in phases]
-    np.testing.assert_array_equal(line.lines[0].get_ydata(), [p["epsilon"] for p in phases])
-    png = io.BytesIO()
-    figure.savefig(png)
-    assert png.getvalue().startswith(b"\x89PNG")
-
-
-def test_plot_without_matplotlib(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match="pip install matplotlib"):
-        solved(cost_of("real")).plot()

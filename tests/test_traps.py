@@ -86,12 +86,7 @@ def test_a_point_set_against_itself(rows):
     [
         (30, 30),
         (20, 30),
-        pytest.param(
-            (30, 20),
-            marks=pytest.mark.xfail(
-                raises=bigsap.CertificateError, reason="rows to spare, one of them huge: refused"
-            ),
-        ),
+        (30, 20),
     ],
 )
 @pytest.mark.parametrize("huge", [1e9, 1e30])
@@ -113,7 +108,6 @@ def test_one_huge_row(huge, shape, maximize, way):
         res.verify(cost)
 
 
-@pytest.mark.xfail(raises=bigsap.CertificateError, reason="1e30 blurs the other rows' prices")
 @pytest.mark.parametrize("maximize", [False, True])
 def test_one_huge_row_is_never_refused(maximize):
     for seed in range(20):
@@ -565,10 +559,12 @@ def test_ctrl_c_stops_within_a_second(kind, tmp_path):
     script = tmp_path / "solves.py"
     script.write_text(textwrap.dedent(INTERRUPTED))
     with subprocess.Popen(
-        [sys.executable, str(script), kind], stdout=subprocess.PIPE, text=True
-    ) as child:
+        [sys.executable, str(script), kind],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as child:  # fmt: skip
         try:
-            assert child.stdout.readline().strip() == "running"
+            first = child.stdout.readline()
+            assert first.strip() == "running", first + child.stdout.read()
             time.sleep(0.2)
             sent = time.monotonic()
             child.send_signal(signal.SIGINT)

@@ -15,10 +15,12 @@ import numpy as np
 
 from bigsap.engine import state as S
 from bigsap.engine.fetch import Terms
+from bigsap.engine.known import Known
+from bigsap.engine.precision import USUAL, LargeCosts
 from bigsap.engine.search import NEXT_ROW, run_phase
 from bigsap.engine.sweep import Survey, run_sweep, run_undercut
 from bigsap.engine.team import Team
-from bigsap.errors import OverflowRiskError, ShapeError
+from bigsap.errors import CheckpointError, OverflowRiskError, ShapeError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, Rows, claim
@@ -28,6 +30,10 @@ from bigsap.sources.base import Array, Fillable, Grouped, Prefetching
 # an interrupt is served at once.
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_PAIRS = 1 << 21
+# The same where a pair may take any time to compute, and the longest slice should every
+# row scanned have to be computed.
+_FIRST_SLICE_FILLED = 1 << 14
+_LONGEST_SLICE_SECONDS = 0.5
 
 # On the int64 path magnitudes of labels stay below this; see state.infinity.
 _INT64_LIMIT = 1 << 59
@@ -57,19 +63,26 @@ class Engine:
         infinity = S.infinity(price)
         self.infinity = infinity
         exact = price.kind == "i"
-        limit = _INT64_LIMIT // (4 * (min(n, m) + 2))
+        # 64-bit costs in float64 prices: see precision.choose.
+        self.usual = not exact and problem.integer and problem.source.dtype.itemsize == 8
+        limit = USUAL if self.usual else _INT64_LIMIT // (4 * (min(n, m) + 2))
         self.limit = limit
         self.terms = Terms(
             sign=price.type(problem.sign),
             infinity=infinity,
             blocked=S.blocked_price(price),
-            lowest=price.type(-limit - 1) if exact else -infinity,
-            highest=price.type(limit) if exact else infinity,
+            lowest=price.type(-limit - 1) if exact or self.usual else -infinity,
+            highest=price.type(limit) if exact or self.usual else infinity,
             fill_address=fill.address if fill else 0,
             fill_context=fill.context if fill else 0,
             n_columns=m,
         )
-        self._budget = _FIRST_SLICE_PAIRS
+        self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
+        self.known = Known(problem, infinity)
+        #: The slowest that a row was lately, over one read or slice; 0 while unknown.
+        self.seconds_per_row = 0.0
+        #: Rows matched before the phase at hand, not counted by its position.
+        self.n_kept = 0
         self._block: tuple[int, int, Array] | None = None
         self._rows_read = 0
         self._order: Array = np.empty(0, S.ID)
@@ -86,6 +99,10 @@ class Engine:
         self._order, self._sweeping = (order[::-1] if backward else order), True
         self.state.words[S.POSITION] = 0
         self._drive(run_sweep, survey, order, backward, first)
+        if survey.low.size and self.state.v.size:
+            self.known.see_duals(survey.low, self.state.v)
+            self.known.see_picks(survey.pick, survey.pick_cost)
+        self._report()
 
     def undercut(self, pick: Array, rank_of_column: Array, order: Array) -> None:
         """One ``run_undercut``: lowers prices."""
@@ -105,6 +122,7 @@ class Engine:
             open_price=st.settled_dist,
             least=st.dist,
             runner_up=st.settled_price,
+            probe=np.arange(n, dtype=S.ID),
         )
 
     def begin_phase(self) -> None:
@@ -123,6 +141,7 @@ class Engine:
         words[S.STAGE] = NEXT_ROW
         words[S.GROUP_SIZE] = 0
         words[S.SURPLUS] = 0
+        self.n_kept = 0
         n_virtual = problem.n_virtual_rows
         if n_virtual:
             m = st.v.size
@@ -156,18 +175,65 @@ class Engine:
         if status == S.INFEASIBLE:
             self.unsettle()
             return False
-        del st
+        # Places in the group of virtual columns are no columns.
+        self.known.complete = np.maximum(st.column_of_row, S.FREE).astype(np.intp)
         return True
 
-    def unsettle(self) -> None:
-        """Give the columns settled by an unfinished search their prices back."""
+    def prices(self) -> Array:
+        """A copy of v in which the columns settled by an unfinished search have theirs."""
         st = self.state
-        if st.words[S.STAGE] == NEXT_ROW:
-            return
-        n_settled = int(st.words[S.N_SETTLED])
-        st.v[st.settled[:n_settled]] = st.settled_price[:n_settled]
-        st.v[st.v == self.terms.blocked] = st.values[S.CAP]
-        st.words[S.STAGE] = NEXT_ROW
+        v = st.v.copy()
+        if st.words[S.STAGE] != NEXT_ROW:
+            n_settled = int(st.words[S.N_SETTLED])
+            v[st.settled[:n_settled]] = st.settled_price[:n_settled]
+            v[v == self.terms.blocked] = st.values[S.CAP]
+        return v
+
+    def unsettle(self) -> None:
+        """Undo an unfinished search."""
+        self.state.v[:] = self.prices()
+        self.state.words[S.STAGE] = NEXT_ROW
+
+    # -- checkpoints ----------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """What continues a phase, between two slices of it; copies.
+
+        An unfinished search is undone: matching and words change only at its end, so
+        continuing runs it again, bit for bit. The rows themselves are not kept.
+        """
+        st = self.state
+        words = st.words.copy()
+        words[S.STAGE] = NEXT_ROW
+        return {
+            "v": self.prices(),
+            "reference": st.reference.copy(),
+            "column_of_row": st.column_of_row.copy(),
+            "group": st.group.copy(),
+            "words": words,
+            "values": st.values.copy(),
+            "group_reach": np.array(self.group_reach, self.price),
+            "rows_read": self._rows_read,
+            "n_kept": self.n_kept,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Take up a snapshot of a solve of the same problem, with any threads and cache."""
+        st = self.state
+        for name in ("v", "reference", "column_of_row", "group", "words", "values"):
+            here, saved = getattr(st, name), snapshot[name]
+            if saved.shape != here.shape or saved.dtype != here.dtype:
+                raise CheckpointError(
+                    f"the checkpoint holds {name} as {saved.dtype} of shape {saved.shape},"
+                    f" this solve has {here.dtype} of shape {here.shape}"
+                )
+            here[:] = saved
+        st.row_of_column[:] = S.FREE
+        rows = np.flatnonzero(st.column_of_row >= 0)
+        st.row_of_column[st.column_of_row[rows]] = rows
+        self.group_reach = self.price.type(snapshot["group_reach"][()])
+        self._rows_read = int(snapshot["rows_read"])
+        self.n_kept = int(snapshot["n_kept"])
 
     def tree(self) -> Array:
         """Rows of the last, failed search: together they may use too few columns."""
@@ -194,7 +260,7 @@ class Engine:
         words = self.state.words
         words[S.WANTED] = -1
         while True:
-            started = time.perf_counter()
+            started, filled = time.perf_counter(), int(words[S.ROWS_FILLED])
             status = self.team.run(
                 kernel, self.state, self.rows.table, self.terms, *args, self._budget
             )
@@ -203,16 +269,35 @@ class Engine:
             elif status == S.INVALID:
                 self._complain(int(words[S.WANTED]))
             elif status == S.YIELD:
-                ratio = _SLICE_SECONDS / max(time.perf_counter() - started, 1e-6)
-                self._budget = max(1, int(self._budget * min(4.0, max(0.05, ratio))))
+                seconds = max(time.perf_counter() - started, 1e-6)
+                ratio = _SLICE_SECONDS / seconds
+                used = self._budget
+                self._budget = max(1, int(used * min(4.0, max(0.05, ratio))))
+                self._limit_slice(seconds, int(words[S.ROWS_FILLED]) - filled, used)
             else:
                 return status
             self._report()
             self.monitor.tick()
 
+    def _limit_slice(self, seconds: float, n_filled: int, used: int) -> None:
+        """Keep a slice short even if every row of it is absent and slow to compute.
+
+        The budget counts pairs scanned; after a stretch of rows found in the cache it
+        may have grown to what takes minutes to compute.
+        """
+        if not self._fill or not n_filled:
+            return
+        m = max(1, self.terms.n_columns)
+        if 2 * n_filled * m >= used:
+            self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds / n_filled)
+        if self.rows.n_slots < self.problem.shape[0] and self.seconds_per_row:
+            rows = _LONGEST_SLICE_SECONDS / self.seconds_per_row
+            self._budget = max(1, min(self._budget, int(rows * m)))
+
     def _report(self) -> None:
         progress, words = self.monitor.progress, self.state.words
-        progress.assigned = 0 if self._sweeping else int(words[S.POSITION])
+        progress.assigned = 0 if self._sweeping else int(words[S.POSITION]) + self.n_kept
+        progress.lower_bound, progress.upper_bound = self.known.enclosure()
         progress.rows_scanned = self.rows_scanned
         progress.rows_evaluated = self.rows_evaluated
         hits, misses = self.rows.hits, self.rows.misses
@@ -248,15 +333,20 @@ class Engine:
     def _read(self, rows: Array, out: Array) -> None:
         source = self.problem.source
         self._rows_read += rows.size
+        clock = time.perf_counter()
         source.read(rows, slice(0, self.terms.n_columns), out)
+        seconds = (time.perf_counter() - clock) / max(1, rows.size)
+        self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds)
         for row, costs in zip(rows.tolist(), out, strict=True):
             self._check(row, costs)
 
     def _check(self, row: int, costs: Array) -> None:
         self.problem.check_row(row, costs)
-        if self.price.kind == "i" and costs.size:
+        if (self.usual or self.price.kind == "i") and costs.size:
             low, high = int(costs.min()), int(costs.max())
             if max(-low, high) > self.limit:
+                if self.usual:
+                    raise LargeCosts
                 column = int(costs.argmin() if -low > self.limit else costs.argmax())
                 i, j = (column, row) if self.problem.transposed else (row, column)
                 raise OverflowRiskError(

@@ -44,10 +44,10 @@ def fold(lanes: Array, infinity: float) -> float:
 
 @njit(nogil=True, cache=True)
 def relax_root(
-    cost: Array, sign: float, row: int, v: Array, dist: Array, pred: Array,
+    cost: Array, sign: float, row: int, reference: float, v: Array, dist: Array, pred: Array,
     start: int, stop: int, lanes: Array, block_min: Array, infinity: float,
 ) -> float:  # fmt: skip
-    """Open a search: ``dist = sign * cost - v``, every predecessor the root.
+    """Open a search: ``dist = (sign * cost - reference) - v``, every predecessor the root.
 
     Returns the slab's minimum and leaves each block's in ``block_min``.
     """
@@ -66,13 +66,13 @@ def relax_root(
             c, w = cost[p : p + LANES], v[p : p + LANES]
             d, q = dist[p : p + LANES], pred[p : p + LANES]
             for k in range(LANES):
-                g = sign * c[k] - w[k]
+                g = (sign * c[k] - reference) - w[k]
                 d[k] = g
                 q[k] = tag
                 a = lanes[k]
                 lanes[k] = g if g < a else a
         for j in range(o + full * LANES, e):
-            g = sign * cost[j] - v[j]
+            g = (sign * cost[j] - reference) - v[j]
             dist[j] = g
             pred[j] = row
             lanes[0] = min(lanes[0], g)

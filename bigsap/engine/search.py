@@ -196,6 +196,7 @@ def run_phase(
     # reference counting, which adds up to more than the scan of a short row.
     words, values = st.words, st.values
     v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
+    reference = st.reference
     settled, settled_dist, settled_price = st.settled, st.settled_dist, st.settled_price
     record_value, record_id, barrier = st.record_value, st.record_id, st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
@@ -247,10 +248,10 @@ def run_phase(
             cost = slots[slot]
             if entered_by == AT_ROOT:
                 best = relax_root(
-                    cost, sign, row, v, dist, pred,
+                    cost, sign, row, reference[row], v, dist, pred,
                     start, stop, lanes, block_min, infinity,
                 )  # fmt: skip
-                to_group = zero - group_price
+                to_group = (zero - reference[row]) - group_price
             else:
                 entry_cost = zero
                 if entered_by == BY_GROUP:

@@ -88,6 +88,9 @@ class State(NamedTuple):
     pred: Array  # ID (n_columns,) row from which the label came
     column_of_row: Array  # ID (n_rows,)
     row_of_column: Array  # ID (n_columns,)
+    # Subtracted from all costs of a row where a search starts from it: its smallest
+    # cost, so that a row of huge costs does not absorb the prices.
+    reference: Array  # P (n_rows,)
     # The settled columns of the current search, in order: id, label, price before.
     settled: Array  # ID (n_columns,)
     settled_dist: Array  # P (n_columns,)
@@ -137,6 +140,7 @@ def allocate(
         pred=np.empty(m, ID),
         column_of_row=np.full(n_rows, FREE, ID),
         row_of_column=np.full(m, FREE, ID),
+        reference=np.zeros(n_rows, price),
         settled=np.empty(m, ID),
         settled_dist=np.empty(m, price),
         settled_price=np.empty(m, price),

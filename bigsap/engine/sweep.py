@@ -35,7 +35,9 @@ class Survey(NamedTuple):
     """What a sweep learns; the column arrays lie in workspace of the search.
 
     low: P (n_rows,) smallest ``c - v`` of the row. second: P (n_rows,) the second
-    smallest, in the first sweep the diagonal cost instead. pick: ID (n_rows,) the
+    smallest, in the first sweep the signed cost at the column that ``probe`` names
+    instead, infinity where it names none. probe: ID (n_rows,), set by the caller; the
+    diagonal by default. pick: ID (n_rows,) the
     cheapest column not yet taken, FREE when there is none. pick_cost: P (n_rows,)
     its signed cost, infinity when there is none.
     open_price: P (n_columns,) v, or the blocked price where the column is taken.
@@ -50,6 +52,7 @@ class Survey(NamedTuple):
     open_price: Array
     least: Array
     runner_up: Array
+    probe: Array
 
 
 @njit(nogil=True, cache=True)
@@ -190,7 +193,9 @@ def run_sweep(
             survey.low[row] = low
             survey.second[row] = second
             if first:
-                survey.second[row] = sign * cost[row] if row < terms.n_columns else infinity
+                probed = survey.probe[row]
+                here = probed >= 0 and probed < terms.n_columns
+                survey.second[row] = sign * cost[probed] if here else infinity
             survey.pick[row] = column
             survey.pick_cost[row] = sign * cost[column] if column >= 0 else infinity
         position += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy as np
 from bigsap.engine import state as S
 from bigsap.engine.cpu import Engine
 from bigsap.methods.outcome import Outcome
-from bigsap.methods.start import Start, estimate, inspect
+from bigsap.methods.start import estimate, inspect
+from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm, adopt, first_epsilon
 from bigsap.sources.base import Array, Grouped
 
 
@@ -37,59 +39,144 @@ def row_order(engine: Engine, seed: int) -> Array:
 
 
 def next_epsilon(
-    epsilon: float, start: Start, drops: float, epsilon_drops: float, m: int, first: bool
+    epsilon: float, low: float, drops: float, epsilon_drops: float, m: int, first: bool
 ) -> float:
     """Epsilon of the next phase (A1015, eq. 18 and the text before it)."""
     if not first and drops > epsilon_drops:
         return 0.0
     epsilon = min(epsilon / 4, epsilon_drops / (8 * m))
-    return epsilon if epsilon >= start.epsilon_low else 0.0
+    return epsilon if epsilon >= low else 0.0
+
+
+@dataclass
+class Course:
+    """Where the run over the phases stands: what a snapshot adds to the engine's.
+
+    order: ID (k,), the rows that the phases visit. epsilon: of the phase at hand; below
+    epsilon_low it becomes 0. begun: the phase is under way, the engine's state belongs to
+    it. scanned: rows scanned before it; spent: seconds spent on it before ``clock``.
+    done: solved.
+    """
+
+    order: Array
+    epsilon: float
+    epsilon_low: float
+    begun: bool = False
+    done: bool = False
+    scanned: int = 0
+    spent: float = 0.0
+    clock: float = field(default_factory=time.perf_counter)
+    phases: list[dict[str, Any]] = field(default_factory=list)
+
+    def snapshot(self, engine: Engine) -> dict[str, Any]:
+        """All that continues the run; copies, and plain values."""
+        now = {"phases": list(self.phases), "spent": self.seconds}
+        own = {name: value for name, value in vars(self).items() if name != "clock"}
+        return {**own, **now, **engine.snapshot()}
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent on the phase at hand, before a resumption too."""
+        return self.spent + time.perf_counter() - self.clock
+
+    @classmethod
+    def restored(cls, engine: Engine, snapshot: dict[str, Any]) -> Course:
+        """The run that made the snapshot, the engine's state included."""
+        engine.restore(snapshot)
+        names = set(cls.__dataclass_fields__) - {"clock"}
+        course = cls(**{name: snapshot[name] for name in names})
+        engine.monitor.progress.phase = len(course.phases)
+        return course
 
 
 def run(
-    engine: Engine, *, epsilon: bool, seed: int, grid: float, warm_prices: Array | None,
-    enough: Callable[[Array, Array], bool] | None,
+    engine: Engine, *, epsilon: bool, seed: int, grid: float, warm: Warm | None = None,
+    enough: Callable[[Array, Array, float], bool] | None = None,
+    snapshot: dict[str, Any] | None = None, phases: list[dict[str, Any]] | None = None,
 ) -> Outcome:  # fmt: skip
     """Solve; ``epsilon=False`` is the plain method from prices 0.
 
     grid: prices and epsilons are kept on multiples of it (0: no grid), which makes
-    float64 arithmetic on integer costs exact. warm_prices: (n_columns,) prices to
-    start from, in place of the estimator's, in one plain pass. enough: asked after
-    each phase with epsilon > 0 whether its matching will do.
+    float64 arithmetic on integer costs exact. warm: where to start, in place of the
+    estimator. enough: asked with matching, prices and epsilon after each phase
+    with epsilon > 0 whether its matching will do. snapshot: continue from there, when not
+    empty. phases: where the records of the phases are kept, for whoever must stop the run.
     """
     st, monitor = engine.state, engine.monitor
+    seconds = {"start": 0.0, "search": 0.0}
     clock = time.perf_counter()
-    if warm_prices is not None or not epsilon or _skinny(engine):
-        start = inspect(engine)[0]
+    if snapshot:
+        course = Course.restored(engine, snapshot)
     else:
-        start = estimate(engine)
-    if warm_prices is not None:
-        st.v[:] = warm_prices
-    seconds = {"start": time.perf_counter() - clock}
+        begun = _begin(engine, epsilon, seed, grid, warm)
+        if not isinstance(begun, Course):
+            seconds["start"] = time.perf_counter() - clock
+            return Outcome(begun, st.v, seconds=seconds)
+        course = begun
+    seconds["start"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    phases = [] if phases is None else phases
+    phases += course.phases
+    while not course.done:
+        if grid:
+            course.epsilon = float(np.floor(course.epsilon / grid) * grid)
+        _prepare_phase(engine, course)
+        with monitor.saving(lambda: course.snapshot(engine)):
+            monitor.save_now()
+            record, feasible = _phase(engine, course)
+            seconds["search"] = time.perf_counter() - clock
+            if not feasible:
+                phases.append(record)
+                return Outcome(None, st.v, engine.tree(), phases, seconds)
+            last = course.epsilon == 0 or (
+                enough is not None
+                and enough(np.maximum(st.column_of_row, S.FREE), st.v, course.epsilon)
+            )
+        drops, epsilon_drops = record["drops"], record["epsilon_drops"]
+        phases.append(record)
+        course.phases.append(record)
+        course.begun = False
+        if not last:
+            first = len(course.phases) == 1
+            course.epsilon = next_epsilon(
+                course.epsilon, course.epsilon_low, drops, epsilon_drops, st.v.size, first
+            )
+        else:
+            course.done = True
+            with monitor.saving(lambda: course.snapshot(engine)):
+                monitor.save_now()
+    # Places in the group of virtual columns are no columns.
+    return Outcome(np.maximum(st.column_of_row, S.FREE), st.v, phases=phases, seconds=seconds)
+
+
+def _begin(
+    engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm | None
+) -> Course | Array:
+    """First prices, epsilon and order; or the solution, when a sweep proves one."""
+    st = engine.state
+    if warm is not None:
+        return _begin_warm(engine, epsilon, seed, grid, warm)
+    start = inspect(engine)[0] if not epsilon or _skinny(engine) else estimate(engine)
     if start.solution is not None:
-        st.v[:] = st.v if warm_prices is None else 0
-        return Outcome(start.solution, st.v, seconds=seconds)
+        return start.solution
     if grid and grid < 1:
         st.v[:] = np.floor(st.v / grid) * grid
+    return Course(row_order(engine, seed), start.epsilon, start.epsilon_low)
+
+
+def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm) -> Course:
+    """Keep what is still tight; few other rows are matched in one plain pass."""
+    n = engine.problem.shape[0]
+    left = adopt(engine, warm, grid)
     order = row_order(engine, seed)
-    phases: list[dict[str, Any]] = []
-    eps = start.epsilon
-    clock = time.perf_counter()
-    while True:
-        if grid:
-            eps = float(np.floor(eps / grid) * grid)
-        record, feasible = _phase(engine, order, eps, backward=len(phases) % 2 == 1)
-        phases.append(record)
-        seconds["search"] = time.perf_counter() - clock
-        if not feasible:
-            return Outcome(None, st.v, engine.tree(), phases, seconds)
-        # Places in the group of virtual columns are no columns.
-        matching = np.maximum(st.column_of_row, S.FREE)
-        if eps == 0 or (enough is not None and enough(matching, st.v)):
-            return Outcome(matching, st.v, phases=phases, seconds=seconds)
-        monitor.tick()
-        drops, epsilon_drops = record["drops"], record["epsilon_drops"]
-        eps = next_epsilon(eps, start, drops, epsilon_drops, st.v.size, len(phases) == 1)
+    few = LOOSE_SHARE_OF_PICKS if warm.column_of_row is None else LOOSE_SHARE
+    if epsilon and not warm.exact and left.size > few * n:
+        first = first_epsilon(engine)
+        if first > 0:
+            return Course(order, first, first / (16 * n))
+    loose = np.zeros(n, bool)
+    loose[left] = True
+    return Course(order[loose[order]], 0.0, 0.0, begun=True, scanned=engine.rows_scanned)
 
 
 def _skinny(engine: Engine) -> bool:
@@ -98,28 +185,33 @@ def _skinny(engine: Engine) -> bool:
     return 2 * min(n, m) <= max(n, m)
 
 
-def _phase(
-    engine: Engine, order: Array, eps: float, *, backward: bool
-) -> tuple[dict[str, Any], bool]:
-    """Match every row at one epsilon; the phase's record, and whether all could be."""
+def _prepare_phase(engine: Engine, course: Course) -> None:
+    """Empty the matching, unless the phase is under way already; tell the listeners."""
     st, progress = engine.state, engine.monitor.progress
-    clock = time.perf_counter()
-    scanned = engine.rows_scanned
-    st.words[S.N_DROPS] = 0
-    st.values[S.DROPS] = 0
+    if not course.begun:
+        st.words[S.N_DROPS] = 0
+        st.values[S.DROPS] = 0
+        course.scanned, course.spent, course.clock = engine.rows_scanned, 0.0, time.perf_counter()
+        engine.begin_phase()
+        course.begun = True
     progress.stage = "search"
     progress.phase += 1
-    progress.epsilon = eps
+    progress.epsilon = course.epsilon
+
+
+def _phase(engine: Engine, course: Course) -> tuple[dict[str, Any], bool]:
+    """Match the rows at one epsilon; the phase's record, and whether all could be."""
+    st, eps = engine.state, course.epsilon
     engine.monitor.tick(report=True)
-    engine.begin_phase()
-    feasible = engine.phase(order, backward=backward, epsilon=eps)
+    backward = len(course.phases) % 2 == 1
+    feasible = engine.phase(course.order, backward=backward, epsilon=eps)
     n_drops = int(st.words[S.N_DROPS])
     record = {
         "epsilon": eps,
-        "rows_scanned": engine.rows_scanned - scanned,
+        "rows_scanned": engine.rows_scanned - course.scanned,
         "prices_moved": n_drops,
         "drops": float(st.values[S.DROPS]),
         "epsilon_drops": eps * n_drops,
-        "seconds": time.perf_counter() - clock,
+        "seconds": course.seconds,
     }
     return record, feasible

@@ -6,6 +6,7 @@ Up to five sweeps over the rows. Sums are float64 whatever the price type.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,6 +82,26 @@ def _shift(v: Array, infinity: float) -> None:
     v -= top
 
 
+def _reach(engine: Engine, survey: Survey) -> Any:
+    """How far below the real columns the virtual ones (n > m) should start.
+
+    Beyond what the m cheapest rows need, by some multiples of how much their costs
+    differ. Rows beyond those do not count: one of them may have a huge cost, which
+    would absorb all other prices.
+    """
+    m = engine.problem.shape[1]
+    low = np.sort(survey.low)[: m + 1].astype(np.float64)
+    low = low[low < engine.infinity]
+    usable = (survey.low[:m] < engine.infinity) & (survey.second[:m] < engine.infinity)
+    differences = survey.second[:m][usable] - survey.low[:m][usable]
+    typical = float(np.median(differences)) if differences.size else 0.0
+    with np.errstate(over="ignore"):
+        reach = low[-1] + 4 * (low[-1] - low[0]) + 4 * typical + np.spacing(abs(low[-1]))
+    if engine.problem.integer:
+        return engine.price.type(min(np.ceil(reach), engine.limit))
+    return min(reach, np.finfo(np.float64).max / 8)
+
+
 def inspect(engine: Engine) -> tuple[Start, Survey]:
     """The first sweep alone: judges every cost, recognises the trivial answers.
 
@@ -92,9 +113,10 @@ def inspect(engine: Engine) -> tuple[Start, Survey]:
     solution = _identity(engine, survey)
     if solution is None:
         solution = _picks(engine, survey)
-    finite = survey.low[survey.low < engine.infinity]
-    if finite.size:
-        engine.group_reach = 2 * (abs(finite.max()) + abs(finite.min())) + 1
+    finite = survey.low < engine.infinity
+    engine.state.reference[finite] = survey.low[finite]
+    if engine.problem.n_virtual_columns and finite.any():
+        engine.group_reach = _reach(engine, survey)
     return Start(0.0, 0.0, solution), survey
 
 

@@ -1,4 +1,9 @@
-"""Compiled fillers that clip what another filler writes: see ``bigsap.sources.gated``."""
+"""Compiled fillers that clip what another filler writes: see ``bigsap.sources.gated``.
+
+One function for each pair of dtypes, named by both: ``f4_f8`` reads float32 costs as
+float64. They stand at module level, one by one, because numba keeps on disk only what
+captures no other compiled function.
+"""
 
 from __future__ import annotations
 
@@ -10,63 +15,160 @@ import numpy as np
 from numba.np import numpy_support
 
 from bigsap.sources.base import Array, Fill
-from bigsap.sources.compiled import call_fill, compile_fill, make_fill, pointer_i8, pointer_to
+from bigsap.sources.compiled import (
+    call_fill,
+    compile_fill,
+    make_fill,
+    pointer_f8,
+    pointer_i8,
+    pointer_to,
+    pointer_u1,
+    pointer_u2,
+)
 
 # numba's annotations describe the inside of its decorators, not what they return.
 carray: Any = numpy_support.carray
 njit: Any = numba.njit
 
+_pointer_f4 = pointer_to(numba.types.float32)
+_pointer_i4 = pointer_to(numba.types.int32)
 
-def gate_fill(
-    inner: Fill, item: np.dtype[Any], cap: Array, n_columns: int, maximize: bool
-) -> Fill:
+
+def gate_fill(inner: Fill, item: np.dtype[Any], cap: Array, n_columns: int, maximize: bool) -> Fill:
     """A filler that writes ``min(cost, cap[row])`` (max under ``maximize``).
 
     inner: writes costs of dtype ``item``, which is no wider than ``cap.dtype``, the
     dtype of what is written. Columns from ``n_columns`` on get ``cap[row]``.
     """
-    kernel = _filler(item.name, cap.dtype.name)
+    kernel = _filler(f"{item.str[1:]}_{cap.dtype.str[1:]}")
     words = (inner.address, inner.context, cap, n_columns, int(maximize))
     return make_fill(kernel.address, words, (kernel, inner))
 
 
 @cache
-def _filler(narrow: str, wide: str) -> Any:
-    """The filler for costs of one dtype read as another."""
-    narrow_pointer = pointer_to(getattr(numba.types, narrow))
-    wide_pointer = pointer_to(getattr(numba.types, wide))
-    size, full = np.dtype(narrow).itemsize, np.dtype(wide).itemsize
-    same = narrow == wide
+def _filler(name: str) -> Any:
+    return compile_fill(globals()[name])
 
-    @njit
-    def clip(context: int, row: int, start: int, stop: int, out: int) -> None:
-        words = carray(pointer_i8(context), 5)
-        n_columns, maximize = words[3], words[4] != 0
-        cap = carray(wide_pointer(words[2] + full * row), 1)[0]
-        n_inner = min(stop, n_columns) - start
-        if n_inner > 0:
-            costs = carray(wide_pointer(out), n_inner)
-            # Narrow costs go to the end of the space and are widened from the left: a
-            # wide item ends where the narrow one that it comes from begins, or earlier;
-            # the last one alone overlaps its own source, which is read before.
-            first = out + n_inner * (full - size)
-            call_fill(words[0], words[1], row, start, start + n_inner, first)
-            if not same:
-                given = carray(narrow_pointer(first), n_inner)
-                for k in range(n_inner):
-                    costs[k] = given[k]
-            # The comparisons are false for NaN, which has to survive.
-            if maximize:
-                for k in range(n_inner):
-                    costs[k] = cap if costs[k] < cap else costs[k]
-            else:
-                for k in range(n_inner):
-                    costs[k] = cap if costs[k] > cap else costs[k]
-        n_inner = max(0, n_inner)
-        rest = carray(wide_pointer(out + full * n_inner), stop - start - n_inner)
-        rest[:] = cap
 
-    def fill(context: int, row: int, start: int, stop: int, out: int) -> None:
-        clip(context, row, start, stop, out)
+@njit
+def _begin(
+    context: int, row: int, start: int, stop: int, out: int, size: int, full: int
+) -> tuple[int, int, int, bool]:
+    """Have the costs written; how many, at which address, the cap's address, the sense.
 
-    return compile_fill(fill)
+    Context words: the inner filler's address and context, caps, columns, maximize.
+    Narrow costs (size bytes) go to the end of the space of wide ones (full bytes) and are
+    widened from the left: a wide item ends before the narrow one after its own begins.
+    """
+    words = carray(pointer_i8(context), 5)
+    n = max(0, min(stop, words[3]) - start)
+    first = out + n * (full - size)
+    if n > 0:
+        call_fill(words[0], words[1], row, start, start + n, first)
+    return n, first, words[2] + full * row, words[4] != 0
+
+
+@njit
+def _clip(given: Array, costs: Array, cap: Any, maximize: bool) -> None:
+    """Both comparisons are false for NaN, which has to survive."""
+    n = given.size
+    if maximize:
+        for k in range(n):
+            cost = given[k]
+            costs[k] = cap if cost < cap else cost
+    else:
+        for k in range(n):
+            cost = given[k]
+            costs[k] = cap if cost > cap else cost
+    costs[n:] = cap
+
+
+def f8_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """f8 costs as f8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 8, 8)
+    cap = carray(pointer_f8(at), 1)[0]
+    _clip(carray(pointer_f8(first), n), carray(pointer_f8(out), stop - start), cap, largest)
+
+
+def f4_f4(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """f4 costs as f4."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 4, 4)
+    cap = carray(_pointer_f4(at), 1)[0]
+    _clip(carray(_pointer_f4(first), n), carray(_pointer_f4(out), stop - start), cap, largest)
+
+
+def i8_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """i8 costs as i8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 8, 8)
+    cap = carray(pointer_i8(at), 1)[0]
+    _clip(carray(pointer_i8(first), n), carray(pointer_i8(out), stop - start), cap, largest)
+
+
+def i4_i4(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """i4 costs as i4."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 4, 4)
+    cap = carray(_pointer_i4(at), 1)[0]
+    _clip(carray(_pointer_i4(first), n), carray(_pointer_i4(out), stop - start), cap, largest)
+
+
+def u1_u1(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """u1 costs as u1."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 1, 1)
+    cap = carray(pointer_u1(at), 1)[0]
+    _clip(carray(pointer_u1(first), n), carray(pointer_u1(out), stop - start), cap, largest)
+
+
+def u2_u2(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """u2 costs as u2."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 2, 2)
+    cap = carray(pointer_u2(at), 1)[0]
+    _clip(carray(pointer_u2(first), n), carray(pointer_u2(out), stop - start), cap, largest)
+
+
+def f4_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """f4 costs as f8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
+    cap = carray(pointer_f8(at), 1)[0]
+    _clip(carray(_pointer_f4(first), n), carray(pointer_f8(out), stop - start), cap, largest)
+
+
+def i4_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """i4 costs as i8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
+    cap = carray(pointer_i8(at), 1)[0]
+    _clip(carray(_pointer_i4(first), n), carray(pointer_i8(out), stop - start), cap, largest)
+
+
+def i4_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """i4 costs as f8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
+    cap = carray(pointer_f8(at), 1)[0]
+    _clip(carray(_pointer_i4(first), n), carray(pointer_f8(out), stop - start), cap, largest)
+
+
+def u1_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """u1 costs as i8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 1, 8)
+    cap = carray(pointer_i8(at), 1)[0]
+    _clip(carray(pointer_u1(first), n), carray(pointer_i8(out), stop - start), cap, largest)
+
+
+def u1_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """u1 costs as f8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 1, 8)
+    cap = carray(pointer_f8(at), 1)[0]
+    _clip(carray(pointer_u1(first), n), carray(pointer_f8(out), stop - start), cap, largest)
+
+
+def u2_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """u2 costs as i8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 2, 8)
+    cap = carray(pointer_i8(at), 1)[0]
+    _clip(carray(pointer_u2(first), n), carray(pointer_i8(out), stop - start), cap, largest)
+
+
+def u2_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """u2 costs as f8."""
+    n, first, at, largest = _begin(context, row, start, stop, out, 2, 8)
+    cap = carray(pointer_f8(at), 1)[0]
+    _clip(carray(pointer_u2(first), n), carray(pointer_f8(out), stop - start), cap, largest)

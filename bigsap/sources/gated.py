@@ -33,7 +33,7 @@ from bigsap.sources.base import (
 from bigsap.sources.convert import check_rows, fingerprint_of
 from bigsap.sources.wrappers import converted
 
-#: Integers up to here are exact in float64.
+#: Integers below this size are exact in float64.
 _EXACT = 2**53
 
 
@@ -56,8 +56,10 @@ def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Arra
         raise ShapeError(
             f"{what} must be a number or {n_rows} numbers, one a row; got shape {given.shape}"
         )
-    if given.dtype.kind == "u" and given.size and int(given.max()) >= 2**63:
-        raise OverflowRiskError(f"{what} holds {int(given.max())}, which does not fit int64")
+    if given.dtype.kind in "iu" and given.size:
+        largest = max(int(given.max()), -int(given.min()))
+        if largest >= 2**62:
+            raise OverflowRiskError(f"{what} holds {largest} in size; sums could leave int64")
     number = np.float64 if given.dtype.kind == "f" else np.int64
     prices = np.array(np.broadcast_to(given, (n_rows,)), number)
     must, wrong = (-np.inf, np.inf) if maximize else (np.inf, -np.inf)
@@ -80,8 +82,8 @@ class Gated:
     them exactly.
 
     dtype: that of the costs when it holds every price, else int64 (whole prices and
-    integer costs) or float64. Integer costs also become float64, and then must not
-    exceed 2**53 in size, when a row must be assigned although there are more rows than
+    integer costs) or float64. Integer costs also become float64, and then must stay
+    below 2**53 in size, when a row must be assigned although there are more rows than
     columns, because only floats can forbid a pair. O(1) beyond the source's own time,
     two vectors of memory.
     """
@@ -126,12 +128,13 @@ class Gated:
         out[:, inner:] = cap
 
     def _refuse_large(self, rows: Ids, start: int, part: Array) -> None:
-        large = np.abs(part) > _EXACT
+        # 2**53 itself may be 2**53 + 1, rounded.
+        large = np.abs(part) >= _EXACT
         if large.any():
             k, p = (int(x) for x in np.argwhere(large)[0])
             raise OverflowRiskError(
-                f"cost[{int(rows[k])}, {start + p}] exceeds 2**53; next to unassigned_cost"
-                " with fractions, or with rows that must be assigned, costs are float64",
+                f"cost[{int(rows[k])}, {start + p}] is not below 2**53 in size; next to"
+                " unassigned_cost with fractions, or rows that must be assigned, costs are float64",
                 int(rows[k]),
                 start + p,
             )
@@ -181,7 +184,7 @@ def _dtype_for(source: CostSource, prices: Array) -> np.dtype[Any]:
         with np.errstate(over="ignore"):
             return own if (free.astype(own) == free).all() else np.dtype(np.float64)
     n, m = source.shape
-    whole = (free == np.rint(free)).all() and (not free.size or np.abs(free).max() < 2.0**63)
+    whole = (free == np.rint(free)).all() and (not free.size or np.abs(free).max() < 2.0**62)
     if not whole or (n > m and free.size < n):
         return np.dtype(np.float64)
     if not free.size:

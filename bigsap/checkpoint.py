@@ -1,0 +1,182 @@
+"""Checkpoints: what a solve needs to go on after its process has died.
+
+A file is, in order: ``MAGIC`` (8 bytes), the format's version and the header's length
+(two little-endian uint32), the header (JSON: ``facts`` about the problem and the
+options, plain ``values`` of the method's snapshot, and name, dtype and shape of each
+array), the arrays' bytes, and a blake2b digest (32 bytes) of all before it. So a file
+that lost or changed any byte is recognised, and nothing is ever unpickled.
+
+What a snapshot holds is the affair of the method that made it; here it is a mapping of
+names to arrays or JSON values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import CheckpointError
+
+MAGIC = b"BIGSAPCK"
+VERSION = 1
+_DIGEST = 32
+_HEAD = len(MAGIC) + 8
+
+#: What may not differ between the solve that is continued and the one that continues.
+_NAMES = {
+    "shape": "a cost matrix of shape",
+    "dtype": "costs of dtype",
+    "maximize": "maximize =",
+    "method": "method =",
+    "epsilon": "epsilon =",
+    "seed": "seed =",
+    "transposed": "transposed rows and columns =",
+    "price": "arithmetic in",
+    "grid": "a price grid of",
+    "fingerprint": "costs with the fingerprint",
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint as read. snapshot: empty when the search had not begun."""
+
+    path: Path
+    facts: dict[str, Any]
+    snapshot: dict[str, Any]
+
+    def refuse_unless(self, facts: Mapping[str, Any]) -> None:
+        """Raise CheckpointError, saying why, unless it belongs to the solve of ``facts``.
+
+        A fingerprint that either side lacks is not compared.
+        """
+        for name, words in _NAMES.items():
+            saved, here = self.facts.get(name), facts.get(name)
+            if isinstance(here, tuple):
+                here = list(here)
+            if saved != here and not (name == "fingerprint" and None in (saved, here)):
+                raise CheckpointError(
+                    f"{self.path}: the checkpoint is of {words} {saved}, this solve of {here}"
+                )
+
+
+def write(
+    path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapping[str, Any]
+) -> None:
+    """Replace the checkpoint at ``path``, atomically and durably.
+
+    Written beside the target, flushed to the disk, renamed: at every moment the path
+    holds the old checkpoint or the new one, whole. Raises OSError naming the path
+    when the disk is full, the folder missing, ...; the old one is then untouched.
+    """
+    # A link is followed, or the rename would put a file in its place.
+    target = Path(os.path.realpath(path))
+    arrays = {k: np.ascontiguousarray(v) for k, v in snapshot.items() if isinstance(v, np.ndarray)}
+    header = {
+        "facts": dict(facts),
+        "values": {k: v for k, v in snapshot.items() if k not in arrays},
+        "arrays": [[k, a.dtype.str, list(a.shape)] for k, a in arrays.items()],
+    }
+    text = json.dumps(header, default=_plain).encode("ascii")
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    # One name a target: what a killed process left there is cleaned up by the next.
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        temporary.unlink(missing_ok=True)
+        with open(temporary, "xb") as file:
+            sizes = np.array([VERSION, len(text)], "<u4").tobytes()
+            bodies: list[Any] = [a.reshape(-1).view(np.uint8).data for a in arrays.values()]
+            for part in (MAGIC, sizes, text, *bodies):
+                digest.update(part)
+                file.write(part)
+            file.write(digest.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        _discard(temporary)
+        reason = error.strerror or str(error)
+        raise type(error)(
+            error.errno, f"the checkpoint cannot be written: {reason}", os.fspath(path)
+        ) from error
+    except BaseException:
+        _discard(temporary)
+        raise
+
+
+def read(path: str | os.PathLike[str]) -> Saved:
+    """Read what ``write`` wrote; never changes the file.
+
+    Raises FileNotFoundError, or CheckpointError: foreign, of another version, truncated
+    or otherwise damaged.
+    """
+    name = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(2, "there is no checkpoint", name) from None
+    if not data or data[: len(MAGIC)] != MAGIC[: len(data)]:
+        raise CheckpointError(f"{name}: this is no BigSAP checkpoint")
+    if len(data) < _HEAD:
+        raise CheckpointError(f"{name}: the checkpoint is truncated after {len(data)} bytes")
+    version, length = (int(x) for x in np.frombuffer(data, "<u4", 2, len(MAGIC)))
+    if version != VERSION:
+        raise CheckpointError(
+            f"{name}: the checkpoint has format {version}, this BigSAP reads format {VERSION};"
+            " continue with the BigSAP that wrote it, or start anew"
+        )
+    body = memoryview(data)[:-_DIGEST]
+    digest = hashlib.blake2b(body, digest_size=_DIGEST).digest()
+    if len(data) < _HEAD + _DIGEST or digest != data[-_DIGEST:]:
+        raise CheckpointError(
+            f"{name}: the checkpoint is truncated or damaged: its {len(data)} bytes do not"
+            " bear out its checksum"
+        )
+    # Past the checksum, what is not as expected was written so.
+    try:
+        header = json.loads(bytes(body[_HEAD : _HEAD + length]))
+        snapshot = dict(header["values"])
+        place = _HEAD + length
+        for key, kind, shape in header["arrays"]:
+            dtype = np.dtype(kind)
+            size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            values = np.frombuffer(body[place : place + size], dtype).reshape(shape)
+            snapshot[key] = values.copy()
+            place += size
+        facts = dict(header["facts"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{name}: the checkpoint makes no sense: {error}") from error
+    return Saved(Path(path), facts, snapshot)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no place in a checkpoint")
+
+
+def _discard(temporary: Path) -> None:
+    with suppress(OSError):  # the first error is the one to report
+        temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable; not every system lets a folder be opened."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        with suppress(OSError):  # some network file systems refuse; the rename is done
+            os.fsync(handle)
+    finally:
+        os.close(handle)

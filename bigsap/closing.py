@@ -1,0 +1,228 @@
+"""The answer of a solve that was stopped: the best assignment known, and a bound.
+
+All of it must be quick: a cancelled solve returns within a second. So each step is
+left when the grace is over, and what the start's sweeps proved is always at hand.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.certificate import Certificate
+from bigsap.engine.cpu import Engine
+from bigsap.engine.state import FREE
+from bigsap.problem import Problem
+from bigsap.rows import ABSENT, RowTable
+from bigsap.sources.base import Array
+
+#: So few open rows are worth a search each.
+_FEW_OPEN = 256
+
+#: Ends the step at hand by raising ``Late``.
+Tick = Callable[[], None]
+
+
+class Late(Exception):
+    """The grace is over."""
+
+
+@dataclass
+class Deadline:
+    """Raises ``Late`` from ``tick`` once ``seconds`` have passed, or when ``cancelled``
+    comes to be true."""
+
+    seconds: float
+    cancelled: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self._end = time.perf_counter() + self.seconds
+        self._was_cancelled = self.cancelled()
+
+    @property
+    def left(self) -> float:
+        """Seconds that remain; negative when late."""
+        return self._end - time.perf_counter()
+
+    def tick(self) -> None:
+        """Raise Late when the time has passed."""
+        if self.left < 0 or (not self._was_cancelled and self.cancelled()):
+            raise Late
+
+
+@dataclass(frozen=True)
+class Answer:
+    """column_of_row, fun: None when no complete assignment of known cost was found.
+    fun, bound: in the user's sense. u, v: signed duals that prove the bound. certificate:
+    when there was time for a pass over the costs."""
+
+    column_of_row: Array | None
+    fun: Any = None
+    bound: Any = None
+    u: Array | None = None
+    v: Array | None = None
+    certificate: Certificate | None = None
+
+
+def answer(
+    engine: Engine,
+    deadline: Deadline,
+    prove: Callable[[Array | None, Array], Certificate],
+    found: Array | None = None,
+) -> Answer:
+    """The best that is known when the solve is stopped.
+
+    found: the assignment, when the search was over already. Otherwise the candidates are
+    that of the last whole phase, that of the phase at hand, its open rows given free
+    columns, and the sweeps' own. prove: a certificate pass that raises ``Late``.
+    """
+    problem, known = engine.problem, engine.known
+    matching, cost = known.column_of_row, known.cost
+    v = engine.prices()
+    candidates = [found] if found is not None else [known.complete, _partial(engine)]
+    try:
+        for candidate in candidates:
+            if candidate is None:
+                continue
+            whole, price = _completed(engine, candidate, deadline.tick)
+            if price < math.inf and (cost is None or price < cost):
+                matching, cost = whole, price
+    except Late:
+        pass
+    certificate = None
+    rows = problem.shape[0]
+    if engine.seconds_per_row * rows <= max(0.0, deadline.left) * engine.team.n_threads:
+        with suppress(Late):
+            certificate = prove(matching, v)
+    fun = None if cost is None else problem.sign * cost
+    bound, u, prices = known.bound, known.u, known.v
+    if certificate is not None:
+        proved = problem.sign * certificate.bound
+        if bound is None or proved >= bound:
+            return Answer(matching, certificate=certificate)
+    return Answer(matching, fun, None if bound is None else problem.sign * bound, u, prices)
+
+
+def _completed(engine: Engine, candidate: Array, tick: Tick) -> tuple[Array, Any]:
+    """The candidate with its open rows matched, and its signed cost.
+
+    A search reads at least one row for each open row; where there are many it is the last
+    resort, against forbidden pairs.
+    """
+    problem, table = engine.problem, engine.rows.table
+    n_open = min(problem.shape) - int((candidate >= 0).sum())
+    price: Any = math.inf
+    whole = candidate
+    if n_open == 0 or n_open > _FEW_OPEN:
+        whole = in_order(problem, candidate)
+        price = problem.sign * total_cost(problem, table, whole, tick)
+    if n_open and price == math.inf:
+        whole = complete(problem, candidate, tick)
+        price = problem.sign * total_cost(problem, table, whole, tick)
+    return whole, price
+
+
+def in_order(problem: Problem, matching: Array) -> Array:
+    """``matching`` with open rows given the free columns in order: perhaps forbidden ones."""
+    whole = matching.copy()
+    taken = np.zeros(problem.shape[1], bool)
+    taken[whole[whole >= 0]] = True
+    open_rows, free = np.flatnonzero(whole < 0), np.flatnonzero(~taken)
+    k = min(open_rows.size, free.size)
+    whole[open_rows[:k]] = free[:k]
+    return whole
+
+
+def _partial(engine: Engine) -> Array:
+    return np.maximum(engine.state.column_of_row, FREE).astype(np.intp)
+
+
+def complete(problem: Problem, matching: Array, tick: Tick) -> Array:
+    """``matching`` with its open rows matched, where forbidden pairs allow it.
+
+    A short search: each open row takes its cheapest free column, or the first that can be
+    freed along allowed pairs. Rows left when time is up, or for which there is none, get
+    free columns in order; such an assignment may be forbidden. Reads a row for each
+    open row, more around forbidden pairs. Does not raise Late.
+    """
+    n, m = problem.shape
+    column_of_row = matching.copy()
+    row_of_column = np.full(m, FREE, np.intp)
+    matched = np.flatnonzero(column_of_row >= 0)
+    row_of_column[column_of_row[matched]] = matched
+    wanted = min(n, m) - matched.size
+    costs = np.empty((1, m), problem.source.dtype)
+
+    def allowed(row: int) -> tuple[Array, Array]:
+        tick()
+        problem.source.read(np.array([row]), slice(0, m), costs)
+        signed = problem.sign * costs[0].astype(np.float64)
+        return signed < np.inf, signed
+
+    try:
+        for root in np.flatnonzero(column_of_row < 0).tolist():
+            if wanted == 0:
+                break
+            wanted -= _augment(root, column_of_row, row_of_column, allowed)
+    except Late:
+        pass
+    return in_order(problem, column_of_row)
+
+
+def _augment(
+    root: int, column_of_row: Array, row_of_column: Array,
+    allowed: Callable[[int], tuple[Array, Array]],
+) -> int:  # fmt: skip
+    """Breadth first from ``root`` to a free column; 1 when it was matched, else 0."""
+    parent = np.full(row_of_column.size, FREE, np.intp)  # row by which a column was reached
+    seen = np.zeros(row_of_column.size, bool)
+    queue = [root]
+    for row in queue:
+        open_here, signed = allowed(row)
+        free = open_here & (row_of_column < 0)
+        if free.any():
+            column = int(np.where(free, signed, np.inf).argmin())
+            while True:
+                left = int(column_of_row[row])
+                column_of_row[row], row_of_column[column] = column, row
+                if row == root:
+                    return 1
+                column, row = left, int(parent[left])
+        new = np.flatnonzero(open_here & ~seen)
+        seen[new] = True
+        parent[new] = row
+        queue += row_of_column[new].tolist()
+    return 0
+
+
+def total_cost(problem: Problem, table: RowTable | None, col4row: Array, tick: Tick) -> Any:
+    """Exactly summed cost of an assignment, in the user's sense.
+
+    Rows in memory are looked up, of the others one pair each is read. Infinite, with the
+    sign that forbids, when a pair is forbidden.
+    """
+    source = problem.source
+    rows = np.flatnonzero(col4row >= 0)
+    total: list[Any] = []
+    if table is not None:
+        slots = table.slot_of_row[rows]
+        here = slots != ABSENT
+        total += table.slots[slots[here], col4row[rows[here]]].tolist()
+        rows = rows[~here]
+    one = np.empty((1, 1), source.dtype)
+    for row in rows.tolist():
+        tick()
+        column = int(col4row[row])
+        source.read(np.array([row]), slice(column, column + 1), one)
+        total.append(one[0, 0].item())
+    if source.dtype.kind in "iu":
+        return sum(total)
+    if not all(map(math.isfinite, total)):
+        return problem.sign * math.inf
+    return math.fsum(total)

@@ -1,0 +1,119 @@
+"""solve_many(): a batch of small problems, one thread each."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Literal, overload
+
+from bigsap.engine.team import check_threads
+from bigsap.errors import CertificateError, InputError, OptionError
+from bigsap.result import Result
+from bigsap.solve import free_memory, solve
+
+# Problems taken from the iterable ahead of the oldest unfinished one, for each thread:
+# enough to keep the threads busy, few enough to keep a generator's arrays out of memory.
+_AHEAD = 4
+
+# What makes no sense for a batch, and what to do instead.
+_REFUSED = {
+    "progress": "count the results of smaller batches",
+    "checkpoint": "one file cannot hold many problems",
+}
+
+
+@overload
+def solve_many(
+    costs: Iterable[Any], *, threads: int | None = ..., maximize: bool = ...,
+    errors: Literal["raise"] = ..., **options: Any,
+) -> list[Result]: ...  # fmt: skip
+
+
+@overload
+def solve_many(
+    costs: Iterable[Any], *, threads: int | None = ..., maximize: bool = ...,
+    errors: Literal["return"], **options: Any,
+) -> list[Result | Exception]: ...  # fmt: skip
+
+
+def solve_many(
+    costs: Iterable[Any],
+    *,
+    threads: int | None = None,
+    maximize: bool = False,
+    errors: str = "raise",
+    **options: Any,
+) -> list[Any]:
+    """Solve many problems at once; the results in the order of the problems.
+
+    costs: an iterable of anything ``solve`` accepts: a list of matrices, an array
+        (k, n, m), a generator. A generator is advanced by the calling thread, at most
+        a few problems a thread ahead of the oldest unfinished one.
+    threads: problems solved at a time; None: the cores available. Each is solved by one
+        thread; for few large problems call ``solve``, which shares one among threads.
+    errors: ``"raise"``: the first problem, in order, that cannot be solved ends the
+        batch; ``"return"``: its exception stands in its place in the list.
+    options: of ``solve``, the same for every problem. ``callback`` is called from
+        several threads. Unless ``memory_limit`` is given, the threads share the free
+        memory evenly.
+
+    Each result is what ``solve`` returns for that problem, an infeasible one included.
+    Raises OptionError for the batch's own options, TypeError for an unknown one, and
+    else what the problem raised: an ``InputError`` (CertificateError for one of those)
+    whose message begins with ``problem k:``, chained to the original; anything else as
+    it is, with a note naming the problem. Whatever ``costs`` raises comes through.
+    """
+    n_threads = check_threads(threads)
+    if errors not in ("raise", "return"):
+        raise OptionError(f'errors must be "raise" or "return", got {errors!r}')
+    for name, reason in _REFUSED.items():
+        if options.get(name):
+            raise OptionError(f"solve_many takes no {name}=: {reason}")
+    if isinstance(costs, (str, bytes, os.PathLike)) or not isinstance(costs, Iterable):
+        raise OptionError(
+            f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one"
+            " problem call solve"
+        )
+    options = {**options, "maximize": maximize, "threads": 1}
+    # A misspelt option is the caller's error, not that of every problem.
+    inspect.signature(solve).bind(None, **options)
+    if options.get("memory_limit") is None:
+        options["memory_limit"] = max(1, free_memory() // n_threads)
+    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="bigsap-many")
+    try:
+        return list(_in_order(pool, costs, n_threads * _AHEAD, errors == "return", options))
+    finally:
+        # Problems under way are waited for, those not begun are dropped.
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool, options: dict[str, Any]
+) -> Iterator[Result | Exception]:
+    problems = iter(costs)
+    waiting: deque[Future[Result]] = deque()
+    for number in itertools.count():
+        for cost in itertools.islice(problems, ahead - len(waiting)):
+            waiting.append(pool.submit(solve, cost, **options))
+        if not waiting:
+            return
+        try:
+            yield waiting.popleft().result()
+        except Exception as error:
+            if not keep:
+                raise _named(error, number) from error
+            yield error
+
+
+def _named(error: Exception, number: int) -> Exception:
+    """The error to raise for problem ``number``."""
+    if isinstance(error, CertificateError):
+        return CertificateError(f"problem {number}: {error}")
+    if isinstance(error, InputError):
+        return InputError(f"problem {number}: {error}")
+    error.add_note(f"in problem {number} of solve_many")
+    return error

@@ -1,0 +1,59 @@
+"""How much memory there is, and how much this process has taken."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+
+def memory_bytes(field: str) -> int | None:
+    """A field of /proc/meminfo in bytes, None where there is none."""
+    try:
+        found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
+    except OSError:
+        return None
+    return int(found.group(1)) * 1024 if found else None
+
+
+def memory_limit_bytes() -> int | None:
+    """The cgroup's memory limit (v2, then v1), None without one."""
+    return _cgroup("memory.max", "memory/memory.limit_in_bytes")
+
+
+def free_memory() -> int:
+    """Bytes this process may still take: free memory, or less under a cgroup limit."""
+    free = memory_bytes("MemAvailable")
+    if free is None:
+        try:
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, AttributeError):
+            free = 4 << 30
+    limit = memory_limit_bytes()
+    used = _cgroup("memory.current", "memory/memory.usage_in_bytes")
+    if limit is not None and used is not None:
+        free = min(free, limit - used)
+    return max(free, 64 << 20)
+
+
+def peak_bytes() -> int:
+    """Largest resident size of this process so far, in bytes (0 where unknown)."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    scale = 1 if sys.platform == "darwin" else 1024
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * scale
+
+
+def _cgroup(*names: str) -> int | None:
+    """The number in the first of these files that exists, None for "no limit"."""
+    for name in names:
+        try:
+            text = (Path("/sys/fs/cgroup") / name).read_text().strip()
+        except OSError:
+            continue
+        # v1 says "no limit" by a number near 2**63.
+        return int(text) if text.isdigit() and int(text) < 2**60 else None
+    return None

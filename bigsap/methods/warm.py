@@ -1,0 +1,191 @@
+"""Starting from prices, and perhaps an assignment, that were good for similar costs.
+
+One sweep with the old prices gives every row's smallest reduced cost. A row whose old pair
+is still tight keeps it; only the others need a search. So a solve after few rows
+have changed costs one pass and few scans, and one after nothing has changed no scan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.certificate import UNIT, allowance
+from bigsap.engine import state as S
+from bigsap.engine.cpu import Engine
+from bigsap.engine.search import NEXT_ROW
+from bigsap.sources.base import Array
+
+# With more loose rows than this share of all, epsilon phases from the old prices scan
+# fewer rows than plain searches from them (measured on geometric, disjoint, rank 2).
+LOOSE_SHARE = 0.1
+# The same where only prices are given: greedy picks at optimal prices leave some 0.22.
+LOOSE_SHARE_OF_PICKS = 0.3
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Where to start; signed, oriented.
+
+    v: (n_columns,) finite prices. column_of_row: (n_rows,), negative = none; None: the
+    cheapest reduced costs decide. exact: keep only pairs that are tight to the last bit,
+    which is what a repair needs.
+    """
+
+    v: Array
+    column_of_row: Array | None = None
+    exact: bool = False
+
+
+def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
+    """Make the engine's state that of a phase in which the tight pairs are matched already.
+
+    Returns the rows still to be matched, ids ascending. One sweep, O(n m). Judges
+    every cost, as any first sweep does.
+    """
+    st, problem = engine.state, engine.problem
+    n, m = problem.shape
+    st.v[:] = _fitting(engine, warm.v, grid)
+    old = np.full(n, S.FREE, S.ID) if warm.column_of_row is None else _ids(warm.column_of_row)
+    if problem.n_virtual_rows:
+        # The virtual rows hold free columns at one price, the largest there is.
+        free = np.ones(m, bool)
+        free[old[old >= 0]] = False
+        cap = _largest(st.v[free], problem.n_virtual_rows)
+        np.minimum(st.v, cap, out=st.v)
+    survey = engine.survey()
+    survey.probe[:] = old
+    engine.sweep(survey, np.arange(n, dtype=S.ID), backward=False, first=True)
+    finite = survey.low[survey.low < engine.infinity]
+    if finite.size:
+        engine.group_reach = 2 * (abs(finite.max()) + abs(finite.min())) + 1
+    st.reference[:] = np.where(survey.low < engine.infinity, survey.low, 0)
+    tight = _tight(engine, old, survey.second, survey.low, warm.exact)
+    if warm.column_of_row is None:
+        old = survey.pick.copy()
+        tight = _tight(engine, old, survey.pick_cost, survey.low, warm.exact)
+    elif not problem.n_virtual_columns:
+        # A free row may have a free column that is as good as any.
+        tight |= _free_picks(engine, old, survey, tight)
+    return _match(engine, np.where(tight, old, S.FREE).astype(S.ID), survey.low)
+
+
+def first_epsilon(engine: Engine) -> float:
+    """The mean gap a row that the warm prices leave to the sweep's own picks; 0 if unknown."""
+    known = engine.known
+    if known.cost is None or known.bound is None:
+        return 0.0
+    return max(0.0, float(known.cost - known.bound) / max(1, engine.problem.shape[0]))
+
+
+def _ids(columns: Array) -> Array:
+    return np.maximum(columns, S.FREE).astype(S.ID)
+
+
+def _largest(values: Array, k: int) -> Any:
+    """The k-th largest of at least k values."""
+    return np.partition(values, values.size - k)[values.size - k]
+
+
+def _fitting(engine: Engine, v: Array, grid: float) -> Array:
+    """The prices in the engine's arithmetic: on its grid and within its range.
+
+    A shift of all prices changes nothing; prices far below the rest are as good a start
+    when they are raised.
+    """
+    top = v.max() if v.size else v.dtype.type(0)
+    if not grid:
+        return np.asarray(v, np.float64)
+    # In int64 where the prices already are: float64 would lose their last digits.
+    whole = v.dtype.kind == "i" and grid == 1
+    lowered: Array = v - top if whole else np.floor((v - top) / grid) * grid
+    span = engine.limit if engine.price.kind == "i" else grid * 2.0**50
+    fitting: Array = np.maximum(lowered, -span).astype(engine.price)
+    return fitting
+
+
+def _tight(engine: Engine, columns: Array, costs: Array, low: Array, exact: bool) -> Array:
+    """(n_rows,) bool: whether the row's pair has the row's smallest reduced cost."""
+    v = engine.state.v
+    here: Array = (columns >= 0) & (costs < engine.infinity)
+    here[here] = low[here] < engine.infinity
+    rows = np.flatnonzero(here)
+    prices = v[columns[rows]]
+    excess = (costs[rows] - prices) - low[rows]
+    allowed: Any = 0
+    if engine.price.kind == "f" and not engine.problem.integer and not exact:
+        # A quarter of what the certificate will put down to rounding.
+        size = np.abs(costs[rows]) + np.abs(prices) + np.abs(low[rows])
+        allowed = allowance(max(engine.problem.shape), UNIT * size) / 4
+    here[rows] = excess <= allowed
+    return here
+
+
+def _free_picks(engine: Engine, old: Array, survey: Any, tight: Array) -> Array:
+    """Rows that are not tight but picked a tight column that nobody keeps; updates old."""
+    pick = survey.pick
+    kept = np.zeros(engine.problem.shape[1], bool)
+    kept[old[tight]] = True
+    wanted = ~tight & (pick >= 0)
+    wanted[wanted] = ~kept[pick[wanted]]
+    good: Array = wanted & _tight(engine, pick, survey.pick_cost, survey.low, True)
+    old[good] = pick[good]
+    return good
+
+
+def _match(engine: Engine, columns: Array, low: Array) -> Array:
+    """Begin a phase with these pairs matched; the rows that are left."""
+    st, problem = engine.state, engine.problem
+    n, _ = problem.shape
+    words = st.words
+    words[S.POSITION], words[S.STAGE] = 0, NEXT_ROW
+    words[S.GROUP_SIZE] = words[S.SURPLUS] = 0
+    st.group[:] = S.FREE
+    st.row_of_column[:] = S.FREE
+    st.column_of_row[:] = columns
+    rows = np.flatnonzero(columns >= 0)
+    st.row_of_column[columns[rows]] = rows
+    if problem.n_virtual_rows:
+        _hold_at_cap(engine)
+    if problem.n_virtual_columns:
+        _fill_group(engine, low)
+    left = np.flatnonzero(st.column_of_row == S.FREE).astype(S.ID)
+    engine.n_kept = n - left.size
+    return left
+
+
+def _hold_at_cap(engine: Engine) -> None:
+    """Virtual rows: enough free columns must lie at the largest price."""
+    st = engine.state
+    n_virtual = engine.problem.n_virtual_rows
+    cap = st.v.max()
+    surplus = int(((st.row_of_column < 0) & (st.v == cap)).sum()) - n_virtual
+    if surplus < 0:
+        columns = np.flatnonzero((st.row_of_column >= 0) & (st.v == cap))[surplus:]
+        st.column_of_row[st.row_of_column[columns]] = S.FREE
+        st.row_of_column[columns] = S.FREE
+        surplus = 0
+    st.values[S.CAP], st.words[S.SURPLUS] = cap, surplus
+
+
+def _fill_group(engine: Engine, low: Array) -> None:
+    """Virtual columns: their price parts the rows with a column from those without."""
+    st = engine.state
+    n, m = engine.problem.shape
+    threshold = np.partition(low, m - 1)[m - 1]
+    if threshold >= engine.infinity:
+        st.column_of_row[:] = st.row_of_column[:] = S.FREE
+        st.values[S.GROUP_PRICE] = engine.group_price_start()
+        return
+    st.values[S.GROUP_PRICE] = -threshold
+    matched = np.flatnonzero(st.column_of_row >= 0)
+    dear = matched[low[matched] > threshold]
+    st.row_of_column[st.column_of_row[dear]] = S.FREE
+    st.column_of_row[dear] = S.FREE
+    left_over = np.flatnonzero((st.column_of_row == S.FREE) & (low >= threshold))
+    left_over = left_over[np.argsort(-low[left_over], kind="stable")][: n - m]
+    st.group[: left_over.size] = left_over
+    st.column_of_row[left_over] = S.GROUPED - np.arange(left_over.size)
+    st.words[S.GROUP_SIZE] = left_over.size

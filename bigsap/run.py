@@ -1,0 +1,339 @@
+"""One solve, from rows to result: search, checkpoints, closing proof, repair."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bigsap import checkpoint
+from bigsap.certificate import Certificate
+from bigsap.certificate import certify as prove
+from bigsap.closing import Answer, Deadline, Late, answer, total_cost
+from bigsap.engine.cpu import Engine
+from bigsap.engine.precision import choose
+from bigsap.engine.team import Team
+from bigsap.errors import CertificateError
+from bigsap.memory import peak_bytes
+from bigsap.methods import METHODS, Outcome
+from bigsap.methods.warm import Warm
+from bigsap.monitor import Monitor, Snapshot, Stopped
+from bigsap.options import Options
+from bigsap.orientation import exchanged, inverse, resident, rows_outside
+from bigsap.problem import Problem
+from bigsap.result import Result, Status
+from bigsap.rows import RowCache, Rows
+from bigsap.sources.base import Array, Fingerprinted
+from bigsap.streaming import BLOCK_BYTES
+from bigsap.warm_start import WarmStart
+
+# How often a matching that is not tight enough is repaired from its own prices.
+_REPAIRS = 2
+# The certificate looks at the clock after each block: a block of slow rows is no longer.
+_BLOCK_SECONDS = 0.1
+# A whole pass is worth trying for ``gap`` once epsilon times the rows is this many gaps:
+# a phase's matching is usually much closer to optimal than an epsilon a row.
+_PROMISING = 8
+
+_log = logging.getLogger("bigsap")
+
+
+class Run:
+    """One call of ``solve`` or ``resume``.
+
+    given: the problem as the user has it; problem: as it is solved. saved: the
+    checkpoint to continue. large: integer costs exceeded the usual range, see
+    ``precision``.
+    """
+
+    def __init__(
+        self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
+        n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
+        *, large: bool = False,
+    ) -> None:  # fmt: skip
+        self.given, self.problem, self.monitor = given, problem, monitor
+        self.options, self.n_threads, self.saved = options, n_threads, saved
+        self.warm_start = warm_start
+        self.method, self.why = options.method, "asked for"
+        if self.method == "auto":
+            self.method, self.why = "ssp", "the only method of this version"
+        self.engine: Engine | None = None
+        self.stopped: Status | None = None
+        self.proved: Certificate | None = None  # of an assignment within the gap
+        self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
+        self.phases: list[dict[str, Any]] = []
+        self.certificate_pairs = 0
+        self.resumed = 0
+        large = large or (saved is not None and saved.facts.get("price") == "int64")
+        self.arithmetic = choose(problem, large=large)
+        matrix = resident(problem)
+        budget = options.cache_budget()
+        if matrix is not None:
+            self.rows = Rows.in_place(matrix)
+        else:
+            cache = options.cache if isinstance(options.cache, RowCache) else RowCache()
+            self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
+        self._open_checkpoint()
+
+    # -- checkpoints ----------------------------------------------------------------
+
+    def _open_checkpoint(self) -> None:
+        """Refuse a checkpoint of another solve; see that ours can be written, before work."""
+        path, saved = self.options.checkpoint, self.saved
+        if path is None and saved is None:
+            return
+        facts = self._facts()
+        if saved is not None:
+            saved.refuse_unless(facts)
+            self.resumed = int(saved.facts.get("resumed", 0)) + 1
+        facts["resumed"] = self.resumed
+        if path is None:
+            return
+        if saved is None:
+            checkpoint.write(path, facts, {})
+
+        def save(snapshot: Snapshot) -> None:
+            checkpoint.write(path, {**facts, "saved_after": self.monitor.seconds}, snapshot)
+
+        self.monitor.save = save
+
+    def _facts(self) -> dict[str, Any]:
+        """What identifies the solve: the problem, and the options that change the answer."""
+        source = self.given.source
+        fingerprint = source.fingerprint() if isinstance(source, Fingerprinted) else None
+        if fingerprint is None:
+            _log.warning(
+                "checkpoint: %s has no fingerprint; whether the costs are still the same when"
+                " the solve is continued cannot be checked",
+                type(source).__name__,
+            )
+        dtype = self.options.dtype
+        return {
+            "shape": list(self.given.shape),
+            "dtype": str(source.dtype),
+            "asked_dtype": None if dtype is None else str(np.dtype(dtype)),
+            "maximize": self.given.maximize,
+            "method": self.method,
+            "epsilon": self.options.epsilon,
+            "seed": int(self.options.seed),
+            "transposed": self.problem.transposed,
+            "price": str(self.arithmetic.price),
+            "grid": self.arithmetic.grid,
+            "fingerprint": fingerprint,
+        }
+
+    # -- the way to the result ------------------------------------------------------
+
+    def result(self) -> Result:
+        """Solve, prove, and put the answer together."""
+        n, m = self.problem.shape
+        if n == 0 or m == 0:
+            empty = np.full(n, -1, np.intp)
+            return self._conclude(Answer(empty, certificate=self._prove(empty, np.zeros(m))))
+        with Team(self.n_threads) as team:
+            engine = Engine(self.problem, self.rows, team, self.monitor, self.arithmetic.price)
+            self.engine = engine
+            found: Array | None = None
+            try:
+                outcome = self._search(engine)
+                if outcome.violator.size:
+                    return self._conclude(Answer(None), outcome.violator)
+                found = outcome.column_of_row
+                if self.options.certify:
+                    return self._conclude(self._certified(engine, outcome))
+                fun = None
+                if found is not None:
+                    fun = total_cost(self.problem, self.rows.table, found, self.monitor.tick)
+                return self._conclude(Answer(found, fun))
+            except Stopped as stop:
+                return self._conclude(self._stopped(engine, stop, found))
+
+    def _search(self, engine: Engine) -> Outcome:
+        snapshot = self.saved.snapshot if self.saved is not None else {}
+        warm = None
+        if self.warm_start is not None and not snapshot:
+            warm = self.warm_start.oriented(
+                self.given, self.problem, self.monitor.tick, self.n_threads
+            )
+        clock = time.perf_counter()
+        try:
+            outcome = METHODS[self.method](
+                engine, epsilon=self.options.epsilon, seed=self.options.seed,
+                grid=self.arithmetic.grid, warm=warm,
+                enough=self._enough if self.options.gap > 0 else None,
+                snapshot=snapshot, phases=self.phases,
+            )  # fmt: skip
+        except Stopped:
+            self.seconds["search"] += time.perf_counter() - clock
+            raise
+        for stage, seconds in outcome.seconds.items():
+            self.seconds[stage] += seconds
+        return outcome
+
+    def _enough(self, column_of_row: Array, v: Array, epsilon: float) -> bool:
+        """Whether a phase's matching is within the gap asked for.
+
+        One pass over the costs, made only when the phase's epsilon gives hope; what it
+        learns is kept either way.
+        """
+        if epsilon * len(column_of_row) > _PROMISING * self.options.gap:
+            return False
+        certificate = self._prove(column_of_row.astype(np.intp), v)
+        self._within_gap(certificate)
+        return self.proved is not None
+
+    def _within_gap(self, certificate: Certificate) -> None:
+        gap = self.options.gap
+        if gap > 0 and certificate.gap is not None and certificate.gap <= gap:
+            self.stopped, self.proved = Status.GAP_REACHED, certificate
+
+    def _prove(
+        self, column_of_row: Array | None, v: Array, deadline: Deadline | None = None
+    ) -> Certificate:
+        """Certify by code that shares nothing with the engine."""
+        clock = time.perf_counter()
+        progress = self.monitor.progress
+        stage, progress.stage = progress.stage, "certificate"
+        n_read = 0
+
+        def tick(n_done: int) -> None:
+            nonlocal n_read
+            n_read = n_done
+            if deadline is None:
+                self.monitor.tick()
+            else:
+                deadline.tick()
+
+        try:
+            certificate = prove(
+                self.problem.source, column_of_row, v, maximize=self.problem.maximize,
+                threads=self.n_threads, block_bytes=self._block_bytes(), tick=tick,
+            )  # fmt: skip
+        finally:
+            self.seconds["certificate"] += time.perf_counter() - clock
+            progress.stage = stage
+            self.certificate_pairs += n_read * self.problem.shape[1]
+        if self.engine is not None:
+            self.engine.known.see_certificate(certificate, column_of_row)
+        return certificate
+
+    def _block_bytes(self) -> int:
+        per_row = self.engine.seconds_per_row if self.engine is not None else 0.0
+        if not per_row:
+            return BLOCK_BYTES
+        rows = max(1, int(_BLOCK_SECONDS / per_row))
+        return max(1, min(BLOCK_BYTES, rows * 8 * self.problem.shape[1]))
+
+    def _certified(self, engine: Engine, outcome: Outcome) -> Answer:
+        """Prove the outcome; a matching that is not tight is repaired from its prices."""
+        certificate = self.proved or self._prove(outcome.column_of_row, outcome.v)
+        self._within_gap(certificate)
+        if self.proved is not None:
+            return Answer(outcome.column_of_row, certificate=certificate)
+        for _ in range(_REPAIRS):
+            if certificate.optimal:
+                break
+            # Not into the checkpoint: it holds the end of the search, and a solve that
+            # is continued from there repairs in the same way.
+            self.monitor.save = None
+            outcome = METHODS[self.method](
+                engine, epsilon=False, seed=self.options.seed, grid=self.arithmetic.grid,
+                warm=Warm(outcome.v.copy(), outcome.column_of_row, exact=True),
+                phases=self.phases,
+            )  # fmt: skip
+            certificate = self._prove(outcome.column_of_row, outcome.v)
+        if not certificate.optimal:
+            raise CertificateError(
+                f"optimality is not borne out: the assignment may be off by {certificate.gap}"
+                f" (cost {certificate.fun}, bound {certificate.bound}); do the costs change"
+                " from one reading to the next?"
+            )
+        return Answer(outcome.column_of_row, certificate=certificate)
+
+    def _stopped(self, engine: Engine, stop: Stopped, found: Array | None) -> Answer:
+        """The best that is known; see ``bigsap.closing``."""
+        self.stopped = Status(stop.reason)
+        deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
+
+        def proof(column_of_row: Array | None, v: Array) -> Certificate:
+            if not self.options.certify:
+                raise Late
+            return self._prove(column_of_row, v, deadline)
+
+        closing = answer(engine, deadline, proof, found)
+        if self.options.certify:
+            return closing
+        return replace(closing, bound=None, u=None, v=None)
+
+    # -- the result -----------------------------------------------------------------
+
+    def _conclude(self, found: Answer, violator: Array | None = None) -> Result:
+        """The result in the user's orientation."""
+        problem = self.problem
+        col4row, certificate = found.column_of_row, found.certificate
+        u, v = found.u, found.v
+        status = self.stopped or Status.OPTIMAL
+        message = None
+        if violator is not None:
+            status = Status.INFEASIBLE
+            if problem.transposed:
+                violator = rows_outside(problem, violator)
+            message = _explain(violator)
+        if problem.transposed:
+            col4row = None if col4row is None else inverse(col4row, self.given.shape[0])
+            certificate = None if certificate is None else exchanged(certificate)
+            u, v = v, u
+        if certificate is not None and certificate.optimal and certificate.fun is not None:
+            status = Status.OPTIMAL
+        return Result.from_assignment(
+            col4row, _as_float(v), certificate, shape=self.given.shape, status=status,
+            message=message, maximize=problem.maximize, stats=self._stats(),
+            nit=len(self.phases), violator=() if violator is None else violator,
+            u=_as_float(u), fun=found.fun, bound=found.bound,
+        )  # fmt: skip
+
+    def _stats(self) -> dict[str, Any]:
+        engine, rows = self.engine, self.rows
+        m = self.problem.shape[1]
+        evaluated = engine.rows_evaluated if engine is not None else 0
+        return {
+            "method": self.method,
+            "why": self.why,
+            "threads": self.n_threads,
+            "device": "cpu",
+            "source": type(self.given.source).__name__,
+            "transposed": self.problem.transposed,
+            "price": str(self.arithmetic.price),
+            "resumed": self.resumed,
+            "warm_started": self.warm_start is not None,
+            "rows_evaluated": evaluated,
+            "pairs_evaluated": evaluated * m,
+            "certificate_pairs": self.certificate_pairs,
+            "rows_scanned": engine.rows_scanned if engine is not None else 0,
+            "cache_policy": rows.policy,
+            "cache_slots": rows.n_slots,
+            "cache_bytes": rows.bytes,
+            "cache_hits": rows.hits,
+            "cache_misses": rows.misses,
+            "phases": self.phases,
+            "seconds": {**self.seconds, "total": self.monitor.seconds},
+            "peak_bytes": peak_bytes(),
+        }
+
+
+def _as_float(dual: Array | None) -> Array | None:
+    """Duals as results have them: float64, but int64 where float64 cannot hold them."""
+    if dual is None or dual.dtype.kind == "f" or np.abs(dual).max(initial=0) > 2**53:
+        return dual
+    return dual.astype(np.float64)
+
+
+def _explain(violator: Array) -> str:
+    shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
+    return (
+        f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"
+        " few columns that are not forbidden."
+    )

@@ -1,0 +1,121 @@
+"""``warm_start=``: what users may give, as prices and pairs of the oriented problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import OptionError
+from bigsap.methods.warm import Warm
+from bigsap.orientation import inverse
+from bigsap.problem import Problem
+from bigsap.result import Result
+from bigsap.row_minima import row_minima
+from bigsap.sources.base import Array
+
+# Differences of prices beyond this leave float64 when costs are added.
+_FARTHEST = 1e300
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What the user gave, checked: column prices v (m,), row prices u (n,) where known, and
+    the column of each row (n,) where known; in the user's sense and orientation."""
+
+    v: Array
+    u: Array | None
+    col4row: Array | None
+
+    def oriented(
+        self, given: Problem, problem: Problem, tick: Callable[[], None], threads: int
+    ) -> Warm:
+        """The start of ``problem``, which is ``given`` or its transpose, signed.
+
+        When that is solved by columns and only column prices are known, one pass over the
+        costs turns them into row prices.
+        """
+        pairs = self.col4row
+        if not problem.transposed:
+            return Warm(self.v * problem.sign, pairs)
+        pairs = None if pairs is None else inverse(pairs, given.shape[1])
+        if self.u is not None:
+            return Warm(self.u * problem.sign, pairs)
+        return Warm(_row_prices(given, self.v, tick, threads), pairs)
+
+
+def parse_warm_start(value: Any, given: Problem) -> WarmStart | None:
+    """Judge ``warm_start=``; reads no costs.
+
+    value: None, a ``Result``, column prices (m,), or a pair of prices and ``col4row``
+    (n,), all in the user's sense and of the user's shape.
+    Raises OptionError when it does not fit the problem.
+    """
+    if value is None:
+        return None
+    n, m = given.shape
+    if isinstance(value, Result):
+        if value.shape != given.shape or value.maximize != given.maximize:
+            raise OptionError(
+                f"warm_start is the result of a {_words(value.shape, value.maximize)}, this is a"
+                f" {_words(given.shape, given.maximize)}"
+            )
+        if not (np.isfinite(value.v).all() and np.isfinite(value.u).all()):
+            raise OptionError(f"warm_start is a result without prices (status {value.status})")
+        return WarmStart(_prices(value.v, m), _prices(value.u, n), _pairs(value.col4row, n, m))
+    if isinstance(value, tuple) and len(value) == 2 and np.ndim(value[0]) == 1:
+        return WarmStart(_prices(value[0], m), None, _pairs(value[1], n, m))
+    return WarmStart(_prices(value, m), None, None)
+
+
+def _words(shape: tuple[int, int], maximize: bool) -> str:
+    return f"{shape[0]} x {shape[1]} problem, {'maximised' if maximize else 'minimised'}"
+
+
+def _prices(value: Any, m: int) -> Array:
+    try:
+        prices = np.asarray(value)
+    except ValueError as error:
+        raise OptionError(f"warm_start needs {m} prices: {error}") from error
+    if prices.shape != (m,) or (m and prices.dtype.kind not in "biuf"):
+        raise OptionError(
+            f"warm_start needs {m} prices, one a column, got {prices.dtype} of shape {prices.shape}"
+        )
+    whole = prices.dtype.kind == "i"
+    prices = prices.astype(np.int64 if whole else np.float64)
+    if not whole and (not np.isfinite(prices).all() or np.abs(prices).max(initial=0) > _FARTHEST):
+        raise OptionError("warm_start needs finite prices")
+    if whole and m and max(-int(prices.min()), int(prices.max())) > 2**61:
+        raise OptionError("warm_start has prices beyond the range of exact integers")
+    return prices
+
+
+def _pairs(value: Any, n: int, m: int) -> Array:
+    pairs = np.asarray(value)
+    if pairs.shape != (n,) or (n and pairs.dtype.kind not in "iu"):
+        raise OptionError(
+            f"warm_start needs the columns of {n} rows as integers, got {pairs.dtype} of shape"
+            f" {pairs.shape}"
+        )
+    pairs = pairs.astype(np.intp)
+    if n and not -1 <= pairs.min() <= pairs.max() < m:
+        raise OptionError(f"warm_start assigns a column outside 0 to {m - 1}")
+    matched = pairs[pairs >= 0]
+    if np.unique(matched).size != matched.size:
+        raise OptionError("warm_start assigns a column twice")
+    return pairs
+
+
+def _row_prices(given: Problem, v: Array, tick: Callable[[], None], threads: int) -> Array:
+    """Signed row duals at these column prices: the best prices of the transposed problem."""
+    n = given.shape[0]
+    signed = v.astype(np.float64) * given.sign
+    if 0 in given.shape:
+        return np.zeros(n)
+    u, _ = row_minima(
+        given.source, None, signed, given.maximize, threads, 1 << 20, lambda _rows: tick()
+    )
+    finite = np.isfinite(u)
+    return np.where(finite, u, u[finite].max() if finite.any() else 0.0)

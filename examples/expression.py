@@ -1,0 +1,38 @@
+"""Costs by a formula: couriers to parcels, by distance, load and working hours.
+
+No matrix is stored, whatever the number of couriers, and the formula may come from a
+file or a web form: it can do arithmetic on the given arrays and nothing else.
+"""
+
+import numpy as np
+
+import bigsap
+
+FORMULA = """
+    sqrt(sum((courier[i,k] - parcel[j,k])**2 for k in range(2)))
+        + 0.2 * max(0, size[j] - room[i])
+    if opens[j] <= shift_end[i] else inf
+"""
+
+
+def make(n: int = 2000, seed: int = 0) -> bigsap.CostSource:
+    rng = np.random.default_rng(seed)
+    return bigsap.expression(
+        FORMULA,
+        shape=(n, n),
+        courier=rng.uniform(0, 10, (n, 2)),
+        parcel=rng.uniform(0, 10, (n, 2)),
+        size=rng.uniform(0, 3, n),
+        room=rng.uniform(1, 4, n),
+        opens=rng.uniform(8, 12, n),
+        shift_end=rng.uniform(12, 18, n),
+    )
+
+
+if __name__ == "__main__":
+    res = bigsap.solve(make())
+    print(f"{res.status}: {res.fun:.6f} for {len(res.row_ind)} parcels, gap {res.gap:.1g}")
+    try:
+        bigsap.expression("size[i] + rom[i]", shape=(3, 3), size=[1, 2, 3], room=[4, 5, 6])
+    except bigsap.ExpressionError as error:
+        print(error)

@@ -1,0 +1,48 @@
+"""Costs that a service computes: solved over HTTP, each row asked for once.
+
+Starts the provider of `provider.py` on this machine and solves against it, as one would
+against a service elsewhere. Needs `pip install "bigsap[http]" fastapi uvicorn`.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+
+import uvicorn
+from provider import Walks, create_app
+
+import bigsap
+
+
+def main(n_rows: int = 300, n_columns: int = 400) -> None:
+    app = create_app(Walks(n_rows, n_columns))
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{port}/costs"
+        started = time.perf_counter()
+        with bigsap.from_http(url, (n_rows, n_columns), "float64", in_flight=4) as cost:
+            result = bigsap.solve(cost)
+            seconds = time.perf_counter() - started
+            print(f"status: {result.status}, total: {result.fun / 60:.0f} minutes on foot")
+            print(f"gap: {result.gap:g}")
+            print(f"rows evaluated by the solve: {result.stats['rows_evaluated']}")
+            print(f"rows read by the certificate: {result.stats['certificate_pairs'] // n_columns}")
+            print(f"rows served by the provider: {app.state.rows_served}")
+            print(f"requests: {cost.counts['requests']}")
+            print(f"bytes received: {cost.counts['bytes']}")
+            print(f"seconds: {seconds:.2f}")
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:3]))

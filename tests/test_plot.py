@@ -1,0 +1,143 @@
+"""Result.plot: what the picture shows, and that it can be drawn without a display."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.result import Status
+from solved import PHASES, cost_of, solved
+
+
+def drawn(phases, **stats):
+    pytest.importorskip("matplotlib")
+    result = solved(cost_of("real"))
+    result.stats.update(phases=phases, **stats)
+    return result.plot()
+
+
+def overlaps(figure):
+    """Pairs of texts that cover each other in the rendered figure, all within its edges."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    texts = [figure._suptitle]
+    for ax in figure.axes:
+        texts += [ax.xaxis.label, ax.yaxis.label, *ax.texts]
+        for axis, low, high in ((ax.xaxis, *ax.get_xlim()), (ax.yaxis, *ax.get_ylim())):
+            # Ticks beyond the limits exist as objects, but are not drawn.
+            ticks = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+            texts += [tick.label1 for tick in ticks if tick.label1.get_visible()]
+    boxes = [
+        (text.get_text(), text.get_window_extent(canvas.get_renderer()))
+        for text in texts
+        if text.get_text()
+    ]
+    width, height = canvas.get_width_height()
+    for _, box in boxes:
+        assert -1 <= box.x0 <= box.x1 <= width + 1
+        assert -1 <= box.y0 <= box.y1 <= height + 1
+    return [(a, b) for k, (a, one) in enumerate(boxes) for b, two in boxes[:k] if one.overlaps(two)]
+
+
+@pytest.mark.parametrize("phases", [PHASES, PHASES[2:], []])
+def test_panels(phases):
+    figure = drawn(phases)
+    epsilon, scans, moves = figure.axes
+    assert epsilon.lines[0].get_ydata().tolist() == [p["epsilon"] for p in phases]
+    heights = [bar.get_height() for bar in scans.patches]
+    assert heights == [p["rows_scanned"] / 6 for p in phases]
+    assert len(moves.patches) == len(phases)
+    labels = [ax.get_ylabel() for ax in figure.axes]
+    assert [label.partition("\n")[0] for label in labels] == [
+        "epsilon", "rows scanned", "prices moved",
+    ]  # fmt: skip
+    assert moves.get_xlabel() == "phase"
+    png = io.BytesIO()
+    figure.savefig(png)
+    assert png.getvalue().startswith(b"\x89PNG")
+    assert not overlaps(figure)
+
+
+def test_gap_over_time():
+    gaps = [{"seconds": 0.5, "gap": None}, {"seconds": 1, "gap": 3.0}, {"seconds": 2, "gap": 0.0}]
+    figure = drawn(PHASES, gaps=gaps)
+    gap = figure.axes[3]
+    assert gap.lines[0].get_xdata().tolist() == [1.0, 2.0]
+    assert gap.lines[0].get_ydata().tolist() == [3.0, 0.0]
+    assert gap.get_xlabel() == "time (s)"
+    assert not overlaps(figure)
+
+
+@pytest.mark.parametrize("count", [1, 12, 13, 60])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12])
+def test_no_text_covers_another(count, scale):
+    phases = [
+        {
+            "epsilon": scale * 4.0**-k if k < count - 1 else 0.0,
+            "rows_scanned": 123456 + k,
+            "prices_moved": 9876543,
+        }
+        for k in range(count)
+    ]
+    gaps = [{"seconds": k, "gap": scale * 4.0**-k} for k in range(count)]
+    assert not overlaps(drawn(phases, gaps=gaps))
+
+
+def test_a_real_solve():
+    pytest.importorskip("matplotlib")
+    x, y = np.random.default_rng(0).random((2, 60, 2))
+    result = bigsap.solve(bigsap.points(x, y))
+    figure = result.plot()
+    phases = result.stats["phases"]
+    heights = [bar.get_height() for bar in figure.axes[1].patches]
+    assert heights == [p["rows_scanned"] / 60 for p in phases]
+    assert [b.get_height() for b in figure.axes[2].patches] == [p["prices_moved"] for p in phases]
+    assert "60 x 60, optimal" in figure.get_suptitle()
+    assert f"{result.fun:.6g}" in figure.get_suptitle()
+
+
+def test_augmentations_are_those_of_the_searched_side():
+    pytest.importorskip("matplotlib")
+    result = solved(cost_of("real", (6, 4)))
+    result.stats["transposed"] = True
+    assert result.plot().axes[1].patches[0].get_height() == PHASES[0]["rows_scanned"] / 4
+
+
+def test_unfinished():
+    pytest.importorskip("matplotlib")
+    result = replace(
+        solved(cost_of("real")), status=Status.TIME_LIMIT, fun=None, gap=None, stats={}
+    )
+    figure = result.plot()
+    assert figure.get_suptitle() == "6 x 6, time limit"
+    assert not overlaps(figure)
+
+
+def test_leaves_pyplot_and_displays_alone():
+    pytest.importorskip("matplotlib")
+    code = (
+        "import sys, numpy as np, bigsap\n"
+        "bigsap.solve(np.eye(3)).plot().savefig(sys.stdout.buffer)\n"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"\x89PNG")
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        solved(cost_of("real")).plot()
