@@ -17,6 +17,8 @@ import numpy as np
 from numba import njit
 
 from bigsap.engine.atomics import fetch_add, prefetch
+from bigsap.engine.bounds import BLOCK as BOUND_BLOCK
+from bigsap.engine.bounds import Blocks, bound_row
 from bigsap.engine.fetch import Terms
 from bigsap.engine.scan import AHEAD, LINE, n_invalid
 from bigsap.engine.state import LANES
@@ -40,6 +42,8 @@ class Lists(NamedTuple):
     ids: int32 (pool,) columns; costs: P (pool,) their signed costs. Row i owns
     ``start[i] : start[i] + width[i]``, of which the first ``size[i]`` are in use.
     theta: P (n_rows,) no column outside the list has ``c - v`` below it.
+    reference: P (n_rows,) what was subtracted from all costs of the row: its smallest
+    cost, so that a row of huge costs does not absorb the prices; 0 for computed rows.
     counters: int64, see the constants below.
     """
 
@@ -49,6 +53,7 @@ class Lists(NamedTuple):
     width: Array
     size: Array
     theta: Array
+    reference: Array
     counters: Array
 
 
@@ -61,6 +66,7 @@ class Scratch(NamedTuple):
 
     near, tau: (PANEL,) costs as they come and ``c - v``. free: P (LANES,).
     group_low: P (PANEL / 16,) smallest ``c - v`` of each group.
+    bound: float64 (n_blocks,); opened: ID (n_blocks,) blocks in order of bound.
     best_tau, best_cost: P (room,), best_id: int32 (room,) candidates.
     """
 
@@ -71,6 +77,8 @@ class Scratch(NamedTuple):
     best_tau: Array
     best_cost: Array
     best_id: Array
+    bound: Array
+    opened: Array
 
 
 @njit(nogil=True, cache=True)
@@ -162,10 +170,10 @@ def thin(
 
 @njit(nogil=True, cache=True)
 def _reduce_chunk(
-    cost: Array, at: int, width: int, column: int, place: int, sign: float, v: Array,
-    open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
+    cost: Array, at: int, width: int, column: int, place: int, sign: float, reference: float,
+    v: Array, open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
 ) -> None:  # fmt: skip
-    """``tau[place:] = sign * cost[at:] - v[column:]`` for a chunk of ``width`` columns.
+    """``tau[place:] = (sign * cost[at:] - reference) - v[column:]`` for a chunk of ``width`` columns.
 
     low: (LANES,) set to the smallest of each group, which is one lane of the chunk.
     free: (LANES,) lowered to the smallest over free columns.
@@ -180,7 +188,7 @@ def _reduce_chunk(
         c, w = cost[p : p + LANES], v[q : q + LANES]
         f, t = open_price[q : q + LANES], tau[r : r + LANES]
         for k in range(LANES):
-            x = sign * c[k]
+            x = sign * c[k] - reference
             g = x - w[k]
             h = x - f[k]
             t[k] = g
@@ -188,7 +196,7 @@ def _reduce_chunk(
             low[k] = g if g < a else a
             free[k] = h if h < z else z
     for k in range(full * LANES, width):
-        x = sign * cost[at + k]
+        x = sign * cost[at + k] - reference
         g = x - v[column + k]
         tau[place + k] = g
         low[k % LANES] = min(low[k % LANES], g)
@@ -199,13 +207,13 @@ def _reduce_chunk(
 def evaluate(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     offset: int, scratch: Scratch, lists: Lists,
-) -> bool:  # fmt: skip
+) -> int:  # fmt: skip
     """Evaluate one whole row under the prices v into its list of at most k entries.
 
     whole: the row's costs, unless ``from_fill``. open_price: v for free columns, the
     blocked price for matched ones; the best free column always gets a place.
     offset: column to start from; ties at the boundary go to the columns met first, so
-    a pseudo-random offset spreads them. False on a bad cost.
+    a pseudo-random offset spreads them. Returns the pairs evaluated, -1 on a bad cost.
 
     The (k+1)-th smallest of the groups' minima bounds the (k+1)-th smallest of all, so
     that hardly more than k candidates are ever looked at one by one. O(n_columns).
@@ -216,6 +224,14 @@ def evaluate(
     group_low = scratch.group_low
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     judge = from_fill or lists.theta[row] == -infinity  # its first evaluation
+    if judge and not from_fill:
+        low = infinity
+        for j in range(m):
+            x = sign * whole[j]
+            low = x if x < low else low
+        if low < infinity and low > -infinity:
+            lists.reference[row] = low
+    reference = lists.reference[row]
     n_best = 0
     cap = infinity
     outside = infinity
@@ -235,14 +251,14 @@ def evaluate(
                 near.ctypes.data,
             )  # fmt: skip
         if judge and n_invalid(cost, sign, terms.lowest, terms.highest, base, base + width):
-            return False
+            return -1
         for j in range(LANES):
             free[j] = infinity
         n_groups = 0
         for place in range(0, width, CHUNK):
             _reduce_chunk(
-                cost, base + place, min(CHUNK, width - place), column + place, place, sign, v,
-                open_price, tau, group_low[n_groups : n_groups + LANES], free, infinity,
+                cost, base + place, min(CHUNK, width - place), column + place, place, sign,
+                reference, v, open_price, tau, group_low[n_groups : n_groups + LANES], free, infinity,
             )  # fmt: skip
             n_groups += LANES
         if n_groups > k:
@@ -260,7 +276,7 @@ def evaluate(
             for j in range(lane, width, LANES):
                 if tau[j] == smallest_free and open_price[column + j] == v[column + j]:
                     free_tau, free_id = smallest_free, column + j
-                    free_cost = sign * cost[base + j]
+                    free_cost = sign * cost[base + j] - reference
                     break
         for first in range(0, n_groups, LANES):
             lows = group_low[first : first + LANES]
@@ -273,7 +289,7 @@ def evaluate(
                 for j in range(place, end):
                     best_tau[n_best] = tau[j]
                     best_id[n_best] = column + j
-                    best_cost[n_best] = sign * cost[base + j]
+                    best_cost[n_best] = sign * cost[base + j] - reference
                     n_best += 1 if tau[j] <= cap and tau[j] < infinity else 0
             else:
                 for lane in range(LANES):
@@ -282,7 +298,7 @@ def evaluate(
                             if tau[j] <= cap and tau[j] < infinity:
                                 best_tau[n_best] = tau[j]
                                 best_id[n_best] = column + j
-                                best_cost[n_best] = sign * cost[base + j]
+                                best_cost[n_best] = sign * cost[base + j] - reference
                                 n_best += 1
             if n_best > best_tau.size - CHUNK - 1:
                 n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
@@ -293,7 +309,7 @@ def evaluate(
             outside = min(outside, rest)
             cap = min(cap, rest)
     store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
-    return True
+    return m
 
 
 @njit(nogil=True, cache=True)
@@ -331,6 +347,123 @@ def store(
 
 
 @njit(nogil=True, cache=True)
+def _cheapest_blocks(bound: Array, above: float, count: int, opened: Array) -> tuple[int, float]:
+    """About ``count`` blocks with the lowest bounds > above, sorted; how many, and a
+    number below which no other such bound lies."""
+    low, high, n = np.inf, -np.inf, 0
+    for j in range(bound.size):
+        x = bound[j]
+        if x > above:
+            low = x if x < low else low
+            high = x if x > high else high
+            n += 1
+    if n > count:
+        for _ in range(_BISECTIONS):
+            middle = low + (high - low) / 2
+            if not (middle > low and middle < high):
+                break
+            within = 0
+            for j in range(bound.size):
+                within += 1 if bound[j] > above and bound[j] <= middle else 0
+            if within < count // 2:
+                low = middle
+            else:
+                high = middle
+                if within <= count:
+                    break
+    n = 0
+    for j in range(bound.size):
+        x = bound[j]
+        if x > above and x <= high:
+            place = n
+            while place > 0 and bound[opened[place - 1]] > x:
+                opened[place] = opened[place - 1]
+                place -= 1
+            opened[place] = j
+            n += 1
+    return n, high
+
+
+@njit(nogil=True, cache=True)
+def evaluate_bounded(
+    row: int, k: int, terms: Terms, v: Array, open_price: Array, blocks: Blocks, scratch: Scratch,
+    lists: Lists,
+) -> int:  # fmt: skip
+    """As ``evaluate``, opening only blocks of columns whose bounds let them matter.
+
+    Blocks are opened in the order of their bounds until one lies above the (k+1)-th
+    smallest ``c - v`` found so far; the threshold is no larger than the first bound left.
+    Returns the pairs evaluated; a block's bound counts as one.
+    """
+    m = terms.n_columns
+    infinity = terms.infinity
+    sign = terms.sign
+    near, tau = scratch.near, scratch.tau
+    best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
+    bound, opened = scratch.bound, scratch.opened
+    bound_row(row, blocks, bound)
+    pairs = bound.size
+    n_best = 0
+    cap = infinity
+    if lists.size[row] >= k:
+        # The list's own columns bound the k-th smallest.
+        cap = -infinity
+        start = lists.start[row]
+        for j in range(start, start + lists.size[row]):
+            cap = max(cap, lists.costs[j] - v[lists.ids[j]])
+    outside = infinity
+    free_tau, free_cost, free_id = infinity, infinity, -1
+    above = -infinity
+    count = 24
+    done = False
+    while not done:
+        n_opened, reached = _cheapest_blocks(bound, above, count, opened)
+        if n_opened == 0:
+            break
+        for p in range(n_opened):
+            block = opened[p]
+            if bound[block] > cap:
+                outside = min(outside, bound[block])
+                done = True
+                break
+            column = block * BOUND_BLOCK
+            width = min(BOUND_BLOCK, m - column)
+            call_fill(
+                terms.fill_address, terms.fill_context, row, column, column + width,
+                near.ctypes.data,
+            )  # fmt: skip
+            pairs += width
+            if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
+                return -1
+            low_free = infinity
+            for j in range(width):
+                x = sign * near[j]
+                tau[j] = x - v[column + j]
+                z = x - open_price[column + j]
+                low_free = z if z < low_free else low_free
+            if low_free < free_tau:
+                for j in range(width):
+                    if tau[j] == low_free and open_price[column + j] == v[column + j]:
+                        free_tau, free_id, free_cost = low_free, column + j, sign * near[j]
+                        break
+            for j in range(width):
+                best_tau[n_best] = tau[j]
+                best_id[n_best] = column + j
+                best_cost[n_best] = sign * near[j]
+                n_best += 1 if tau[j] <= cap and tau[j] < infinity else 0
+            if n_best > best_tau.size - BOUND_BLOCK - 1 or (n_best > k and p % 4 == 3):
+                n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+                outside = min(outside, rest)
+                cap = min(cap, rest)
+        above = reached
+        count *= 2
+    # Candidates beyond the cap were left out: they are no nearer than the cap.
+    outside = min(outside, cap) if lists.size[row] >= k else outside
+    store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
+    return pairs
+
+
+@njit(nogil=True, cache=True)
 def offset_of(row: int, seed: int, n_columns: int) -> int:
     """A pseudo-random column to start from, a multiple of LANES: a hash of row and seed."""
     x = np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
@@ -342,9 +475,23 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
 
 
 @njit(nogil=True, cache=True)
+def evaluate_row(
+    row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
+    blocks: Blocks, offset: int, scratch: Scratch, lists: Lists,
+) -> int:  # fmt: skip
+    """``evaluate_bounded`` where there are bounds, else ``evaluate``."""
+    if blocks.offset.size:
+        return evaluate_bounded(row, k, terms, v, open_price, blocks, scratch, lists)
+    return evaluate(
+        row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists
+    )
+
+
+@njit(nogil=True, cache=True)
 def run_evaluations(
     thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, from_fill: bool,
-    terms: Terms, v: Array, open_price: Array, seed: int, scratches: Scratch, lists: Lists,
+    terms: Terms, v: Array, open_price: Array, blocks: Blocks, seed: int, scratches: Scratch,
+    lists: Lists,
 ) -> int:  # fmt: skip
     """Evaluate many rows, each by whichever thread is free; the result is the same.
 
@@ -356,6 +503,7 @@ def run_evaluations(
     mine = Scratch(
         scratches.near[thread], scratches.tau[thread], scratches.free[thread],
         scratches.group_low[thread], scratches.best_tau[thread], scratches.best_cost[thread], scratches.best_id[thread],
+        scratches.bound[thread], scratches.opened[thread],
     )  # fmt: skip
     counters = lists.counters
     while True:
@@ -365,13 +513,14 @@ def run_evaluations(
         row = rows[place]
         slot = place if by_place else row
         whole = slots[0 if from_fill else slot]
-        good = evaluate(
-            row, lists.width[row], whole, from_fill, terms, v, open_price,
+        pairs = evaluate_row(
+            row, lists.width[row], whole, from_fill, terms, v, open_price, blocks,
             offset_of(row, seed, terms.n_columns), mine, lists,
         )  # fmt: skip
-        if not good:
+        if pairs < 0:
             counters[BAD_ROW] = row
             return 1
+        fetch_add(counters, PAIRS, pairs)
 
 
 def room_for(k: int) -> int:
@@ -423,3 +572,20 @@ def greedy(
                 matched += 1
             gap += max(theta[row], low) - low if theta[row] < infinity else 0.0
     return gap, matched
+
+
+@njit(nogil=True, cache=True)
+def run_transform(
+    thread: int, n_threads: int, slots: Array, places: Array, u: Array, sign: float, v: Array
+) -> int:
+    """``v[j] = min(v[j], sign * slots[places[k], j] - u[k])`` over k, each thread a slab."""
+    m = v.size
+    start, stop = m * thread // n_threads, m * (thread + 1) // n_threads
+    for k in range(places.size):
+        cost = slots[places[k]]
+        low = u[k]
+        for j in range(start, stop):
+            g = sign * cost[j] - low
+            w = v[j]
+            v[j] = g if g < w else w
+    return 0
