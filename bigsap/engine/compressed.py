@@ -17,6 +17,7 @@ from bigsap.engine import list_search as F
 from bigsap.engine import lists as L
 from bigsap.engine import state as S
 from bigsap.engine.atomics import BARRIER_WORDS
+from bigsap.engine.bounds import blocks_of, fit, no_blocks
 from bigsap.engine.fetch import Terms
 from bigsap.engine.team import Team
 from bigsap.errors import ShapeError
@@ -76,6 +77,7 @@ class ListEngine:
             ids=np.zeros(pool, np.int32), costs=np.zeros(pool, price),
             start=np.arange(n, dtype=np.int64) * k, width=np.full(n, k, np.int32),
             size=np.zeros(n, np.int32), theta=np.full(n, -infinity, price),
+            reference=np.zeros(n, price),
             counters=np.zeros(L.COUNTER_WORDS, np.int64),
         )  # fmt: skip
         self.lists.counters[L.POOL_USED] = n * k
@@ -88,6 +90,11 @@ class ListEngine:
             requested=np.zeros(n, np.uint8), abandoned=np.zeros(n, S.ID),
             words=np.zeros(F.WORD_COUNT, np.int64), values=np.zeros(F.VALUE_COUNT, price),
         )  # fmt: skip
+        self.blocks, self._y = no_blocks(), np.empty((0, m))
+        if self.from_fill and not problem.maximize:
+            self.blocks = blocks_of(source)
+            if self.blocks.offset.size:
+                self._y = source.separable().y
         self._make_scratch(2 * k)
         self._budget = _FIRST_SLICE_SCANS
         self._scratch_barrier = np.zeros(BARRIER_WORDS, np.int64)
@@ -96,10 +103,13 @@ class ListEngine:
         t, room = self.team.n_threads, L.room_for(k)
         price = self.price
         self.scratches = L.Scratch(
-            near=np.empty((t, L.CHUNK), self.problem.source.dtype),
-            tau=np.empty((t, L.CHUNK), price), lanes=np.empty((t, 2 * S.LANES), price),
+            near=np.empty((t, L.PANEL), self.problem.source.dtype),
+            tau=np.empty((t, L.PANEL), price), free=np.empty((t, S.LANES), price),
+            group_low=np.empty((t, L.PANEL // 16), price),
             best_tau=np.empty((t, room), price), best_cost=np.empty((t, room), price),
             best_id=np.empty((t, room), np.int32),
+            bound=np.empty((t, self.blocks.offset.size)),
+            opened=np.empty((t, self.blocks.offset.size), S.ID),
         )  # fmt: skip
         self.scratch = L.Scratch(*(a[0] for a in self.scratches))
 
@@ -115,6 +125,11 @@ class ListEngine:
         if f.reached.size < width:
             self.frontier = f._replace(reached=np.zeros(width, self.price))
             self._make_scratch(width)
+
+    def fit_bounds(self) -> None:
+        """Fit the blocks' price majorants anew: they loosen as prices fall."""
+        if self.blocks.offset.size:
+            fit(self.blocks, self._y, self.v)
 
     # -- evaluation -----------------------------------------------------------------
 
@@ -140,10 +155,9 @@ class ListEngine:
             counters[L.BAD_ROW] = -1
             self.team.run(
                 L.run_evaluations, part, not self.immediate, slots, self.from_fill, self.terms,
-                self.v, self.open_price, self.seed, self.scratches, self.lists,
+                self.v, self.open_price, self.blocks, self.seed, self.scratches, self.lists,
             )  # fmt: skip
             counters[L.EVALUATIONS] += part.size
-            counters[L.PAIRS] += part.size * m
             if counters[L.BAD_ROW] >= 0:
                 self._complain(int(counters[L.BAD_ROW]))
             self._tick()
@@ -157,13 +171,41 @@ class ListEngine:
     def list_minima(self) -> Array:
         """P (n_rows,) smallest ``c - v`` in each list, infinity for an empty one."""
         lists = self.lists
+        return lists.reference + self._relative_minima()
+
+    def _relative_minima(self) -> Array:
+        lists = self.lists
         return L.list_minima(
             lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity
         )
 
     def stale_rows(self) -> Array:
         """Rows whose threshold no longer lies above the best of their list."""
-        return np.flatnonzero(self.lists.theta <= self.list_minima())
+        return np.flatnonzero(self.lists.theta <= self._relative_minima())
+
+    def greedy_gap(self, order: Array) -> float:
+        """How much a greedy matching on the lists costs beyond the rows' minima."""
+        lists = self.lists
+        taken = np.zeros(self.terms.n_columns, np.uint8)
+        gap, _ = L.greedy(
+            lists.ids, lists.costs, lists.start, lists.size, lists.theta, self.v, order, taken,
+            self.infinity,
+        )  # fmt: skip
+        return float(gap)
+
+    def set_reach(self) -> None:
+        """How far below the real columns the virtual ones (n > m) start; see ``Engine``."""
+        if not self.group.size:
+            return
+        m = self.terms.n_columns
+        low = np.sort(self.list_minima())[: m + 1].astype(np.float64)
+        low = low[low < self.infinity]
+        if low.size:
+            theta = self.lists.theta[self.lists.theta < self.infinity]
+            width = float(np.median(theta)) if theta.size else 0.0
+            reach = np.ceil(low[-1] + 4 * (low[-1] - low[0]) + 4 * abs(width) + 1)
+            self.group_reach = self.price.type(min(reach, 1e300, float(self.limit)) if
+                self.problem.integer else min(reach, 1e300))
 
     # -- search ---------------------------------------------------------------------
 
@@ -188,15 +230,26 @@ class ListEngine:
         self, order: Array, *, backward: bool, epsilon: float, postpone: float, cut: int
     ) -> bool:
         """Match all rows of ``order``; False when one of them cannot be matched."""
+        if backward:
+            order = order[::-1].copy()
+        # Majorants are fitted anew after fixed numbers of searches, never by the clock:
+        # the lists must not depend on the machine's speed.
+        step = max(256, order.size // 16) if self.blocks.offset.size else max(1, order.size)
+        for start in range(0, order.size, step):
+            self.fit_bounds()
+            if not self._match(order[start : start + step], epsilon, postpone, cut):
+                return False
+        return True
+
+    def _match(self, order: Array, epsilon: float, postpone: float, cut: int) -> bool:
         while order.size:
             self.frontier.words[F.N_ABANDONED] = 0
             self.frontier.words[F.N_REQUESTS] = 0
-            if not self._drive(order, backward, epsilon, postpone, cut):
+            if not self._drive(order, False, epsilon, postpone, cut):
                 return False
             f = self.frontier
             requests = f.requests[: f.words[F.N_REQUESTS]].copy()
             order = f.abandoned[: f.words[F.N_ABANDONED]].copy()
-            backward = False
             f.requested[requests] = 0
             self._evaluate_requests(requests)
         return True
@@ -234,7 +287,7 @@ class ListEngine:
             started = time.perf_counter()
             status = F.run_searches(
                 self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
-                self.group, self.frontier, self.lists, order, backward, kind(epsilon),
+                self.group, self.frontier, self.lists, self.blocks, order, backward, kind(epsilon),
                 kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
                 self.scratch, cut, self._budget,
             )  # fmt: skip
@@ -267,6 +320,10 @@ class ListEngine:
     @property
     def rows_scanned(self) -> int:
         return int(self.frontier.words[F.SCANS])
+
+    @property
+    def pairs_evaluated(self) -> int:
+        return int(self.lists.counters[L.PAIRS])
 
     @property
     def rows_evaluated(self) -> int:

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from numba import njit
 
+from bigsap.engine.bounds import Blocks
 from bigsap.engine.fetch import Terms
-from bigsap.engine.lists import DOUBLED, EVALUATIONS, PAIRS, POOL_USED, Lists, Scratch, evaluate, offset_of
+from bigsap.engine.lists import DOUBLED, EVALUATIONS, PAIRS, POOL_USED, Lists, Scratch, evaluate_row, offset_of
 from bigsap.engine.state import FREE, GROUPED
 from bigsap.sources.base import Array
 
@@ -137,7 +138,7 @@ def _clear(n_touched: int, touched: Array, dist: Array, infinity: float) -> None
 @njit(nogil=True, cache=True)
 def run_searches(
     v: Array, open_price: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
-    group: Array, f: Frontier, lists: Lists, order: Array, backward: bool, epsilon: float,
+    group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, backward: bool, epsilon: float,
     postpone: float, immediate: bool, slots: Array, from_fill: bool, terms: Terms, seed: int,
     scratch: Scratch, cut: int, budget: int,
 ) -> int:  # fmt: skip
@@ -210,7 +211,7 @@ def run_searches(
                                 n_heap = _compact(keys, items, n_heap, dist)
                             n_heap = _push(keys, items, n_heap, g, j)
             if n_group > 0 and not group_settled:
-                g = h - values[GROUP_PRICE]
+                g = h + ((zero - lists.reference[row]) - values[GROUP_PRICE])
                 if g < group_label:
                     group_label, group_row = g, row
             event = h + theta[row]
@@ -224,7 +225,7 @@ def run_searches(
                     n_heap = _push(keys, items, n_heap, event, -1 - row)
             if group_settled and member < words[GROUP_SIZE]:
                 row = group[member]
-                h = label - (zero - values[GROUP_PRICE])
+                h = label - ((zero - lists.reference[row]) - values[GROUP_PRICE])
                 member += 1
                 continue
 
@@ -251,32 +252,29 @@ def run_searches(
                 h = h_of[row]
                 if immediate:
                     before = theta[row]
-                    counters[EVALUATIONS] += 1
-                    counters[PAIRS] += n_columns
-                    good = evaluate(
-                        row, widths[row], slots[0 if from_fill else row], from_fill, terms, v,
-                        open_price, offset_of(row, seed, n_columns), scratch, lists,
-                    )  # fmt: skip
-                    if good and theta[row] <= before:
+                    while True:
+                        counters[EVALUATIONS] += 1
+                        pairs = evaluate_row(
+                            row, widths[row], slots[0 if from_fill else row], from_fill, terms, v,
+                            open_price, blocks, offset_of(row, seed, n_columns), scratch, lists,
+                        )  # fmt: skip
+                        if pairs < 0:
+                            status = BAD_COST
+                            break
+                        counters[PAIRS] += pairs
+                        if theta[row] > before:
+                            break
                         # As many columns tie at the threshold as the list holds.
                         width = min(2 * widths[row], n_columns)
                         if counters[POOL_USED] + width > ids.size or width > reached.size:
                             status = POOL_FULL
                             break
                         starts[row] = counters[POOL_USED]
+                        sizes[row] = 0
                         widths[row] = width
                         counters[POOL_USED] += width
                         counters[DOUBLED] += 1
-                        counters[EVALUATIONS] += 1
-                        counters[PAIRS] += n_columns
-                        evaluate(
-                            row, width, slots[0 if from_fill else row], from_fill, terms, v,
-                            open_price, offset_of(row, seed, n_columns), scratch, lists,
-                        )  # fmt: skip
-                    if not good:
-                        status = BAD_COST
-                        break
-                    found = True
+                    found = status == DONE
                     break
                 if f.requested[row] == 0:
                     f.requested[row] = 1
@@ -300,7 +298,7 @@ def run_searches(
                 group_at = label
                 member = 1
                 row = group[0]
-                h = label - (zero - values[GROUP_PRICE])
+                h = label - ((zero - lists.reference[row]) - values[GROUP_PRICE])
                 continue
             if sink < 0:
                 status = INFEASIBLE
@@ -312,7 +310,7 @@ def run_searches(
             _clear(n_touched, touched, dist, infinity)
             words[POSITION], words[ROOT] = position, root
             words[N_SETTLED] = n_settled
-            if status == BAD_COST or status == POOL_FULL:
+            if status == BAD_COST:
                 words[ROOT] = row
             return status
         _clear(n_touched, touched, dist, infinity)
@@ -339,7 +337,8 @@ def run_searches(
         if sink == GROUPED:
             place = words[GROUP_SIZE]
             words[GROUP_SIZE] = place + 1
-            row, cost, column = group_row, zero, GROUPED - place
+            row, column = group_row, GROUPED - place
+            cost = zero - lists.reference[row]
             group[place] = row
         else:
             fall = label - best_free
@@ -357,7 +356,8 @@ def run_searches(
                 break
             if old <= GROUPED:
                 # The row leaves the virtual columns; the row that reached them enters.
-                column, cost, row = old, zero, group_row
+                column, row = old, group_row
+                cost = zero - lists.reference[row]
                 group[GROUPED - old] = row
             else:
                 column, cost, row = old, pred_cost[old], pred[old]

@@ -17,17 +17,23 @@ import numpy as np
 from numba import njit
 
 from bigsap.engine.atomics import fetch_add, prefetch
+from bigsap.engine.bounds import BLOCK as BOUND_BLOCK
+from bigsap.engine.bounds import Blocks, bound_row
 from bigsap.engine.fetch import Terms
 from bigsap.engine.scan import AHEAD, LINE, n_invalid
 from bigsap.engine.state import LANES
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
-#: Columns taken from a row at a time: their costs and reduced costs stay in the
-#: nearest caches.
-CHUNK = 1024
-#: Candidates are kept up to this many times k before they are thinned out.
+#: Columns evaluated at a time: their costs and reduced costs stay in the near caches.
+PANEL = 8192
+#: Columns whose smallest ``c - v`` are kept lane by lane: LANES groups of 16 columns.
+CHUNK = 16 * LANES
+#: Candidates are kept up to this many times k, and a panel, before they are thinned out.
 _ROOM = 4
+_BISECTIONS = 24
+#: Groups of a chunk that pass from which on the whole chunk is filtered.
+_MANY = 12
 
 
 class Lists(NamedTuple):
@@ -36,6 +42,8 @@ class Lists(NamedTuple):
     ids: int32 (pool,) columns; costs: P (pool,) their signed costs. Row i owns
     ``start[i] : start[i] + width[i]``, of which the first ``size[i]`` are in use.
     theta: P (n_rows,) no column outside the list has ``c - v`` below it.
+    reference: P (n_rows,) what was subtracted from all costs of the row: its smallest
+    cost, so that a row of huge costs does not absorb the prices; 0 for computed rows.
     counters: int64, see the constants below.
     """
 
@@ -45,6 +53,7 @@ class Lists(NamedTuple):
     width: Array
     size: Array
     theta: Array
+    reference: Array
     counters: Array
 
 
@@ -55,75 +64,131 @@ POOL_USED, EVALUATIONS, PAIRS, DOUBLED, NEXT_ITEM, BAD_ROW, COUNTER_WORDS = rang
 class Scratch(NamedTuple):
     """One thread's room for an evaluation.
 
-    near, tau: (CHUNK,) costs as they come and ``c - v``. lanes: P (2 * LANES,).
+    near, tau: (PANEL,) costs as they come and ``c - v``. free: P (LANES,).
+    group_low: P (PANEL / 16,) smallest ``c - v`` of each group.
+    bound: float64 (n_blocks,); opened: ID (n_blocks,) blocks in order of bound.
     best_tau, best_cost: P (room,), best_id: int32 (room,) candidates.
     """
 
     near: Array
     tau: Array
-    lanes: Array
+    free: Array
+    group_low: Array
     best_tau: Array
     best_cost: Array
     best_id: Array
+    bound: Array
+    opened: Array
 
 
 @njit(nogil=True, cache=True)
-def _swap(tau: Array, cost: Array, ids: Array, a: int, b: int) -> None:
-    tau[a], tau[b] = tau[b], tau[a]
-    cost[a], cost[b] = cost[b], cost[a]
-    ids[a], ids[b] = ids[b], ids[a]
+def _n_within(values: Array, n: int, x: float) -> int:
+    count = 0
+    for j in range(n):
+        count += 1 if values[j] <= x else 0
+    return count
 
 
 @njit(nogil=True, cache=True)
-def select(tau: Array, cost: Array, ids: Array, n: int, k: int) -> None:
-    """Reorder the first n candidates so that the k smallest ``tau`` come first and
-    ``tau[k]`` is the next smallest (k < n). Hoare's selection, O(n) on average."""
-    low, high = 0, n - 1
-    while low < high:
-        # Median of three keeps sorted input from being the worst case.
-        middle = (low + high) // 2
-        if tau[middle] < tau[low]:
-            _swap(tau, cost, ids, middle, low)
-        if tau[high] < tau[low]:
-            _swap(tau, cost, ids, high, low)
-        if tau[high] < tau[middle]:
-            _swap(tau, cost, ids, high, middle)
-        pivot = tau[middle]
-        i, j = low, high
-        while i <= j:
-            while tau[i] < pivot:
-                i += 1
-            while pivot < tau[j]:
-                j -= 1
-            if i <= j:
-                _swap(tau, cost, ids, i, j)
-                i += 1
-                j -= 1
-        if k <= j:
-            high = j
-        elif k >= i:
-            low = i
+def _bracket(values: Array, n: int, k: int, low: float, high: float) -> tuple[float, float]:
+    """Shrink (low, high] about the k-th smallest (from 1) of the first n values.
+
+    On entry and on return at most k values are <= low or low is below all of them,
+    and at least k are <= high. Bisection counts with vector instructions, which is
+    several times faster than selecting, and nobody needs the exact value.
+    """
+    for _ in range(_BISECTIONS):
+        middle = low + (high - low) / 2
+        if not (middle > low and middle < high):
+            break
+        count = _n_within(values, n, middle)
+        if count < k:
+            low = middle
         else:
-            return
+            high = middle
+            if count <= k + k // 8:
+                break
+    return low, high
 
 
 @njit(nogil=True, cache=True)
-def _near_chunk(
-    cost: Array, at: int, width: int, column: int, sign: float, v: Array, open_price: Array,
-    tau: Array, lanes: Array, infinity: float,
-) -> tuple[float, float]:  # fmt: skip
-    """``tau = sign * cost - v`` of a chunk; the smallest of all and of free columns."""
-    low, free = lanes[:LANES], lanes[LANES : 2 * LANES]
+def _extremes(values: Array, n: int, infinity: float) -> tuple[float, float]:
+    low, high = infinity, -infinity
+    for j in range(n):
+        x = values[j]
+        low = x if x < low else low
+        high = x if x > high and x < infinity else high
+    return low, high
+
+
+@njit(nogil=True, cache=True)
+def thin(
+    tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float
+) -> tuple[int, float]:
+    """Keep about the k smallest of n > k candidates, in front; how many, and the
+    smallest ``tau`` of those given up.
+
+    Never more than k; fewer only where that saves work, and then most of them.
+    """
+    low, high = _extremes(tau, n, infinity)
+    # At least 15/16 of k, at most k.
+    wanted = k - k // 16
+    enough = low
+    count = _n_within(tau, n, low)
+    for _ in range(_BISECTIONS):
+        if wanted <= count <= k:
+            break
+        middle = enough + (high - enough) / 2
+        if not (middle > enough and middle < high):
+            break
+        within = _n_within(tau, n, middle)
+        if within <= k:
+            enough, count = middle, within
+        else:
+            high = middle
+    # Ties at the boundary (more than k values within a hair): the first ones fill up.
+    room = k - count if count < wanted or count > k else 0
+    if count > k:
+        enough, room = low - 1, k
+    kept = 0
+    rest = infinity
+    for j in range(n):
+        x = tau[j]
+        keep = x <= enough
+        if not keep and room > 0 and x <= high:
+            keep = True
+            room -= 1
+        if keep:
+            tau[kept] = x
+            cost[kept] = cost[j]
+            ids[kept] = ids[j]
+            kept += 1
+        else:
+            rest = x if x < rest else rest
+    return kept, rest
+
+
+@njit(nogil=True, cache=True)
+def _reduce_chunk(
+    cost: Array, at: int, width: int, column: int, place: int, sign: float, reference: float,
+    v: Array, open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
+) -> None:  # fmt: skip
+    """``tau[place:] = (sign * cost[at:] - reference) - v[column:]`` for a chunk of ``width`` columns.
+
+    low: (LANES,) set to the smallest of each group, which is one lane of the chunk.
+    free: (LANES,) lowered to the smallest over free columns.
+    """
     for k in range(LANES):
-        low[k] = free[k] = infinity
+        low[k] = infinity
     full = width // LANES
     for b in range(full):
-        p, q, r = at + b * LANES, column + b * LANES, b * LANES
+        p, q, r = at + b * LANES, column + b * LANES, place + b * LANES
         for line in range(cost.itemsize * LANES // LINE):
             prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
-        c, w, f, t = cost[p : p + LANES], v[q : q + LANES], open_price[q : q + LANES], tau[r : r + LANES]
+        c, w = cost[p : p + LANES], v[q : q + LANES]
+        f, t = open_price[q : q + LANES], tau[r : r + LANES]
         for k in range(LANES):
-            x = sign * c[k]
+            x = sign * c[k] - reference
             g = x - w[k]
             h = x - f[k]
             t[k] = g
@@ -131,92 +196,126 @@ def _near_chunk(
             low[k] = g if g < a else a
             free[k] = h if h < z else z
     for k in range(full * LANES, width):
-        x = sign * cost[at + k]
-        tau[k] = x - v[column + k]
-        low[0] = min(low[0], tau[k])
+        x = sign * cost[at + k] - reference
+        g = x - v[column + k]
+        tau[place + k] = g
+        low[k % LANES] = min(low[k % LANES], g)
         free[0] = min(free[0], x - open_price[column + k])
-    smallest, smallest_free = infinity, infinity
-    for k in range(LANES):
-        smallest = low[k] if low[k] < smallest else smallest
-        smallest_free = free[k] if free[k] < smallest_free else smallest_free
-    return smallest, smallest_free
 
 
 @njit(nogil=True, cache=True)
 def evaluate(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     offset: int, scratch: Scratch, lists: Lists,
-) -> bool:  # fmt: skip
+) -> int:  # fmt: skip
     """Evaluate one whole row under the prices v into its list of at most k entries.
 
     whole: the row's costs, unless ``from_fill``. open_price: v for free columns, the
     blocked price for matched ones; the best free column always gets a place.
-    offset: column to start from; ties at the boundary go to the
-    columns met first, so a pseudo-random offset spreads them. False on a bad cost.
+    offset: column to start from; ties at the boundary go to the columns met first, so
+    a pseudo-random offset spreads them. Returns the pairs evaluated, -1 on a bad cost.
+
+    The (k+1)-th smallest of the groups' minima bounds the (k+1)-th smallest of all, so
+    that hardly more than k candidates are ever looked at one by one. O(n_columns).
     """
     m = terms.n_columns
-    infinity = terms.infinity
+    infinity, sign = terms.infinity, terms.sign
+    near, tau, free = scratch.near, scratch.tau, scratch.free
+    group_low = scratch.group_low
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
-    near, tau, lanes = scratch.near, scratch.tau, scratch.lanes
-    sign = terms.sign
-    room = best_tau.size - CHUNK
-    judge = lists.theta[row] == -infinity  # its first evaluation
+    judge = from_fill or lists.theta[row] == -infinity  # its first evaluation
+    if judge and not from_fill:
+        low = infinity
+        for j in range(m):
+            x = sign * whole[j]
+            low = x if x < low else low
+        if low < infinity and low > -infinity:
+            lists.reference[row] = low
+    reference = lists.reference[row]
     n_best = 0
-    limit = infinity
+    cap = infinity
+    outside = infinity
     free_tau, free_cost, free_id = infinity, infinity, -1
     following = offset
     left = m
     while left > 0:
         column = following
-        width = min(CHUNK, m - column, left)
+        width = min(PANEL, m - column, left)
         left -= width
         following = 0 if column + width == m else column + width
+        cost = near if from_fill else whole
+        base = 0 if from_fill else column
         if from_fill:
             call_fill(
-                terms.fill_address, terms.fill_context, row, column, column + width, near.ctypes.data
-            )
-            bad = 0
-            for j in range(width):
-                x = sign * near[j]
-                bad += 0 if (x > terms.lowest and x <= terms.highest) else 1
-            if bad:
-                return False
-            smallest, smallest_free = _near_chunk(
-                near, 0, width, column, sign, v, open_price, tau, lanes, infinity
-            )
-        else:
-            if judge and n_invalid(
-                whole, sign, terms.lowest, terms.highest, column, column + width
-            ):
-                return False
-            smallest, smallest_free = _near_chunk(
-                whole, column, width, column, sign, v, open_price, tau, lanes, infinity
-            )
+                terms.fill_address, terms.fill_context, row, column, column + width,
+                near.ctypes.data,
+            )  # fmt: skip
+        if judge and n_invalid(cost, sign, terms.lowest, terms.highest, base, base + width):
+            return -1
+        for j in range(LANES):
+            free[j] = infinity
+        n_groups = 0
+        for place in range(0, width, CHUNK):
+            _reduce_chunk(
+                cost, base + place, min(CHUNK, width - place), column + place, place, sign,
+                reference, v, open_price, tau, group_low[n_groups : n_groups + LANES], free, infinity,
+            )  # fmt: skip
+            n_groups += LANES
+        if n_groups > k:
+            least, most = _extremes(group_low, n_groups, infinity)
+            if least < infinity and _n_within(group_low, n_groups, most) > k:
+                bound = _bracket(group_low, n_groups, k + 1, least, most)[1]
+                cap = bound if bound < cap else cap
+        smallest_free = infinity
+        for j in range(LANES):
+            smallest_free = min(smallest_free, free[j])
         if smallest_free < free_tau:
-            for j in range(width):
-                if open_price[column + j] == v[column + j] and tau[j] == smallest_free:
+            lane = 0
+            while free[lane] != smallest_free:
+                lane += 1
+            for j in range(lane, width, LANES):
+                if tau[j] == smallest_free and open_price[column + j] == v[column + j]:
                     free_tau, free_id = smallest_free, column + j
-                    free_cost = sign * near[j] if from_fill else sign * whole[column + j]
+                    free_cost = sign * cost[base + j] - reference
                     break
-        if smallest < limit:
-            for j in range(width):
-                if tau[j] < limit:
+        for first in range(0, n_groups, LANES):
+            lows = group_low[first : first + LANES]
+            passing = _n_within(lows, LANES, cap)
+            if passing == 0:
+                continue
+            place = first // LANES * CHUNK
+            end = min(place + CHUNK, width)
+            if passing > _MANY:
+                for j in range(place, end):
                     best_tau[n_best] = tau[j]
                     best_id[n_best] = column + j
-                    best_cost[n_best] = sign * near[j] if from_fill else sign * whole[column + j]
-                    n_best += 1
-            if n_best > room:
-                select(best_tau, best_cost, best_id, n_best, k)
-                limit = best_tau[k]
-                n_best = k + 1
-    store(row, k, n_best, infinity, free_tau, free_cost, free_id, v, scratch, lists)
-    return True
+                    best_cost[n_best] = sign * cost[base + j] - reference
+                    n_best += 1 if tau[j] <= cap and tau[j] < infinity else 0
+            else:
+                for lane in range(LANES):
+                    if lows[lane] <= cap and lows[lane] < infinity:
+                        for j in range(place + lane, end, LANES):
+                            if tau[j] <= cap and tau[j] < infinity:
+                                best_tau[n_best] = tau[j]
+                                best_id[n_best] = column + j
+                                best_cost[n_best] = sign * cost[base + j] - reference
+                                n_best += 1
+            if n_best > best_tau.size - CHUNK - 1:
+                n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+                outside = min(outside, rest)
+                cap = min(cap, rest)
+        if n_best > k and left > 0:
+            n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+            outside = min(outside, rest)
+            cap = min(cap, rest)
+    store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
+    return m
 
 
 @njit(nogil=True, cache=True)
 def store(
     row: int, k: int, n_best: int, outside: float, free_tau: float, free_cost: float, free_id: int,
-    v: Array, scratch: Scratch, lists: Lists,
+    infinity: float, scratch: Scratch, lists: Lists,
 ) -> None:  # fmt: skip
     """Write the k best candidates as the row's list and set its threshold.
 
@@ -225,9 +324,8 @@ def store(
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     theta = outside
     if n_best > k:
-        select(best_tau, best_cost, best_id, n_best, k)
-        theta = min(theta, best_tau[k])
-        n_best = k
+        n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+        theta = min(theta, rest)
     if free_id >= 0 and n_best > 0:
         listed = False
         worst = 0
@@ -249,6 +347,123 @@ def store(
 
 
 @njit(nogil=True, cache=True)
+def _cheapest_blocks(bound: Array, above: float, count: int, opened: Array) -> tuple[int, float]:
+    """About ``count`` blocks with the lowest bounds > above, sorted; how many, and a
+    number below which no other such bound lies."""
+    low, high, n = np.inf, -np.inf, 0
+    for j in range(bound.size):
+        x = bound[j]
+        if x > above:
+            low = x if x < low else low
+            high = x if x > high else high
+            n += 1
+    if n > count:
+        for _ in range(_BISECTIONS):
+            middle = low + (high - low) / 2
+            if not (middle > low and middle < high):
+                break
+            within = 0
+            for j in range(bound.size):
+                within += 1 if bound[j] > above and bound[j] <= middle else 0
+            if within < count // 2:
+                low = middle
+            else:
+                high = middle
+                if within <= count:
+                    break
+    n = 0
+    for j in range(bound.size):
+        x = bound[j]
+        if x > above and x <= high:
+            place = n
+            while place > 0 and bound[opened[place - 1]] > x:
+                opened[place] = opened[place - 1]
+                place -= 1
+            opened[place] = j
+            n += 1
+    return n, high
+
+
+@njit(nogil=True, cache=True)
+def evaluate_bounded(
+    row: int, k: int, terms: Terms, v: Array, open_price: Array, blocks: Blocks, scratch: Scratch,
+    lists: Lists,
+) -> int:  # fmt: skip
+    """As ``evaluate``, opening only blocks of columns whose bounds let them matter.
+
+    Blocks are opened in the order of their bounds until one lies above the (k+1)-th
+    smallest ``c - v`` found so far; the threshold is no larger than the first bound left.
+    Returns the pairs evaluated; a block's bound counts as one.
+    """
+    m = terms.n_columns
+    infinity = terms.infinity
+    sign = terms.sign
+    near, tau = scratch.near, scratch.tau
+    best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
+    bound, opened = scratch.bound, scratch.opened
+    bound_row(row, blocks, bound)
+    pairs = bound.size
+    n_best = 0
+    cap = infinity
+    if lists.size[row] >= k:
+        # The list's own columns bound the k-th smallest.
+        cap = -infinity
+        start = lists.start[row]
+        for j in range(start, start + lists.size[row]):
+            cap = max(cap, lists.costs[j] - v[lists.ids[j]])
+    outside = infinity
+    free_tau, free_cost, free_id = infinity, infinity, -1
+    above = -infinity
+    count = 24
+    done = False
+    while not done:
+        n_opened, reached = _cheapest_blocks(bound, above, count, opened)
+        if n_opened == 0:
+            break
+        for p in range(n_opened):
+            block = opened[p]
+            if bound[block] > cap:
+                outside = min(outside, bound[block])
+                done = True
+                break
+            column = block * BOUND_BLOCK
+            width = min(BOUND_BLOCK, m - column)
+            call_fill(
+                terms.fill_address, terms.fill_context, row, column, column + width,
+                near.ctypes.data,
+            )  # fmt: skip
+            pairs += width
+            if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
+                return -1
+            low_free = infinity
+            for j in range(width):
+                x = sign * near[j]
+                tau[j] = x - v[column + j]
+                z = x - open_price[column + j]
+                low_free = z if z < low_free else low_free
+            if low_free < free_tau:
+                for j in range(width):
+                    if tau[j] == low_free and open_price[column + j] == v[column + j]:
+                        free_tau, free_id, free_cost = low_free, column + j, sign * near[j]
+                        break
+            for j in range(width):
+                best_tau[n_best] = tau[j]
+                best_id[n_best] = column + j
+                best_cost[n_best] = sign * near[j]
+                n_best += 1 if tau[j] <= cap and tau[j] < infinity else 0
+            if n_best > best_tau.size - BOUND_BLOCK - 1 or (n_best > k and p % 4 == 3):
+                n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+                outside = min(outside, rest)
+                cap = min(cap, rest)
+        above = reached
+        count *= 2
+    # Candidates beyond the cap were left out: they are no nearer than the cap.
+    outside = min(outside, cap) if lists.size[row] >= k else outside
+    store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
+    return pairs
+
+
+@njit(nogil=True, cache=True)
 def offset_of(row: int, seed: int, n_columns: int) -> int:
     """A pseudo-random column to start from, a multiple of LANES: a hash of row and seed."""
     x = np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
@@ -260,9 +475,23 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
 
 
 @njit(nogil=True, cache=True)
+def evaluate_row(
+    row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
+    blocks: Blocks, offset: int, scratch: Scratch, lists: Lists,
+) -> int:  # fmt: skip
+    """``evaluate_bounded`` where there are bounds, else ``evaluate``."""
+    if blocks.offset.size:
+        return evaluate_bounded(row, k, terms, v, open_price, blocks, scratch, lists)
+    return evaluate(
+        row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists
+    )
+
+
+@njit(nogil=True, cache=True)
 def run_evaluations(
     thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, from_fill: bool,
-    terms: Terms, v: Array, open_price: Array, seed: int, scratches: Scratch, lists: Lists,
+    terms: Terms, v: Array, open_price: Array, blocks: Blocks, seed: int, scratches: Scratch,
+    lists: Lists,
 ) -> int:  # fmt: skip
     """Evaluate many rows, each by whichever thread is free; the result is the same.
 
@@ -272,8 +501,9 @@ def run_evaluations(
     counters[BAD_ROW] when a row holds a bad cost.
     """
     mine = Scratch(
-        scratches.near[thread], scratches.tau[thread], scratches.lanes[thread],
-        scratches.best_tau[thread], scratches.best_cost[thread], scratches.best_id[thread],
+        scratches.near[thread], scratches.tau[thread], scratches.free[thread],
+        scratches.group_low[thread], scratches.best_tau[thread], scratches.best_cost[thread], scratches.best_id[thread],
+        scratches.bound[thread], scratches.opened[thread],
     )  # fmt: skip
     counters = lists.counters
     while True:
@@ -283,13 +513,14 @@ def run_evaluations(
         row = rows[place]
         slot = place if by_place else row
         whole = slots[0 if from_fill else slot]
-        good = evaluate(
-            row, lists.width[row], whole, from_fill, terms, v, open_price,
+        pairs = evaluate_row(
+            row, lists.width[row], whole, from_fill, terms, v, open_price, blocks,
             offset_of(row, seed, terms.n_columns), mine, lists,
         )  # fmt: skip
-        if not good:
+        if pairs < 0:
             counters[BAD_ROW] = row
             return 1
+        fetch_add(counters, PAIRS, pairs)
 
 
 def room_for(k: int) -> int:
@@ -341,3 +572,20 @@ def greedy(
                 matched += 1
             gap += max(theta[row], low) - low if theta[row] < infinity else 0.0
     return gap, matched
+
+
+@njit(nogil=True, cache=True)
+def run_transform(
+    thread: int, n_threads: int, slots: Array, places: Array, u: Array, sign: float, v: Array
+) -> int:
+    """``v[j] = min(v[j], sign * slots[places[k], j] - u[k])`` over k, each thread a slab."""
+    m = v.size
+    start, stop = m * thread // n_threads, m * (thread + 1) // n_threads
+    for k in range(places.size):
+        cost = slots[places[k]]
+        low = u[k]
+        for j in range(start, stop):
+            g = sign * cost[j] - low
+            w = v[j]
+            v[j] = g if g < w else w
+    return 0

@@ -1,8 +1,15 @@
-"""Successive shortest paths on compressed rows, epsilon phases and all."""
+"""Successive shortest paths on compressed rows: the step beyond Algorithm 1015.
+
+Every row is kept as its k best columns and a threshold that stays valid because prices
+only fall (``engine.lists``); the exact search runs on lists and evaluates a row anew
+only when it reaches the threshold (``engine.list_search``). Phases and stopping rule are
+those of A1015, section 3.4, with epsilon taken from the lists.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,64 +17,233 @@ import numpy as np
 from bigsap.engine import list_search as F
 from bigsap.engine import lists as L
 from bigsap.engine import state as S
+from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.cpu import Engine
+from bigsap.engine.ordering import compact_order
+from bigsap.engine.precision import Arithmetic, choose
+from bigsap.engine.team import Team
+from bigsap.methods import ssp
+from bigsap.methods.coarse import SHARE, Counts, bounded_transform, part_of, probe, transform
 from bigsap.methods.outcome import Outcome
-from bigsap.sources.base import Array
+from bigsap.methods.start import estimate
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.rows import RowCache, Rows
+from bigsap.sources.arrays import ArraySource
+from bigsap.sources.base import Array, Resident, Selectable, Separable
 
-# Events of phases with epsilon > 0 are postponed by this many epsilons.
+#: Entries a list starts with.
+LIST_SIZE = 128
+#: Sub-problems of at most this many rows are solved densely.
+_DENSE = 2500
+#: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
+#: how many epsilons a row prices may still have moved in a phase for the next to be the
+#: last. Events are postponed by SIGMA epsilons in phases with epsilon > 0.
+_FIRST = 3.0
+_DIVIDE = 5.0
+_GUARD = 20.0
 SIGMA = 8.0
 
 
-def run(engine: ListEngine, *, epsilon: bool, seed: int, grid: float, first=1.0, divide=4.0, guard=2.0, cutshare=0.0) -> Outcome:
-    n, m = engine.problem.shape
-    seconds = {"start": 0.0, "search": 0.0}
+@dataclass
+class Solved:
+    """An outcome with what was counted on the way to it."""
+
+    outcome: Outcome
+    engine: ListEngine
+    counts: Counts
+    first_prices: str
+
+
+def solve_compressed(
+    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, *, epsilon: bool,
+    seed: int, k: int | None = None,
+) -> Solved:  # fmt: skip
+    """Solve by compressed rows; ``epsilon=False``: one phase from prices 0.
+
+    Separable sources are solved with their rows and columns in compact order, and the
+    answer is put back. Memory: about 12 k bytes a row and fifteen vectors.
+    """
+    rows, columns = _orders(problem)
+    counts = Counts()
+    if rows is None or columns is None:
+        return _solve(problem, team, monitor, arithmetic, epsilon, seed, k, counts)
+    assert isinstance(problem.source, Selectable)
+    ordered = problem.source.select(rows, columns)
+    if ordered is None:
+        return _solve(problem, team, monitor, arithmetic, epsilon, seed, k, counts)
+    inner = Problem(ordered, problem.maximize, problem.transposed)
+    solved = _solve(inner, team, monitor, arithmetic, epsilon, seed, k, counts)
+    return _put_back(solved, rows, columns)
+
+
+def _orders(problem: Problem) -> tuple[Array | None, Array | None]:
+    source = problem.source
+    if not isinstance(source, Separable) or not isinstance(source, Selectable):
+        return None, None
+    terms = source.separable()
+    if terms is None or terms.y.shape[0] > MOST_COORDINATES or terms.y.shape[1] < 2 * BLOCK:
+        return None, None
+    columns = compact_order(np.ascontiguousarray(terms.y.T), BLOCK)
+    return compact_order(np.ascontiguousarray(terms.x), BLOCK), columns
+
+
+def _put_back(solved: Solved, rows: Array, columns: Array) -> Solved:
+    """The outcome of a reordered problem in the order of the original."""
+    found = solved.outcome
+    v = np.empty_like(found.v)
+    v[columns] = found.v
+    matching = None
+    if found.column_of_row is not None:
+        matching = np.full(rows.size, S.FREE, np.intp)
+        inner = found.column_of_row
+        matching[rows] = np.where(inner >= 0, columns[np.maximum(inner, 0)], S.FREE)
+    outcome = Outcome(matching, v, np.sort(rows[found.violator]), found.phases, found.seconds)
+    return Solved(outcome, solved.engine, solved.counts, solved.first_prices)
+
+
+def _solve(
+    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, epsilon: bool,
+    seed: int, k: int | None, counts: Counts,
+) -> Solved:  # fmt: skip
     clock = time.perf_counter()
+    n, m = problem.shape
+    first = probe(problem, monitor, seed, counts) if epsilon else "none"
+    prices, plain = None, not epsilon or n != m
+    if first == "estimate":
+        prices, solution, plain = _estimated(problem, team, monitor, arithmetic, counts)
+        if solution is not None:
+            engine = ListEngine(problem, team, monitor, arithmetic.price, 1, seed)
+            seconds = {"start": time.perf_counter() - clock, "search": 0.0}
+            return Solved(Outcome(solution, prices, seconds=seconds), engine, counts, first)
+    elif first == "coarse":
+        prices = _coarse(problem, team, monitor, arithmetic, seed, k, counts)
+    engine = ListEngine(problem, team, monitor, arithmetic.price, k or LIST_SIZE, seed)
+    if prices is not None:
+        prices = prices - prices.max()
+        if arithmetic.grid and arithmetic.grid < 1:
+            prices = np.floor(prices / arithmetic.grid) * arithmetic.grid
+        engine.v[:] = prices
+    outcome = _phases(engine, plain=plain, seed=seed, grid=arithmetic.grid, clock=clock)
+    counts.rows += engine.rows_evaluated
+    counts.pairs += engine.pairs_evaluated
+    return Solved(outcome, engine, counts, first)
+
+
+def _estimated(
+    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, counts: Counts
+) -> tuple[Array, Array | None, bool]:
+    """Prices of A1015's estimator, an assignment if it proved one optimal, and whether
+    one plain phase is to follow."""
+    matrix = problem.source.resident() if isinstance(problem.source, Resident) else None
+    if matrix is not None:
+        rows = Rows.in_place(matrix)
+    else:
+        budget = 64 * problem.shape[1] * problem.source.dtype.itemsize
+        rows = Rows.cached(problem.shape, problem.source.dtype, RowCache(), budget)
+    engine = Engine(problem, rows, team, monitor, arithmetic.price)
+    start = estimate(engine)
+    visits = rows.hits + rows.misses
+    counts.rows += visits
+    counts.pairs += visits * problem.shape[1]
+    return engine.state.v.copy(), start.solution, start.epsilon == 0
+
+
+def _coarse(
+    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, seed: int,
+    k: int | None, counts: Counts,
+) -> Array | None:  # fmt: skip
+    """Prices from an exact sub-problem on a quarter of the rows and columns."""
+    n, m = problem.shape
+    generator = np.random.default_rng([seed, n])
+    rows = np.sort(generator.permutation(n)[: n // SHARE])
+    columns = np.sort(generator.permutation(m)[: n // SHARE])
+    part = part_of(problem, rows, columns, counts)
+    inner = choose(part, large=arithmetic.price.kind == "i")
+    if rows.size <= _DENSE:
+        costs = np.empty(part.shape, part.source.dtype)
+        part.source.read(np.arange(rows.size), slice(0, columns.size), costs)
+        dense = Problem(ArraySource(costs), problem.maximize)
+        engine = Engine(dense, Rows.in_place(costs), team, monitor, inner.price)
+        outcome = ssp.run(engine, epsilon=True, seed=seed, grid=inner.grid)
+        signed = problem.sign * costs.astype(inner.price) - outcome.v
+        u = signed.min(axis=1)
+    else:
+        solved = _solve(part, team, monitor, inner, True, seed + 1, k, counts)
+        outcome = solved.outcome
+        u = solved.engine.list_minima()
+    if outcome.violator.size or not np.isfinite(u).all():
+        return None
+    v = bounded_transform(problem, rows, u, team, monitor, counts)
+    return transform(problem, team, rows, u, counts, arithmetic.price) if v is None else v
+
+
+def team_for(team: Team) -> Team:
+    return team
+
+
+def _phases(
+    engine: ListEngine, *, plain: bool, seed: int, grid: float, clock: float
+) -> Outcome:
+    """Evaluate all rows, then match them phase by phase."""
+    n, m = engine.problem.shape
+    monitor = engine.monitor
     order = np.random.default_rng(seed).permutation(n).astype(S.ID)
     engine.open_price[:] = engine.v
+    engine.fit_bounds()
     engine.evaluate(order)
-    lists = engine.lists
-    eps = 0.0
-    if epsilon and n == m:
-        gap, matched = L.greedy(
-            lists.ids, lists.costs, lists.start, lists.size, lists.theta, engine.v, order,
-            np.zeros(m, np.uint8), engine.infinity,
-        )  # fmt: skip
-        eps = first * gap / n
-    low_eps = eps / (16 * n)
-    seconds["start"] = time.perf_counter() - clock
+    engine.set_reach()
+    epsilon = 0.0 if plain else _FIRST * engine.greedy_gap(order) / max(1, n)
+    lowest = epsilon / (16 * max(1, n))
+    seconds = {"start": time.perf_counter() - clock, "search": 0.0}
     phases: list[dict[str, Any]] = []
     clock = time.perf_counter()
     while True:
         if grid:
-            eps = float(np.floor(eps / grid) * grid)
-        scans, evaluations = engine.rows_scanned, engine.rows_evaluated
-        started = time.perf_counter()
-        engine.begin_phase()
-        if phases:
-            engine.evaluate(engine.stale_rows())
-        stale = engine.rows_evaluated - evaluations
-        f = engine.frontier
-        cut0 = int(f.words[F.N_CUT])
-        feasible = engine.phase(
-            order, backward=len(phases) % 2 == 1, epsilon=eps, postpone=SIGMA * eps,
-            cut=int(cutshare * n),
-        )  # fmt: skip
-        drops, n_drops = float(f.values[F.DROPS]), int(f.words[F.N_DROPS])
-        phases.append(
-            {
-                "epsilon": eps, "rows_scanned": engine.rows_scanned - scans,
-                "rows_evaluated": engine.rows_evaluated - evaluations, "stale": stale, "cut": int(f.words[F.N_CUT]) - cut0,
-                "prices_moved": n_drops, "drops": drops, "epsilon_drops": eps * n_drops,
-                "seconds": time.perf_counter() - started,
-            }
-        )  # fmt: skip
+            epsilon = float(np.floor(epsilon / grid) * grid)
+        record, feasible = _phase(engine, order, epsilon, len(phases))
+        phases.append(record)
         seconds["search"] = time.perf_counter() - clock
         if not feasible:
             return Outcome(None, engine.v, engine.tree(), phases, seconds)
-        if eps == 0:
+        if epsilon == 0:
             matching = np.maximum(engine.column_of_row, S.FREE)
             return Outcome(matching, engine.v, phases=phases, seconds=seconds)
-        done = len(phases) > 1 and drops > eps * n_drops and drops <= guard * n * eps
-        eps = 0.0 if done else min(eps / divide, eps * n_drops / (8 * m) if n_drops else 0.0)
-        if eps < low_eps:
-            eps = 0.0
+        monitor.tick()
+        drops, epsilon_drops = record["drops"], record["epsilon_drops"]
+        settled = len(phases) > 1 and drops > epsilon_drops and drops <= _GUARD * n * epsilon
+        epsilon = 0.0 if settled else min(epsilon / _DIVIDE, epsilon_drops / (8 * m))
+        if epsilon < lowest:
+            epsilon = 0.0
+
+
+def _phase(
+    engine: ListEngine, order: Array, epsilon: float, number: int
+) -> tuple[dict[str, Any], bool]:
+    """Match every row at one epsilon; the phase's record, and whether all could be."""
+    clock = time.perf_counter()
+    progress = engine.monitor.progress
+    progress.stage = "search"
+    progress.phase += 1
+    progress.epsilon = epsilon
+    engine.monitor.tick(report=True)
+    scans, evaluations = engine.rows_scanned, engine.rows_evaluated
+    engine.begin_phase()
+    if number:
+        engine.fit_bounds()
+        engine.evaluate(engine.stale_rows())
+    feasible = engine.phase(
+        order, backward=number % 2 == 1, epsilon=epsilon, postpone=SIGMA * epsilon, cut=0
+    )
+    f = engine.frontier
+    n_drops = int(f.words[F.N_DROPS])
+    return {
+        "epsilon": epsilon,
+        "rows_scanned": engine.rows_scanned - scans,
+        "rows_evaluated": engine.rows_evaluated - evaluations,
+        "prices_moved": n_drops,
+        "drops": float(f.values[F.DROPS]),
+        "epsilon_drops": epsilon * n_drops,
+        "seconds": time.perf_counter() - clock,
+    }, feasible

@@ -133,3 +133,40 @@ def scannable(dtype: npt.DTypeLike) -> np.dtype[Any] | None:
     if name in table:
         return np.dtype(table[name])
     return np.dtype("f8") if d.kind == "f" else None
+
+
+@runtime_checkable
+class Selectable(Protocol):
+    """Some rows and columns of the source are a source of the same kind."""
+
+    def select(self, rows: Ids, columns: Ids) -> CostSource | None:
+        """``cost[rows][:, columns]`` as a source, None when that would cost too much.
+
+        rows, columns: ids in any order, no repeats: permutations reorder the source.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Separation:
+    """``cost[i, j] = f(sum over k of weight[k] * phi(x[i, k], y[k, j]))``.
+
+    x: float64 (n_rows, d), y: float64 (d, n_columns), weight: (d,), positive.
+    kind: ``"square"`` phi = (x - y)**2, ``"absolute"`` phi = |x - y|, ``"product"``
+    phi = x * y, all with f the identity; ``"root"``: the square root of ``square``;
+    ``"largest"``: the largest ``absolute`` instead of the sum.
+    """
+
+    x: Array
+    y: Array
+    weight: Array
+    kind: str
+
+
+@runtime_checkable
+class Separable(Protocol):
+    """Costs are a simple function of points, which bounds them over boxes of points."""
+
+    def separable(self) -> Separation | None:
+        """The points and the function, None when this instance has none."""
+        ...

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
-from bigsap.sources.base import Array, Fill, Ids
+from bigsap.sources.base import Array, Fill, Ids, Separation
 from bigsap.sources.convert import convert, cost_dtype
 from bigsap.sources.metrics import check_finite, digest, real_array
 
@@ -88,6 +88,18 @@ class LowRankSource:
     def transposed(self) -> LowRankSource:
         """``lowrank(b, a)``: the same costs, bit for bit."""
         return LowRankSource(self.b, self.a, self.column_terms, self.row_terms)
+
+    def select(self, rows: Ids, columns: Ids) -> LowRankSource:
+        """The factors and terms of these rows and columns."""
+        return LowRankSource(
+            self.a[rows], self.b[columns], self.row_terms[rows], self.column_terms[columns]
+        )
+
+    def separable(self) -> Separation | None:
+        """A scalar product of factors, unless row or column terms are added."""
+        if self.row_terms.any() or self.column_terms.any() or not self.a.shape[1]:
+            return None
+        return Separation(self.a, self._b_by_rank, np.ones(self.a.shape[1]), "product")
 
     def fingerprint(self) -> str:
         """Over all factors and terms."""

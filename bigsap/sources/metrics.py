@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
-from bigsap.sources.base import Array, Fill, Ids
+from bigsap.sources.base import Array, Fill, Ids, Separation
 
 METRICS = (
     "sqeuclidean",
@@ -162,6 +162,20 @@ class PointSource:
     def transposed(self) -> PointSource:
         """``points(y, x)``: the same costs, bit for bit."""
         return PointSource(self.y, self.x, self.metric, p=self.p, w=self.w, radius=self.radius)
+
+    def select(self, rows: Ids, columns: Ids) -> PointSource:
+        """The points of these rows and columns."""
+        return PointSource(
+            self.x[rows], self.y[columns], self.metric, p=self.p, w=self.w, radius=self.radius
+        )
+
+    def separable(self) -> Separation | None:
+        """For the metrics that a box of points bounds coordinate by coordinate."""
+        kinds = {"sqeuclidean": "square", "cityblock": "absolute", "euclidean": "root"}
+        kinds["chebyshev"] = "largest"
+        if self._kernel not in kinds or not self._weights.all():
+            return None
+        return Separation(self._x, self._y, self._weights, kinds[self._kernel])
 
     def fingerprint(self) -> str:
         """Over the coordinates, all of them, and the metric with its parameters."""

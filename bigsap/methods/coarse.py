@@ -1,0 +1,156 @@
+"""First prices for compressed rows: none, the estimator's, or a coarse sub-problem's.
+
+A probe on a few hundred random rows and columns decides. It solves its small problem
+exactly and asks how much of the dual value that prices of a quarter of it recover: nearly
+all of it where costs have structure at large scale, less than nothing for i.i.d. costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine import lists as L
+from bigsap.engine.compressed import ListEngine
+from bigsap.engine.cpu import Engine
+from bigsap.engine.precision import choose
+from bigsap.engine.team import Team
+from bigsap.methods import ssp
+from bigsap.methods.start import estimate
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.rows import Rows
+from bigsap.sources.arrays import ArraySource
+from bigsap.sources.base import Array, Ids, Resident, Selectable
+
+#: Rows and columns of the probe; fewer rows than _WORTH are not probed.
+_PROBE = 256
+_WORTH = 1500
+#: A sub-problem has this share of the rows and columns.
+SHARE = 4
+#: The share of the optimum's dual value that coarse prices must recover.
+_GAIN = 0.5
+
+
+@dataclass
+class Counts:
+    """Rows and pairs evaluated for first prices, over all levels."""
+
+    rows: int = 0
+    pairs: int = 0
+
+
+def part_of(problem: Problem, rows: Ids, columns: Ids, counts: Counts) -> Problem:
+    """The problem on some rows and columns; rows that had to be read are counted."""
+    source = problem.source
+    n, m = problem.shape
+    if isinstance(source, Selectable):
+        selected = source.select(rows, columns)
+        if selected is not None:
+            return Problem(selected, problem.maximize, problem.transposed)
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is not None:
+        costs = matrix[np.ix_(rows, columns)]
+        counts.pairs += costs.size
+    else:
+        costs = np.empty((rows.size, columns.size), source.dtype)
+        step = max(1, (16 << 20) // max(1, m * source.dtype.itemsize))
+        for start in range(0, rows.size, step):
+            part = rows[start : start + step]
+            block = np.empty((part.size, m), source.dtype)
+            source.read(part, slice(0, m), block)
+            costs[start : start + step] = block[:, columns]
+        counts.pairs += rows.size * m
+    counts.rows += rows.size
+    return Problem(ArraySource(costs), problem.maximize, problem.transposed)
+
+
+def transform(
+    problem: Problem, team: Team, rows: Array, u: Array, counts: Counts, price: np.dtype[Any]
+) -> Array:
+    """``v[j] = min over rows of (c[i, j] - u[i])``: prices from some rows' duals. P (m,)."""
+    source = problem.source
+    n, m = problem.shape
+    v = np.full(m, np.inf if price.kind == "f" else 1 << 59, price)
+    matrix = source.resident() if isinstance(source, Resident) else None
+    sign = price.type(problem.sign)
+    if matrix is not None:
+        team.run(L.run_transform, matrix, rows, u.astype(price), sign, v)
+    else:
+        step = max(1, (16 << 20) // max(1, m * source.dtype.itemsize))
+        for start in range(0, rows.size, step):
+            part = rows[start : start + step]
+            block = np.empty((part.size, m), source.dtype)
+            source.read(part, slice(0, m), block)
+            duals = u[start : start + step].astype(price)
+            team.run(L.run_transform, block, np.arange(part.size), duals, sign, v)
+    counts.rows += rows.size
+    counts.pairs += rows.size * m
+    return v
+
+
+def bounded_transform(
+    problem: Problem, rows: Array, u: Array, team: Team, monitor: Monitor, counts: Counts
+) -> Array | None:
+    """``transform`` as row minima of the transpose, so that bounds help; None without them."""
+    source = problem.source
+    if not isinstance(source, Selectable):
+        return None
+    selected = source.select(rows, np.arange(problem.shape[1]))
+    turned = None if selected is None else Problem(selected, problem.maximize).transpose()
+    if turned is None:
+        return None
+    engine = ListEngine(turned, team, monitor, np.dtype(np.float64), 1, 0)
+    if not engine.blocks.offset.size:
+        return None
+    engine.v[:] = u
+    engine.open_price[:] = u
+    engine.fit_bounds()
+    engine.evaluate(np.arange(turned.shape[0]))
+    counts.rows += engine.rows_evaluated
+    counts.pairs += engine.pairs_evaluated
+    return engine.list_minima()
+
+
+def probe(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> str:
+    """``"none"``, ``"estimate"`` or ``"coarse"``: which first prices are worth having."""
+    n, m = problem.shape
+    if n != m or n < _WORTH:
+        return "none"
+    generator = np.random.default_rng(seed)
+    # The same rows and columns: a special diagonal shows only then.
+    some = np.sort(generator.permutation(n)[:_PROBE])
+    small = part_of(problem, some, some, counts)
+    costs = np.empty((_PROBE, _PROBE), small.source.dtype)
+    small.source.read(np.arange(_PROBE), slice(0, _PROBE), costs)
+    signed = problem.sign * costs.astype(np.float64)
+    if not np.isfinite(signed).all():
+        return "none"
+    dense = Problem(ArraySource(signed))
+    with Team(1) as team:
+        engine = Engine(dense, Rows.in_place(signed), team, Monitor(), np.dtype(np.float64))
+        start = estimate(engine)
+        if start.epsilon == 0:
+            return "estimate"
+        v = _exact(dense, team)[1]
+        value = _dual(signed, v)
+        quarter = np.sort(generator.permutation(_PROBE)[: _PROBE // SHARE])
+        corner = np.ascontiguousarray(signed[np.ix_(quarter, quarter)])
+        inner = _exact(Problem(ArraySource(corner)), team)[1]
+    u = (corner - inner).min(axis=1)
+    coarse = (signed[quarter] - u[:, None]).min(axis=0)
+    none = _dual(signed, np.zeros(_PROBE))
+    return "coarse" if _dual(signed, coarse) - none > _GAIN * (value - none) else "none"
+
+
+def _dual(costs: Array, v: Array) -> float:
+    return float((costs - v).min(axis=1).sum() + v.sum())
+
+
+def _exact(problem: Problem, team: Team) -> tuple[Array, Array]:
+    matrix = problem.source.resident()  # type: ignore[attr-defined]
+    engine = Engine(problem, Rows.in_place(matrix), team, Monitor(), np.dtype(np.float64))
+    outcome = ssp.run(engine, epsilon=True, seed=0, grid=0.0)
+    return outcome.column_of_row, outcome.v
