@@ -31,8 +31,8 @@ from bigsap.result import Result, Status
 from bigsap.rows import RowCache
 from bigsap.solve import resume, solve
 from bigsap.sources.arrays import from_npy
-from bigsap.sources.callbacks import from_function
 from bigsap.sources.base import CostSource
+from bigsap.sources.callbacks import from_function
 from bigsap.sources.expression import expression
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import points

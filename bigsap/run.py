@@ -16,9 +16,10 @@ from bigsap.closing import Answer, Deadline, Late, answer, total_cost
 from bigsap.engine.cpu import Engine
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
-from bigsap.errors import CertificateError
+from bigsap.errors import CertificateError, OptionError
 from bigsap.memory import peak_bytes
-from bigsap.methods import METHODS, Outcome
+from bigsap.methods import Outcome, ssp
+from bigsap.methods.compressed import Solved, solve_compressed
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options
@@ -38,7 +39,24 @@ _BLOCK_SECONDS = 0.1
 # a phase's matching is usually much closer to optimal than an epsilon a row.
 _PROMISING = 8
 
+# Below this, lists save nothing over scanning whole rows.
+_FEW_ROWS = 700
+
 _log = logging.getLogger("bigsap")
+
+
+def choose_method(problem: Problem, options: Options, warm: bool) -> tuple[str, str]:
+    """What ``method="auto"`` takes, and why."""
+    n, m = problem.shape
+    if options.checkpoint is not None:
+        return "ssp", "checkpoints need it"
+    if warm or options.gap > 0:
+        return "ssp", "it starts from prices and stops at a gap"
+    if min(n, m) < _FEW_ROWS:
+        return "ssp", f"fewer than {_FEW_ROWS} rows or columns"
+    if n != m and 2 * min(n, m) > max(n, m):
+        return "ssp", "a shape not far from square"
+    return "compressed", "evaluates each row a few times only"
 
 
 class Run:
@@ -59,7 +77,10 @@ class Run:
         self.warm_start = warm_start
         self.method, self.why = options.method, "asked for"
         if self.method == "auto":
-            self.method, self.why = "ssp", "the only method of this version"
+            self.method, self.why = choose_method(problem, options, warm_start is not None)
+        elif self.method == "compressed" and (options.checkpoint is not None or saved):
+            raise OptionError("checkpoints need method='ssp' in this version")
+        self.lists: Solved | None = None  # of method "compressed"
         self.engine: Engine | None = None
         self.stopped: Status | None = None
         self.proved: Certificate | None = None  # of an assignment within the gap
@@ -138,7 +159,10 @@ class Run:
             self.engine = engine
             found: Array | None = None
             try:
-                outcome = self._search(engine)
+                if self.method == "compressed":
+                    outcome = self._search_lists(engine, team)
+                else:
+                    outcome = self._search(engine)
                 if outcome.violator.size:
                     return self._conclude(Answer(None), outcome.violator)
                 found = outcome.column_of_row
@@ -160,7 +184,7 @@ class Run:
             )
         clock = time.perf_counter()
         try:
-            outcome = METHODS[self.method](
+            outcome = ssp.run(
                 engine, epsilon=self.options.epsilon, seed=self.options.seed,
                 grid=self.arithmetic.grid, warm=warm,
                 enough=self._enough if self.options.gap > 0 else None,
@@ -171,6 +195,30 @@ class Run:
             raise
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
+        return outcome
+
+    def _search_lists(self, engine: Engine, team: Team) -> Outcome:
+        """Solve by compressed rows; the dense engine closes, and repairs if need be."""
+        solved = Solved()
+        self.lists = solved
+        clock = time.perf_counter()
+        try:
+            solve_compressed(
+                self.problem, team, self.monitor, self.arithmetic, solved,
+                epsilon=self.options.epsilon, seed=self.options.seed,
+            )  # fmt: skip
+        except Stopped:
+            self.seconds["search"] += time.perf_counter() - clock
+            known = solved.known()
+            if known is not None:
+                engine.adopt(*known)
+            raise
+        outcome = solved.outcome
+        self.phases += outcome.phases
+        for stage, seconds in outcome.seconds.items():
+            self.seconds[stage] += seconds
+        if outcome.column_of_row is not None:
+            engine.adopt(outcome.column_of_row, outcome.v)
         return outcome
 
     def _enough(self, column_of_row: Array, v: Array, epsilon: float) -> bool:
@@ -246,7 +294,7 @@ class Run:
                 # Prices so far apart that they absorb the costs: begin without them.
                 warm = None
                 engine.state.v[:] = 0
-            outcome = METHODS[self.method](
+            outcome = ssp.run(
                 engine, epsilon=attempt == _REPAIRS and self.options.epsilon,
                 seed=self.options.seed, grid=self.arithmetic.grid, warm=warm,
                 phases=self.phases,
@@ -306,6 +354,11 @@ class Run:
         engine, rows = self.engine, self.rows
         m = self.problem.shape[1]
         evaluated = engine.rows_evaluated if engine is not None else 0
+        scanned = engine.rows_scanned if engine is not None else 0
+        pairs = evaluated * m
+        if self.lists is not None:
+            counts = self.lists.counts
+            evaluated, pairs, scanned = counts.rows, counts.pairs, scanned + counts.scans
         return {
             "method": self.method,
             "why": self.why,
@@ -317,14 +370,15 @@ class Run:
             "resumed": self.resumed,
             "warm_started": self.warm_start is not None,
             "rows_evaluated": evaluated,
-            "pairs_evaluated": evaluated * m,
+            "pairs_evaluated": pairs,
             "certificate_pairs": self.certificate_pairs,
-            "rows_scanned": engine.rows_scanned if engine is not None else 0,
+            "rows_scanned": scanned,
             "cache_policy": rows.policy,
             "cache_slots": rows.n_slots,
             "cache_bytes": rows.bytes,
             "cache_hits": rows.hits,
             "cache_misses": rows.misses,
+            "first_prices": self.lists.first_prices if self.lists is not None else None,
             "phases": self.phases,
             "seconds": {**self.seconds, "total": self.monitor.seconds},
             "peak_bytes": peak_bytes(),

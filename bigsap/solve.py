@@ -13,6 +13,7 @@ import numpy.typing as npt
 from bigsap import checkpoint as checkpoints
 from bigsap.engine.precision import LargeCosts
 from bigsap.engine.team import check_threads
+from bigsap.gating import ungate, widen_start
 from bigsap.memory import free_memory as free_memory
 from bigsap.monitor import Callback, Monitor
 from bigsap.options import Options
@@ -23,6 +24,7 @@ from bigsap.result import Result
 from bigsap.rows import RowCache
 from bigsap.run import Run
 from bigsap.sources import as_source
+from bigsap.sources.gated import Gated
 from bigsap.warm_start import parse_warm_start
 
 # Fewer columns a thread than this are scanned faster by one thread alone: a barrier
@@ -52,6 +54,7 @@ def solve(
     threads: int | None = None,
     device: str = "cpu",
     warm_start: Any = None,
+    unassigned_cost: npt.ArrayLike | None = None,
     gap: float = 0.0,
     time_limit: float | None = None,
     callback: Callback | None = None,
@@ -68,8 +71,9 @@ def solve(
     cost: anything ``as_source`` accepts: array, memmap, zarr array, path, callable
         (with ``shape`` and ``args``), ready-made source. ``inf`` (``-inf`` under
         ``maximize``) forbids a pair. ``min(n, m)`` pairs are assigned.
-    method: ``"ssp"`` (Algorithm 1015), or ``"auto"``, which chooses and says what in
-        ``stats``. epsilon: False for the plain method without epsilon phases.
+    method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
+        evaluated a few times instead of dozens), or ``"auto"``, which chooses and says
+        what and why in ``stats``. epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
         Default: a quarter of ``memory_limit`` or of the free memory.
     memory_limit: bytes the solve may take beyond the costs in memory.
@@ -78,6 +82,10 @@ def solve(
     warm_start: where to start: a ``Result`` of a problem of the same shape and sense,
         column prices (m,), or a pair ``(v, col4row)``. Rows whose old pair is still tight keep
         it and only the others are searched for. Any start leads to an optimum.
+    unassigned_cost: number, or (n,) one a row: a row may stay unassigned at this price, which
+        counts into ``fun`` and ``bound``; ``inf`` (``-inf`` under ``maximize``): it must not.
+        Solved exactly, as part of the problem. With few admissible pairs a row
+        ``epsilon=False`` is several times faster.
     gap: stop once the assignment is proved to be this close to optimal, cost units;
         judged after each phase by a pass over the costs, where that looks promising.
     time_limit: seconds; then the best assignment known, with a valid bound.
@@ -124,7 +132,12 @@ def solve(
     saved = None
     if isinstance(cost, _Continued):
         cost, saved = cost.cost, cost.saved
-    given = Problem(as_source(cost, shape=shape, args=args, dtype=dtype), options.maximize)
+    source = as_source(cost, shape=shape, args=args, dtype=dtype)
+    gated = None
+    if unassigned_cost is not None:
+        source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
+        warm_start = widen_start(warm_start, gated)
+    given = Problem(source, options.maximize)
     problem = orient(given)
     start = parse_warm_start(warm_start, given)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
@@ -136,10 +149,11 @@ def solve(
         monitor.listeners.append(bar.update)
     try:
         try:
-            return Run(given, problem, monitor, options, n_threads, start, saved).result()
+            result = Run(given, problem, monitor, options, n_threads, start, saved).result()
         except LargeCosts:
             run = Run(given, problem, monitor, options, n_threads, start, saved, large=True)
-            return run.result()
+            result = run.result()
+        return result if gated is None else ungate(result, gated)
     finally:
         if bar is not None:
             bar.close()

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bigsap.errors import OptionError
-from bigsap.sources.base import Array, CostSource, Ids, Resident
+from bigsap.sources.base import Array, CostSource, Ids, Resident, read_while
 
 #: Default size of a thread's block: small enough to stay in its cache.
 BLOCK_BYTES = 1 << 20
@@ -63,7 +63,7 @@ def stream(
     failures: list[tuple[int, BaseException]] = []
     taken = done = 0
 
-    def run(after_block: Callable[[], None]) -> None:
+    def run(after_block: Callable[[], None], while_waiting: Callable[[], None]) -> None:
         nonlocal taken, done
         work = prepare()
         buffer = np.empty((height, n_columns), dtype=source.dtype) if matrix is None else None
@@ -81,7 +81,8 @@ def stream(
                     ids = np.arange(start, stop, dtype=np.intp)
                 if matrix is None:
                     assert buffer is not None
-                    source.read(ids, slice(0, n_columns), buffer[: stop - start])
+                    out = buffer[: stop - start]
+                    read_while(source, while_waiting, ids, slice(0, n_columns), out)
                     work(start, buffer[: stop - start])
                 elif rows is None:
                     work(start, matrix[start:stop, :n_columns])
@@ -102,11 +103,15 @@ def stream(
         if tick is not None:
             tick(done)
 
+    def leave() -> None:
+        if stopped.is_set():
+            raise _Left
+
     if min(threads, n_blocks) <= 1:
-        run(report)
+        run(report, report)
     else:
         team = [
-            threading.Thread(target=run, args=(_nothing,), daemon=True)
+            threading.Thread(target=run, args=(_nothing, leave), daemon=True)
             for _ in range(min(threads, n_blocks))
         ]
         try:
@@ -123,8 +128,13 @@ def stream(
             for member in team:
                 if member.ident is not None:
                     member.join()
+    failures = [failure for failure in failures if not isinstance(failure[1], _Left)]
     if failures:
         raise min(failures, key=lambda failure: failure[0])[1]
+
+
+class _Left(Exception):
+    """A thread's wait was ended because the pass is over."""
 
 
 def _nothing() -> None:

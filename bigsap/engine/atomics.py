@@ -35,6 +35,8 @@ def _address(context: Any, builder: Any, signature: Any, array: Any, index: Any)
 
 @intrinsic
 def fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """Add to one item of an int64 array; its value before."""
+
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _address(context, builder, signature, args[0], args[1])
         return builder.atomic_rmw("add", address, args[2], "seq_cst")

@@ -24,7 +24,13 @@ BLOCK = 128
 MOST_COORDINATES = 6
 
 SQUARE, ABSOLUTE, PRODUCT, ROOT, LARGEST = range(5)
-KINDS = {"square": SQUARE, "absolute": ABSOLUTE, "product": PRODUCT, "root": ROOT, "largest": LARGEST}
+KINDS = {
+    "square": SQUARE,
+    "absolute": ABSOLUTE,
+    "product": PRODUCT,
+    "root": ROOT,
+    "largest": LARGEST,
+}
 
 
 class Blocks(NamedTuple):
@@ -75,6 +81,12 @@ def blocks_of(source: Any) -> Blocks:
     )
 
 
+def separated_columns(source: Separable) -> Array:
+    """The column points (d, m) of a source that has blocks."""
+    terms = source.separable()
+    return np.empty((0, 0)) if terms is None else terms.y
+
+
 def fit(blocks: Blocks, y: Array, v: Array) -> None:
     """Fit the majorants to the present prices. y: (d, m) as in the source. O(m d**2)."""
     _fit(y, v, blocks.slope, blocks.offset, blocks.kind)
@@ -101,7 +113,7 @@ def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int) -> None:
     for block in range(offset.size):
         start, stop = block * BLOCK, min((block + 1) * BLOCK, m)
         count = stop - start
-        if kind == SQUARE or kind == ABSOLUTE or kind == PRODUCT:
+        if kind in (SQUARE, ABSOLUTE, PRODUCT):
             price = 0.0
             for j in range(start, stop):
                 price += v[j]

@@ -17,13 +17,13 @@ from bigsap.engine import list_search as F
 from bigsap.engine import lists as L
 from bigsap.engine import state as S
 from bigsap.engine.atomics import BARRIER_WORDS
-from bigsap.engine.bounds import blocks_of, fit, no_blocks
+from bigsap.engine.bounds import blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.fetch import Terms
 from bigsap.engine.team import Team
 from bigsap.errors import ShapeError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.sources.base import Array, Fillable, Resident
+from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while
 
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_SCANS = 2000
@@ -94,7 +94,8 @@ class ListEngine:
         if self.from_fill and not problem.maximize:
             self.blocks = blocks_of(source)
             if self.blocks.offset.size:
-                self._y = source.separable().y
+                assert isinstance(source, Separable)
+                self._y = separated_columns(source)
         self._make_scratch(2 * k)
         self._budget = _FIRST_SLICE_SCANS
         self._scratch_barrier = np.zeros(BARRIER_WORDS, np.int64)
@@ -147,7 +148,7 @@ class ListEngine:
             slots = self.slots
             if not self.immediate:
                 slots = np.empty((part.size, m), self.slots.dtype)
-                self.problem.source.read(part, slice(0, m), slots)
+                read_while(self.problem.source, self.monitor.tick, part, slice(0, m), slots)
                 for row, costs in zip(part.tolist(), slots, strict=True):
                     self.problem.check_row(row, costs)
             counters = self.lists.counters
@@ -175,9 +176,7 @@ class ListEngine:
 
     def _relative_minima(self) -> Array:
         lists = self.lists
-        return L.list_minima(
-            lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity
-        )
+        return L.list_minima(lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity)
 
     def stale_rows(self) -> Array:
         """Rows whose threshold no longer lies above the best of their list."""
@@ -204,8 +203,9 @@ class ListEngine:
             theta = self.lists.theta[self.lists.theta < self.infinity]
             width = float(np.median(theta)) if theta.size else 0.0
             reach = np.ceil(low[-1] + 4 * (low[-1] - low[0]) + 4 * abs(width) + 1)
-            self.group_reach = self.price.type(min(reach, 1e300, float(self.limit)) if
-                self.problem.integer else min(reach, 1e300))
+            self.group_reach = self.price.type(
+                min(reach, 1e300, float(self.limit)) if self.problem.integer else min(reach, 1e300)
+            )
 
     # -- search ---------------------------------------------------------------------
 

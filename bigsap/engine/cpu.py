@@ -24,7 +24,7 @@ from bigsap.errors import CheckpointError, OverflowRiskError, ShapeError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, Rows, claim
-from bigsap.sources.base import Array, Fillable, Grouped, Prefetching
+from bigsap.sources.base import Array, Fillable, Grouped, Prefetching, read_while
 
 # A kernel's slice: long enough that starting it costs nothing, short enough that
 # an interrupt is served at once.
@@ -84,6 +84,7 @@ class Engine:
         #: Rows matched before the phase at hand, not counted by its position.
         self.n_kept = 0
         self._block: tuple[int, int, Array] | None = None
+        self._one_row = np.empty((0 if rows.policy == "in place" else 1, m), problem.source.dtype)
         self._rows_read = 0
         self._order: Array = np.empty(0, S.ID)
         self._sweeping = False
@@ -124,6 +125,15 @@ class Engine:
             runner_up=st.settled_price,
             probe=np.arange(n, dtype=S.ID),
         )
+
+    def adopt(self, column_of_row: Array, v: Array) -> None:
+        """Take over a matching, complete or not, and prices found elsewhere."""
+        st = self.state
+        st.v[:] = v
+        st.column_of_row[:] = column_of_row
+        st.row_of_column[:] = S.FREE
+        rows = np.flatnonzero(column_of_row >= 0)
+        st.row_of_column[column_of_row[rows]] = rows
 
     def begin_phase(self) -> None:
         """Empty the matching; bring the free columns' prices in order.
@@ -311,8 +321,9 @@ class Engine:
         if isinstance(source, Grouped):
             start, stop = source.rows_together(row)
         if stop - start <= 1:
-            slot = claim(table, row, self._sweeping)
-            self._read(np.array([row]), table.slots[slot : slot + 1])
+            # Read first: a slot claimed for a row that then fails would hold garbage.
+            self._read(np.array([row]), self._one_row)
+            table.slots[claim(table, row, self._sweeping)] = self._one_row[0]
             return
         block = self._block
         if block is None or not block[0] <= row < block[1]:
@@ -334,7 +345,7 @@ class Engine:
         source = self.problem.source
         self._rows_read += rows.size
         clock = time.perf_counter()
-        source.read(rows, slice(0, self.terms.n_columns), out)
+        read_while(source, self.monitor.tick, rows, slice(0, self.terms.n_columns), out)
         seconds = (time.perf_counter() - clock) / max(1, rows.size)
         self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds)
         for row, costs in zip(rows.tolist(), out, strict=True):

@@ -20,8 +20,17 @@ from numba import njit
 
 from bigsap.engine.bounds import Blocks
 from bigsap.engine.fetch import Terms
-from bigsap.engine.lists import DOUBLED, EVALUATIONS, PAIRS, POOL_USED, Lists, Scratch, evaluate_row, offset_of
-from bigsap.engine.state import FREE, GROUPED
+from bigsap.engine.lists import (
+    DOUBLED,
+    EVALUATIONS,
+    PAIRS,
+    POOL_USED,
+    Lists,
+    Scratch,
+    evaluate_row,
+    offset_of,
+)
+from bigsap.engine.state import GROUPED
 from bigsap.sources.base import Array
 
 # What run_searches returns.
@@ -138,9 +147,9 @@ def _clear(n_touched: int, touched: Array, dist: Array, infinity: float) -> None
 @njit(nogil=True, cache=True)
 def run_searches(
     v: Array, open_price: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
-    group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, backward: bool, epsilon: float,
-    postpone: float, immediate: bool, slots: Array, from_fill: bool, terms: Terms, seed: int,
-    scratch: Scratch, cut: int, budget: int,
+    group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, backward: bool,
+    epsilon: float, postpone: float, immediate: bool, slots: Array, from_fill: bool, terms: Terms,
+    seed: int, scratch: Scratch, cut: int, budget: int,
 ) -> int:  # fmt: skip
     """Augment every row of ``order`` that is still ahead.
 

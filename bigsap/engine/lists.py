@@ -122,9 +122,7 @@ def _extremes(values: Array, n: int, infinity: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True)
-def thin(
-    tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float
-) -> tuple[int, float]:
+def thin(tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float) -> tuple[int, float]:
     """Keep about the k smallest of n > k candidates, in front; how many, and the
     smallest ``tau`` of those given up.
 
@@ -173,7 +171,7 @@ def _reduce_chunk(
     cost: Array, at: int, width: int, column: int, place: int, sign: float, reference: float,
     v: Array, open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
 ) -> None:  # fmt: skip
-    """``tau[place:] = (sign * cost[at:] - reference) - v[column:]`` for a chunk of ``width`` columns.
+    """``tau[place:] = (sign * cost[at:] - reference) - v[column:]``, ``width`` columns.
 
     low: (LANES,) set to the smallest of each group, which is one lane of the chunk.
     free: (LANES,) lowered to the smallest over free columns.
@@ -258,7 +256,8 @@ def evaluate(
         for place in range(0, width, CHUNK):
             _reduce_chunk(
                 cost, base + place, min(CHUNK, width - place), column + place, place, sign,
-                reference, v, open_price, tau, group_low[n_groups : n_groups + LANES], free, infinity,
+                reference, v, open_price, tau, group_low[n_groups : n_groups + LANES], free,
+                infinity,
             )  # fmt: skip
             n_groups += LANES
         if n_groups > k:
@@ -471,7 +470,7 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
     x *= np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> np.uint64(32)
     places = np.uint64((n_columns + LANES - 1) // LANES)
-    return np.int64(x % places) * LANES
+    return int(np.int64(x % places)) * LANES
 
 
 @njit(nogil=True, cache=True)
@@ -482,9 +481,7 @@ def evaluate_row(
     """``evaluate_bounded`` where there are bounds, else ``evaluate``."""
     if blocks.offset.size:
         return evaluate_bounded(row, k, terms, v, open_price, blocks, scratch, lists)
-    return evaluate(
-        row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists
-    )
+    return evaluate(row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists)
 
 
 @njit(nogil=True, cache=True)
@@ -502,7 +499,8 @@ def run_evaluations(
     """
     mine = Scratch(
         scratches.near[thread], scratches.tau[thread], scratches.free[thread],
-        scratches.group_low[thread], scratches.best_tau[thread], scratches.best_cost[thread], scratches.best_id[thread],
+        scratches.group_low[thread], scratches.best_tau[thread], scratches.best_cost[thread],
+        scratches.best_id[thread],
         scratches.bound[thread], scratches.opened[thread],
     )  # fmt: skip
     counters = lists.counters

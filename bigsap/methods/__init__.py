@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from bigsap.methods import ssp
 from bigsap.methods.outcome import Outcome
 
-METHODS: dict[str, Callable[..., Outcome]] = {"ssp": ssp.run}
+#: What ``solve`` can be asked for by name.
+METHODS = ("ssp", "compressed")
 
-__all__ = ["METHODS", "Outcome"]
+__all__ = ["METHODS", "Outcome", "ssp"]

@@ -15,7 +15,6 @@ import numpy as np
 from bigsap.engine import lists as L
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.cpu import Engine
-from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.methods import ssp
 from bigsap.methods.start import estimate
@@ -36,16 +35,23 @@ _GAIN = 0.5
 
 @dataclass
 class Counts:
-    """Rows and pairs evaluated for first prices, over all levels."""
+    """Rows and pairs evaluated and rows scanned, over all levels."""
 
     rows: int = 0
     pairs: int = 0
+    scans: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Count what another level counted."""
+        self.rows += other.rows
+        self.pairs += other.pairs
+        self.scans += other.scans
 
 
 def part_of(problem: Problem, rows: Ids, columns: Ids, counts: Counts) -> Problem:
     """The problem on some rows and columns; rows that had to be read are counted."""
     source = problem.source
-    n, m = problem.shape
+    m = problem.shape[1]
     if isinstance(source, Selectable):
         selected = source.select(rows, columns)
         if selected is not None:
@@ -72,7 +78,7 @@ def transform(
 ) -> Array:
     """``v[j] = min over rows of (c[i, j] - u[i])``: prices from some rows' duals. P (m,)."""
     source = problem.source
-    n, m = problem.shape
+    m = problem.shape[1]
     v = np.full(m, np.inf if price.kind == "f" else 1 << 59, price)
     matrix = source.resident() if isinstance(source, Resident) else None
     sign = price.type(problem.sign)
@@ -134,11 +140,11 @@ def probe(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> str:
         start = estimate(engine)
         if start.epsilon == 0:
             return "estimate"
-        v = _exact(dense, team)[1]
+        v = _exact_prices(dense, team)
         value = _dual(signed, v)
         quarter = np.sort(generator.permutation(_PROBE)[: _PROBE // SHARE])
         corner = np.ascontiguousarray(signed[np.ix_(quarter, quarter)])
-        inner = _exact(Problem(ArraySource(corner)), team)[1]
+        inner = _exact_prices(Problem(ArraySource(corner)), team)
     u = (corner - inner).min(axis=1)
     coarse = (signed[quarter] - u[:, None]).min(axis=0)
     none = _dual(signed, np.zeros(_PROBE))
@@ -149,8 +155,8 @@ def _dual(costs: Array, v: Array) -> float:
     return float((costs - v).min(axis=1).sum() + v.sum())
 
 
-def _exact(problem: Problem, team: Team) -> tuple[Array, Array]:
+def _exact_prices(problem: Problem, team: Team) -> Array:
     matrix = problem.source.resident()  # type: ignore[attr-defined]
     engine = Engine(problem, Rows.in_place(matrix), team, Monitor(), np.dtype(np.float64))
     outcome = ssp.run(engine, epsilon=True, seed=0, grid=0.0)
-    return outcome.column_of_row, outcome.v
+    return outcome.v

@@ -9,13 +9,11 @@ those of A1015, section 3.4, with epsilon taken from the lists.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bigsap.engine import list_search as F
-from bigsap.engine import lists as L
 from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
@@ -46,36 +44,63 @@ _GUARD = 20.0
 SIGMA = 8.0
 
 
-@dataclass
 class Solved:
-    """An outcome with what was counted on the way to it."""
+    """A solve by compressed rows, while it runs and after.
+
+    outcome: set at the end. engine: of the whole problem, once it exists. rows,
+    columns: the order in which that engine has them, None for the problem's own.
+    """
 
     outcome: Outcome
-    engine: ListEngine
-    counts: Counts
-    first_prices: str
+
+    def __init__(self) -> None:
+        self.engine: ListEngine | None = None
+        self.rows: Array | None = None
+        self.columns: Array | None = None
+        self.counts = Counts()
+        self.first_prices = "none"
+
+    def known(self) -> tuple[Array, Array] | None:
+        """Matching (complete or not) and prices of the moment; None before there are any."""
+        engine = self.engine
+        if engine is None:
+            return None
+        return self.restored(np.maximum(engine.column_of_row, S.FREE), engine.v)
+
+    def restored(self, matching: Array, v: Array) -> tuple[Array, Array]:
+        """Matching and prices in the problem's own order."""
+        if self.rows is None or self.columns is None:
+            return matching, v
+        prices = np.empty_like(v)
+        prices[self.columns] = v
+        original = np.full(self.rows.size, S.FREE, np.intp)
+        original[self.rows] = np.where(matching >= 0, self.columns[np.maximum(matching, 0)], S.FREE)
+        return original, prices
 
 
 def solve_compressed(
-    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, *, epsilon: bool,
-    seed: int, k: int | None = None,
-) -> Solved:  # fmt: skip
-    """Solve by compressed rows; ``epsilon=False``: one phase from prices 0.
+    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, solved: Solved, *,
+    epsilon: bool, seed: int, k: int | None = None,
+) -> None:  # fmt: skip
+    """Solve by compressed rows into ``solved``; ``epsilon=False``: one phase from prices 0.
 
     Separable sources are solved with their rows and columns in compact order, and the
     answer is put back. Memory: about 12 k bytes a row and fifteen vectors.
     """
     rows, columns = _orders(problem)
-    counts = Counts()
-    if rows is None or columns is None:
-        return _solve(problem, team, monitor, arithmetic, epsilon, seed, k, counts)
-    assert isinstance(problem.source, Selectable)
-    ordered = problem.source.select(rows, columns)
-    if ordered is None:
-        return _solve(problem, team, monitor, arithmetic, epsilon, seed, k, counts)
-    inner = Problem(ordered, problem.maximize, problem.transposed)
-    solved = _solve(inner, team, monitor, arithmetic, epsilon, seed, k, counts)
-    return _put_back(solved, rows, columns)
+    inner = problem
+    if rows is not None and columns is not None and isinstance(problem.source, Selectable):
+        ordered = problem.source.select(rows, columns)
+        if ordered is not None:
+            solved.rows, solved.columns = rows, columns
+            inner = Problem(ordered, problem.maximize, problem.transposed)
+    found = _solve(inner, team, monitor, arithmetic, epsilon, seed, k, solved)
+    violator, matching, v = found.violator, found.column_of_row, found.v
+    if solved.rows is not None:
+        violator = np.sort(solved.rows[violator])
+    if matching is not None:
+        matching, v = solved.restored(matching, v)
+    solved.outcome = Outcome(matching, v, violator, found.phases, found.seconds)
 
 
 def _orders(problem: Problem) -> tuple[Array | None, Array | None]:
@@ -89,46 +114,36 @@ def _orders(problem: Problem) -> tuple[Array | None, Array | None]:
     return compact_order(np.ascontiguousarray(terms.x), BLOCK), columns
 
 
-def _put_back(solved: Solved, rows: Array, columns: Array) -> Solved:
-    """The outcome of a reordered problem in the order of the original."""
-    found = solved.outcome
-    v = np.empty_like(found.v)
-    v[columns] = found.v
-    matching = None
-    if found.column_of_row is not None:
-        matching = np.full(rows.size, S.FREE, np.intp)
-        inner = found.column_of_row
-        matching[rows] = np.where(inner >= 0, columns[np.maximum(inner, 0)], S.FREE)
-    outcome = Outcome(matching, v, np.sort(rows[found.violator]), found.phases, found.seconds)
-    return Solved(outcome, solved.engine, solved.counts, solved.first_prices)
-
-
 def _solve(
     problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, epsilon: bool,
-    seed: int, k: int | None, counts: Counts,
-) -> Solved:  # fmt: skip
+    seed: int, k: int | None, solved: Solved,
+) -> Outcome:  # fmt: skip
     clock = time.perf_counter()
+    counts = solved.counts
     n, m = problem.shape
     first = probe(problem, monitor, seed, counts) if epsilon else "none"
+    solved.first_prices = first
     prices, plain = None, not epsilon or n != m
     if first == "estimate":
         prices, solution, plain = _estimated(problem, team, monitor, arithmetic, counts)
         if solution is not None:
-            engine = ListEngine(problem, team, monitor, arithmetic.price, 1, seed)
             seconds = {"start": time.perf_counter() - clock, "search": 0.0}
-            return Solved(Outcome(solution, prices, seconds=seconds), engine, counts, first)
+            return Outcome(solution, prices, seconds=seconds)
     elif first == "coarse":
         prices = _coarse(problem, team, monitor, arithmetic, seed, k, counts)
     engine = ListEngine(problem, team, monitor, arithmetic.price, k or LIST_SIZE, seed)
+    solved.engine = engine
     if prices is not None:
         prices = prices - prices.max()
         if arithmetic.grid and arithmetic.grid < 1:
             prices = np.floor(prices / arithmetic.grid) * arithmetic.grid
         engine.v[:] = prices
-    outcome = _phases(engine, plain=plain, seed=seed, grid=arithmetic.grid, clock=clock)
-    counts.rows += engine.rows_evaluated
-    counts.pairs += engine.pairs_evaluated
-    return Solved(outcome, engine, counts, first)
+    try:
+        return _phases(engine, plain=plain, seed=seed, grid=arithmetic.grid, clock=clock)
+    finally:
+        counts.rows += engine.rows_evaluated
+        counts.pairs += engine.pairs_evaluated
+        counts.scans += engine.rows_scanned
 
 
 def _estimated(
@@ -170,22 +185,19 @@ def _coarse(
         signed = problem.sign * costs.astype(inner.price) - outcome.v
         u = signed.min(axis=1)
     else:
-        solved = _solve(part, team, monitor, inner, True, seed + 1, k, counts)
-        outcome = solved.outcome
-        u = solved.engine.list_minima()
+        level = Solved()
+        outcome = _solve(part, team, monitor, inner, True, seed + 1, k, level)
+        counts.add(level.counts)
+        if level.engine is None:
+            return None  # the estimator solved the part, but not the whole's probe
+        u = level.engine.list_minima()
     if outcome.violator.size or not np.isfinite(u).all():
         return None
     v = bounded_transform(problem, rows, u, team, monitor, counts)
     return transform(problem, team, rows, u, counts, arithmetic.price) if v is None else v
 
 
-def team_for(team: Team) -> Team:
-    return team
-
-
-def _phases(
-    engine: ListEngine, *, plain: bool, seed: int, grid: float, clock: float
-) -> Outcome:
+def _phases(engine: ListEngine, *, plain: bool, seed: int, grid: float, clock: float) -> Outcome:
     """Evaluate all rows, then match them phase by phase."""
     n, m = engine.problem.shape
     monitor = engine.monitor

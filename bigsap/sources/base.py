@@ -8,6 +8,7 @@ access one row of the matrix at a time").
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -170,3 +171,29 @@ class Separable(Protocol):
     def separable(self) -> Separation | None:
         """The points and the function, None when this instance has none."""
         ...
+
+
+@runtime_checkable
+class Interruptible(Protocol):
+    """A read that waits (for a provider, say) can be left before it is done."""
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Call ``check`` many times a second while a read of this thread waits.
+
+        Whatever it raises leaves the read. None: no more checks.
+        """
+        ...
+
+
+def read_while(
+    source: CostSource, check: Callable[[], None], rows: Ids, columns: slice, out: Array
+) -> None:
+    """``source.read``, left as soon as ``check`` raises where the source allows that."""
+    if not isinstance(source, Interruptible):
+        source.read(rows, columns, out)
+        return
+    source.while_waiting(check)
+    try:
+        source.read(rows, columns, out)
+    finally:
+        source.while_waiting(None)

@@ -14,6 +14,7 @@ but every scan, and every cached row, is that much longer.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from bigsap.sources.base import (
     Fingerprinted,
     Grouped,
     Ids,
+    Interruptible,
     Prefetching,
 )
 from bigsap.sources.convert import check_rows, fingerprint_of
@@ -150,6 +152,11 @@ class Gated:
                     inner, self.given.dtype, self._cap, self.n_columns, self.maximize
                 )
         return self._fill
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Passed on to the source, where it can be interrupted."""
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
         """The source's own fingerprint, followed by one of the prices."""

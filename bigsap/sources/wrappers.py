@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from bigsap.sources.base import (
     Fingerprinted,
     Grouped,
     Ids,
+    Interruptible,
     Prefetching,
     Transposable,
 )
@@ -105,6 +107,11 @@ class Converted:
         """The transpose, converted, where the source has one."""
         other = self._source.transposed() if isinstance(self._source, Transposable) else None
         return None if other is None else Converted(other, self.dtype)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Passed on to the source, where it can be interrupted."""
+        if isinstance(self._source, Interruptible):
+            self._source.while_waiting(check)
 
     def fingerprint(self) -> str:
         """The source's own fingerprint and the dtype; as cheap as the source's."""

@@ -52,7 +52,7 @@ def render(settings: Settings, log: Log) -> str:
             rows.append([
                 str(count), f"{n:,}", f"{8e-9 * n * n:.2f} GB", f"{scanned / 1e9:.1f} GB/s",
                 f"{streamed / 1e9:.1f} GB/s", "-" if share is None else f"{share:.0f} %",
-                verdict(share, BAR, at_most=False),
+                verdict(share, BAR, at_most=False, judged=log.judged),
             ])  # fmt: skip
     head = [
         "threads", "n", "matrix", "scanned in the search", "streaming read", "share",

@@ -40,7 +40,7 @@ def code_digest() -> str:
 
 def probe(log: Log) -> None:
     """Time a fixed piece of work; called between experiments, it shows the noise."""
-    numbers = np.random.default_rng(0).random(1_000_000)
+    numbers = np.random.default_rng(0).random(5_000_000)
     seconds = []
     for _ in range(3):
         clock = time.perf_counter()
@@ -83,7 +83,7 @@ def lines(log: Log) -> list[str]:
         loads = [x for x in log.values("load", experiment=NOISE) if x is not None]
         busy = f"; load average {min(loads):.1f} to {max(loads):.1f}" if loads else ""
         found.append(
-            f"- noise: the same million numbers, sorted {len(runs)} times between the"
+            f"- noise: the same five million numbers, sorted {len(runs)} times between the"
             f" experiments, took {min(runs):.3f} to {max(runs):.3f} s"
             f" (median {float(np.median(runs)):.3f}){busy}"
         )

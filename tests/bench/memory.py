@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
+from bench.processes import environment, python
 from bench.records import Log
 from bench.report import DASH, middle, table, verdict
 from bench.settings import Settings
@@ -18,8 +17,6 @@ BAR = 10.0
 CLASS = "random"
 THREADS = 1
 SOLVE, CERTIFIED = "solve", "solve and certificate"
-
-_CHILD = Path(__file__).with_name("memory_child.py")
 
 
 def run(settings: Settings, log: Log) -> None:
@@ -41,8 +38,8 @@ def run(settings: Settings, log: Log) -> None:
 
 
 def _child(n: int, seed: int, *what: str) -> dict[str, Any]:
-    command = [sys.executable, str(_CHILD), str(n), str(seed), *what]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = python("bench.memory_child", str(n), str(seed), *what)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr.strip()[-500:]}")
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -57,12 +54,14 @@ def render(settings: Settings, log: Log) -> str:
             beyond = middle(log.values("beyond_bytes", **here))
             arrays = middle(log.values("array_bytes", **here))
             vectors = None if beyond is None else beyond / (8 * n)
+            judged = log.judged and kind == SOLVE
+            bar = verdict(vectors, BAR, at_most=True, judged=judged)
             exact = DASH if arrays is None else f"{arrays / (8 * n):.1f}"
             rows.append([
                 kind, f"{n:,}", str(len(log.distinct("seed", **here))),
                 DASH if beyond is None else f"{beyond / 1024:,.0f} KiB",
                 DASH if vectors is None else f"{vectors:.1f}", exact,
-                verdict(vectors, BAR, at_most=True) if kind == SOLVE else DASH,
+                bar,
             ])  # fmt: skip
     head = [
         "what", "n", "seeds", "resident beyond", "in vectors of 8n bytes",

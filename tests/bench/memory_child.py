@@ -8,8 +8,6 @@ import sys
 import tracemalloc
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])
-
 import numpy as np
 
 import bigsap

@@ -13,12 +13,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_SCRIPT = Path(__file__).with_name("worker.py")
+_TESTS = Path(__file__).parents[1]
 # Loading a matrix and warming up, kernels compiled included, must not count as solving.
 _LOADING = 300.0
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
 )  # fmt: skip
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of the benchmarks."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """This process's, with the benchmarks importable."""
+    paths = [str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Process:
@@ -73,11 +84,11 @@ class Process:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by stop()
             threads = dict.fromkeys(_THREAD_VARIABLES, str(self.threads))
             self._child = subprocess.Popen(
-                [sys.executable, str(_SCRIPT), self.solver, str(self.threads)],
+                python("bench.worker", self.solver, str(self.threads)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                env={**os.environ, **threads},
+                env={**environment(), **threads},
             )
         return self._child
 

@@ -62,6 +62,11 @@ class Log:
         header.pop("experiment", None)
         return cls(path, header)
 
+    @property
+    def judged(self) -> bool:
+        """Whether the sizes are those that the bars are about."""
+        return bool(self.header.get("scale") == "full")
+
     def add(
         self, experiment: str, cls: str, n: int, seed: int, solver: str, threads: int,
         **measured: Any,

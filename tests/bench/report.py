@@ -32,9 +32,9 @@ def middle(values: Sequence[float]) -> float | None:
     return float(median(values)) if values else None
 
 
-def verdict(value: float | None, bar: float, *, at_most: bool) -> str:
-    """``met`` or ``MISSED``; a dash where nothing was measured."""
-    if value is None:
+def verdict(value: float | None, bar: float, *, at_most: bool, judged: bool = True) -> str:
+    """``met`` or ``MISSED``; a dash where nothing was measured, or not ``judged``."""
+    if value is None or not judged:
         return DASH
     met = value <= bar if at_most else value >= bar
     return "met" if met else "MISSED"

@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--limit", type=float, metavar="S", help="seconds a run may take at most")
     found.add_argument(
         "--patience", type=float, metavar="X",
-        help="stop a peer at X times the best of its matrix (and at least 10 s); inf: never",
+        help="stop a peer at X times the best of its matrix (and at least 8 s); inf: never",
     )  # fmt: skip
     found.add_argument("--fresh", action="store_true", help="forget what was measured before")
     found.add_argument("--report", action="store_true", help="measure nothing, only report")

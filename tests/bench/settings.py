@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 PAPER_CLASSES = (
@@ -25,8 +25,8 @@ class Settings:
     peers: tuple[str, ...] = ()
     classes: tuple[str, ...] = PAPER_CLASSES + INTEGER_CLASSES
     limit: float = 60.0
-    patience: float = 8.0
-    floor: float = 10.0
+    patience: float = 6.0
+    floor: float = 8.0
     table1_sizes: tuple[int, ...] = (1000, 4000)
     table1_seeds: int = 5
     peers_size: int = 4000
@@ -38,12 +38,10 @@ class Settings:
     bandwidth_seeds: int = 2
     memory_size: int = 8000
     memory_seeds: int = 3
-    outofcore_size: int = 4000
-    outofcore_one_row_size: int = 1000
-    outofcore_seeds: int = 1
+    # Every scan of an absent row decodes a chunk, some ms: classes and sizes to match.
+    outofcore_instances: tuple[tuple[str, int], ...] = (("rank1", 4000), ("geometric", 500))
     startup_seeds: int = 5
     demo_pixels: int = 20_000
-    notes: tuple[str, ...] = field(default=())
 
     def limit_of(self, best: float | None) -> float:
         """Seconds a solver gets when the best of this instance took ``best``.
@@ -74,8 +72,7 @@ QUICK = {
     "bandwidth_seeds": 1,
     "memory_size": 600,
     "memory_seeds": 1,
-    "outofcore_size": 600,
-    "outofcore_one_row_size": 300,
+    "outofcore_instances": (("rank1", 300), ("geometric", 150)),
     "startup_seeds": 2,
     "demo_pixels": 400,
 }

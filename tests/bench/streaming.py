@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -22,7 +23,7 @@ def bytes_per_second(matrix: np.ndarray, threads: int, passes: int = 3) -> float
     """The best of several passes over the matrix, each thread reading its part of the rows."""
     flat = matrix.reshape(-1)
     cuts = np.linspace(0, flat.size, threads + 1).astype(int)
-    parts = [flat[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [flat[a:b] for a, b in itertools.pairwise(cuts)]
     _sum(flat[:8])
     best = np.inf
     for _ in range(passes):

@@ -76,7 +76,7 @@ def render(settings: Settings, log: Log) -> str:
             same = len(scans) == len(log.distinct("seed", **here))
             one, most = times[counts[0]], times[counts[-1]]
             ratio = one / most if one and most and len(counts) > 1 else None
-            bar = verdict(ratio, BAR, at_most=False) if kind == FLY else DASH
+            bar = verdict(ratio, BAR, at_most=False, judged=log.judged) if kind == FLY else DASH
             rows.append([
                 kind, f"{n:,}", str(len(log.distinct("seed", **here))),
                 *(seconds_text(times[c]) for c in counts), ratio_text(ratio), bar,

@@ -55,6 +55,7 @@ def run(settings: Settings, log: Log) -> None:
                 proof = seed == 0 and not log.has(NAME, cls, n, 0, CERTIFIED, THREADS)
                 if not missing and not proof:
                     continue
+                print(f"    {cls}, seed {seed}: {len(missing)} solvers", flush=True)
                 cost = matrix(cls, n, seed)
                 if proof:
                     _certificate(log, cls, cost, settings.methods[0])
@@ -164,40 +165,51 @@ def _times(log: Log, n: int) -> str:
     own = sorted(name for name in names if name.startswith("bigsap "))
     others = sorted(name for name in names if name not in own)
     seeds = max((1 + seed for seed in log.values("seed", **here)), default=0)
-    rows, counts = [], []
+    times, ratios, counts = [], [], []
     for cls in log.distinct("cls", **here):
         cells = {
             name: _cell(log, list(log.of(**here, cls=cls, solver=name)), seeds)
             for name in own + others
         }
-        solved = {name: cells[name][1] for name in others if cells[name][1] is not None}
-        first = min(solved, key=lambda name: solved[name] or 0.0) if solved else None
-        ratios = []
-        for name in own:
-            mine = cells[name][1]
-            for rival in (first, REFERENCE):
-                other = solved.get(rival) if rival else None
-                ratios.append(ratio_text(mine / other if mine and other else None))
-        texts = [cells[name][0] for name in own + others]
-        rows.append([cls, *texts, first or DASH, *ratios])
-        counts.append(_counts(log, {**here, "cls": cls}, own))
-    head = ["class", *own, *others, "best other"]
-    for name in own:
-        head += [f"{name} / best other", f"{name} / {REFERENCE}"]
+        times.append([cls, *(cells[name][0] for name in own + others)])
+        ratios.append([cls, *_ratios({name: cells[name][1] for name in cells}, own)])
+        counts.append([cls, *_counts(log, {**here, "cls": cls}, own)])
     size = f"n = {n:,}, medians of {seeds} seeds in seconds, run in turn."
     legend = (
-        "A ratio below 1 means that BigSAP is faster. `>` stopped; `*` so slow on the first seed"
-        " that the others were left out; WRONG: another solver found a cheaper assignment."
+        "`>` stopped; `*` so slow on the first seed that the others were left out; WRONG: another"
+        " solver found a cheaper assignment."
     )
-    own_head = ["class", *(f"{name} rows scanned / n" for name in own), "certificate, s"]
-    return "\n\n".join([size, table(head, rows), legend, table(own_head, counts)])
+    meaning = "Seconds as multiples of another's: below 1, BigSAP is faster."
+    pairs = [f"{name} / {rival}" for name in own for rival in ("best other", REFERENCE)]
+    per_row = [f"{name}, {what}" for name in own for what in ("scans / n", "pairs / n^2")]
+    return "\n\n".join([
+        size, table(["class", *own, *others], times), legend,
+        meaning, table(["class", "best other", *pairs], ratios),
+        "Counts, and the proof's seconds, which are not in those above.",
+        table(["class", *per_row, "auto chose", "certificate, s"], counts),
+    ])  # fmt: skip
+
+
+def _ratios(seconds: dict[str, float | None], own: list[str]) -> list[str]:
+    """The best other solver, then each of ours against it and against REFERENCE."""
+    solved = {name: s for name, s in seconds.items() if name not in own and s is not None}
+    first = min(solved, key=solved.__getitem__) if solved else None
+    texts = [first or DASH]
+    for name in own:
+        mine = seconds[name]
+        for rival in (first, REFERENCE):
+            other = solved.get(rival) if rival else None
+            texts.append(ratio_text(mine / other if mine and other else None))
+    return texts
 
 
 def _counts(log: Log, where: dict[str, Any], own: list[str]) -> list[str]:
     """What does not depend on the machine, and the proof, listed apart."""
-    cells = []
+    n, texts = where["n"], []
     for name in own:
-        scanned = middle(log.values("rows_scanned", **where, solver=name))
-        cells.append(DASH if scanned is None else f"{scanned / where['n']:.1f}")
+        for field, unit in (("rows_scanned", n), ("pairs_evaluated", n * n)):
+            count = middle(log.values(field, **where, solver=name))
+            texts.append(DASH if count is None else f"{count / unit:.1f}")
+    chosen = log.distinct("method", **where, solver="bigsap auto")
     proof = log.values("certificate_seconds", **where, solver=CERTIFIED)
-    return [where["cls"], *cells, seconds_text(middle(proof))]
+    return [*texts, ", ".join(chosen) or DASH, seconds_text(middle(proof))]

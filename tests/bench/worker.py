@@ -11,15 +11,12 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
-
-sys.path[0] = str(Path(__file__).parents[1])
 
 import numpy as np
 
 from bench.costs import total
-from bench.peers import Solver, Solve, find
+from bench.peers import Solve, Solver, find
 
 # What solvers raise; anything else ends the process, with its traceback.
 _ERRORS = (ValueError, RuntimeError, TypeError, ArithmeticError, MemoryError, ImportError)
