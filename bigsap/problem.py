@@ -62,7 +62,7 @@ class Problem:
         other = self.source.transposed()
         return None if other is None else Problem(other, self.maximize, not self.transposed)
 
-    def check_row(self, row: int, costs: Array, limit: int | None = None) -> None:
+    def check_row(self, row: int, costs: Array) -> None:
         """Raise InvalidCostError when a row of costs (n_columns,) holds NaN or the
         infinity that does not mean *forbidden*, naming the first such column."""
         if costs.dtype.kind != "f":

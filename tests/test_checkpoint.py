@@ -84,7 +84,8 @@ PROBLEMS = {"points": _points, "rows": _rows, "tall": _tall_integers}
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_killed_at_random_moments(name, tmp_path):
     cost, options, patience = PROBLEMS[name]()
-    whole = bigsap.solve(cost, threads=1, **options)
+    # With a checkpoint, "auto" means ssp.
+    whole = bigsap.solve(cost, threads=1, method="ssp", **options)
     path, out = tmp_path / "solve.ckpt", tmp_path / "out.npz"
     script = tmp_path / "victim.py"
     script.write_text(textwrap.dedent(VICTIM))
@@ -149,7 +150,7 @@ def test_stopped_at_every_row_and_continued(shape, maximize, dtype, tmp_path):
         lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False
     )
     options = {"maximize": maximize, "cache": 8 * m * 8, "callback_every": 0, "certify": False}
-    whole = bigsap.solve(source, **options)
+    whole = bigsap.solve(source, method="ssp", **options)
     path = tmp_path / "c"
     res = None
     stops = 0

@@ -16,9 +16,9 @@ import numpy as np
 from bigsap.engine import list_search as F
 from bigsap.engine import lists as L
 from bigsap.engine import state as S
-from bigsap.engine.atomics import BARRIER_WORDS
 from bigsap.engine.bounds import blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.fetch import Terms
+from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.team import Team
 from bigsap.errors import ShapeError
 from bigsap.monitor import Monitor
@@ -27,8 +27,6 @@ from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while
 
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_SCANS = 2000
-#: Rows evaluated between two looks at the clock, in pairs.
-_BATCH_PAIRS = 1 << 27
 #: Bytes of rows read from Python at a time.
 _READ_BYTES = 32 << 20
 
@@ -56,12 +54,15 @@ class ListEngine:
         self.from_fill = fill is not None
         self.slots = np.empty((1, 1), source.dtype) if matrix is None else matrix
         exact = price.kind == "i"
-        limit = (1 << 59) // (4 * (min(n, m) + 2))
+        # See precision.choose: 64-bit costs in float64 prices count as 32-bit ones.
+        usual = not exact and problem.integer and source.dtype.itemsize == 8
+        limit = USUAL if usual else INT64_LIMIT // (4 * (min(n, m) + 2))
         self.limit = limit
+        self.bounded_costs = usual or exact
         self.terms = Terms(
             sign=price.type(problem.sign), infinity=infinity, blocked=blocked,
-            lowest=price.type(-limit - 1) if exact else -infinity,
-            highest=price.type(limit) if exact else infinity,
+            lowest=price.type(-limit - 1) if exact or usual else -infinity,
+            highest=price.type(limit) if exact or usual else infinity,
             fill_address=fill.address if fill else 0, fill_context=fill.context if fill else 0,
             n_columns=m,
         )  # fmt: skip
@@ -98,7 +99,8 @@ class ListEngine:
                 self._y = separated_columns(source)
         self._make_scratch(2 * k)
         self._budget = _FIRST_SLICE_SCANS
-        self._scratch_barrier = np.zeros(BARRIER_WORDS, np.int64)
+        self._batch = 2 * team.n_threads
+        self.seconds_per_row = 0.0
 
     def _make_scratch(self, k: int) -> None:
         t, room = self.team.n_threads, L.room_for(k)
@@ -140,33 +142,53 @@ class ListEngine:
             return
         rows = np.sort(rows).astype(S.ID)
         m = self.terms.n_columns
-        batch = max(1, _BATCH_PAIRS // max(1, m))
-        if not self.immediate:
-            batch = max(1, min(batch, _READ_BYTES // max(1, m * self.slots.itemsize)))
-        for start in range(0, rows.size, batch):
-            part = rows[start : start + batch]
-            slots = self.slots
-            if not self.immediate:
-                slots = np.empty((part.size, m), self.slots.dtype)
-                read_while(self.problem.source, self.monitor.tick, part, slice(0, m), slots)
-                for row, costs in zip(part.tolist(), slots, strict=True):
-                    self.problem.check_row(row, costs)
-            counters = self.lists.counters
-            counters[L.NEXT_ITEM] = 0
-            counters[L.BAD_ROW] = -1
-            self.team.run(
-                L.run_evaluations, part, not self.immediate, slots, self.from_fill, self.terms,
-                self.v, self.open_price, self.blocks, self.seed, self.scratches, self.lists,
-            )  # fmt: skip
-            counters[L.EVALUATIONS] += part.size
-            if counters[L.BAD_ROW] >= 0:
-                self._complain(int(counters[L.BAD_ROW]))
+        most = max(1, _READ_BYTES // max(1, m * self.slots.itemsize))
+        start = 0
+        while start < rows.size:
+            # As many rows as were done in a slice's time before, at most twice as many
+            # as last time: a source may be slower than anything seen so far.
+            part = rows[start : start + (self._batch if self.immediate else min(self._batch, most))]
+            clock = time.perf_counter()
+            self._evaluate_batch(part)
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            start += part.size
+            fitting = int(part.size * _SLICE_SECONDS / seconds)
+            self._batch = max(1, min(2 * self._batch, fitting))
+            self.seconds_per_row = seconds / part.size
             self._tick()
+
+    def _evaluate_batch(self, rows: Array) -> None:
+        m = self.terms.n_columns
+        slots = self.slots
+        if not self.immediate:
+            slots = np.empty((rows.size, m), self.slots.dtype)
+            read_while(self.problem.source, self.monitor.tick, rows, slice(0, m), slots)
+            limit = self.limit if self.bounded_costs else None
+            for row, costs in zip(rows.tolist(), slots, strict=True):
+                self.problem.check_row(row, costs)
+                self.check_size(row, costs, limit)
+        counters = self.lists.counters
+        counters[L.NEXT_ITEM] = 0
+        counters[L.BAD_ROW] = -1
+        self.team.run(
+            L.run_evaluations, rows, not self.immediate, slots, self.from_fill, self.terms,
+            self.v, self.open_price, self.blocks, self.seed, self.scratches, self.lists,
+        )  # fmt: skip
+        counters[L.EVALUATIONS] += rows.size
+        if counters[L.BAD_ROW] >= 0:
+            self._complain(int(counters[L.BAD_ROW]))
+
+    def check_size(self, row: int, costs: Array, limit: int | None) -> None:
+        """Raise for an integer cost that exact arithmetic cannot take."""
+        if limit is None or not costs.size:
+            return
+        refuse_large(self.problem, row, costs, limit, usual=self.price.kind == "f")
 
     def _complain(self, row: int) -> None:
         costs = np.empty((1, self.terms.n_columns), self.problem.source.dtype)
         self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
-        self.problem.check_row(row, costs[0], self.limit if self.price.kind == "i" else None)
+        self.problem.check_row(row, costs[0])
+        self.check_size(row, costs[0], self.limit if self.bounded_costs else None)
         raise ShapeError(f"row {row} had an invalid cost that it no longer has when read again")
 
     def list_minima(self) -> Array:

@@ -16,11 +16,11 @@ import numpy as np
 from bigsap.engine import state as S
 from bigsap.engine.fetch import Terms
 from bigsap.engine.known import Known
-from bigsap.engine.precision import USUAL, LargeCosts
+from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.search import NEXT_ROW, run_phase
 from bigsap.engine.sweep import Survey, run_sweep, run_undercut
 from bigsap.engine.team import Team
-from bigsap.errors import CheckpointError, OverflowRiskError, ShapeError
+from bigsap.errors import CheckpointError, ShapeError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, Rows, claim
@@ -34,9 +34,6 @@ _FIRST_SLICE_PAIRS = 1 << 21
 # row scanned have to be computed.
 _FIRST_SLICE_FILLED = 1 << 14
 _LONGEST_SLICE_SECONDS = 0.5
-
-# On the int64 path magnitudes of labels stay below this; see state.infinity.
-_INT64_LIMIT = 1 << 59
 
 
 class Engine:
@@ -65,7 +62,7 @@ class Engine:
         exact = price.kind == "i"
         # 64-bit costs in float64 prices: see precision.choose.
         self.usual = not exact and problem.integer and problem.source.dtype.itemsize == 8
-        limit = USUAL if self.usual else _INT64_LIMIT // (4 * (min(n, m) + 2))
+        limit = USUAL if self.usual else INT64_LIMIT // (4 * (min(n, m) + 2))
         self.limit = limit
         self.terms = Terms(
             sign=price.type(problem.sign),
@@ -354,19 +351,7 @@ class Engine:
     def _check(self, row: int, costs: Array) -> None:
         self.problem.check_row(row, costs)
         if (self.usual or self.price.kind == "i") and costs.size:
-            low, high = int(costs.min()), int(costs.max())
-            if max(-low, high) > self.limit:
-                if self.usual:
-                    raise LargeCosts
-                column = int(costs.argmin() if -low > self.limit else costs.argmax())
-                i, j = (column, row) if self.problem.transposed else (row, column)
-                raise OverflowRiskError(
-                    f"cost[{i}, {j}] is {int(costs[column])}: exact sums over a problem of"
-                    f" shape {self.problem.shape} need integer costs within +-{self.limit};"
-                    " scale them down, or convert them to float64",
-                    i,
-                    j,
-                )
+            refuse_large(self.problem, row, costs, self.limit, usual=self.usual)
 
     def _prefetch(self) -> None:
         """Name the next root rows' group to a source that can read ahead."""

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
+from bigsap.sources.base import Array
 
 # Every label is a signed sum of at most about this many reduced costs per row of the
 # path; see ``choose``.
@@ -51,3 +53,28 @@ def choose(problem: Problem, *, large: bool = False) -> Arithmetic:
     if spare >= 0:
         return Arithmetic(np.dtype(np.float64), 2.0 ** -min(spare, 40))
     return Arithmetic(np.dtype(np.int64), 1.0)
+
+
+#: On the int64 path magnitudes of labels stay below this; see state.infinity.
+INT64_LIMIT = 1 << 59
+
+
+def refuse_large(problem: Problem, row: int, costs: Array, limit: int, *, usual: bool) -> None:
+    """Raise when an integer cost of a row (n_columns,) lies outside +-limit.
+
+    LargeCosts where that was only the usual range, else OverflowRiskError.
+    """
+    low, high = int(costs.min()), int(costs.max())
+    if max(-low, high) <= limit:
+        return
+    if usual:
+        raise LargeCosts
+    column = int(costs.argmin() if -low > limit else costs.argmax())
+    i, j = (column, row) if problem.transposed else (row, column)
+    raise OverflowRiskError(
+        f"cost[{i}, {j}] is {int(costs[column])}: exact sums over a problem of shape"
+        f" {problem.shape} need integer costs within +-{limit}; scale them down, or convert"
+        " them to float64",
+        i,
+        j,
+    )

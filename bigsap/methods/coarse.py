@@ -7,6 +7,8 @@ all of it where costs have structure at large scale, less than nothing for i.i.d
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +24,10 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.arrays import ArraySource
-from bigsap.sources.base import Array, Ids, Resident, Selectable
+from bigsap.sources.base import Array, Ids, Resident, Selectable, read_while
 
+_READ_BYTES = 16 << 20
+_READ_SECONDS = 0.1
 #: Rows and columns of the probe; fewer rows than _WORTH are not probed.
 _PROBE = 256
 _WORTH = 1500
@@ -48,7 +52,28 @@ class Counts:
         self.scans += other.scans
 
 
-def part_of(problem: Problem, rows: Ids, columns: Ids, counts: Counts) -> Problem:
+def read_gently(problem: Problem, monitor: Monitor, rows: Array) -> Iterator[tuple[int, Array]]:
+    """Blocks of whole rows, none of which takes long, and where each starts in ``rows``."""
+    source = problem.source
+    m = problem.shape[1]
+    most = max(1, _READ_BYTES // max(1, m * source.dtype.itemsize))
+    step = 1
+    start = 0
+    while start < rows.size:
+        part = rows[start : start + min(step, most)]
+        block = np.empty((part.size, m), source.dtype)
+        clock = time.perf_counter()
+        read_while(source, monitor.tick, part, slice(0, m), block)
+        seconds = max(time.perf_counter() - clock, 1e-6)
+        for row, costs in zip(part.tolist(), block, strict=True):
+            problem.check_row(row, costs)
+        yield start, block
+        start += part.size
+        step = max(1, min(2 * step, int(part.size * _READ_SECONDS / seconds)))
+        monitor.tick()
+
+
+def part_of(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts: Counts) -> Problem:
     """The problem on some rows and columns; rows that had to be read are counted."""
     source = problem.source
     m = problem.shape[1]
@@ -62,19 +87,21 @@ def part_of(problem: Problem, rows: Ids, columns: Ids, counts: Counts) -> Proble
         counts.pairs += costs.size
     else:
         costs = np.empty((rows.size, columns.size), source.dtype)
-        step = max(1, (16 << 20) // max(1, m * source.dtype.itemsize))
-        for start in range(0, rows.size, step):
-            part = rows[start : start + step]
-            block = np.empty((part.size, m), source.dtype)
-            source.read(part, slice(0, m), block)
-            costs[start : start + step] = block[:, columns]
+        for start, block in read_gently(problem, monitor, rows):
+            costs[start : start + len(block)] = block[:, columns]
         counts.pairs += rows.size * m
     counts.rows += rows.size
     return Problem(ArraySource(costs), problem.maximize, problem.transposed)
 
 
 def transform(
-    problem: Problem, team: Team, rows: Array, u: Array, counts: Counts, price: np.dtype[Any]
+    problem: Problem,
+    team: Team,
+    monitor: Monitor,
+    rows: Array,
+    u: Array,
+    counts: Counts,
+    price: np.dtype[Any],
 ) -> Array:
     """``v[j] = min over rows of (c[i, j] - u[i])``: prices from some rows' duals. P (m,)."""
     source = problem.source
@@ -85,13 +112,9 @@ def transform(
     if matrix is not None:
         team.run(L.run_transform, matrix, rows, u.astype(price), sign, v)
     else:
-        step = max(1, (16 << 20) // max(1, m * source.dtype.itemsize))
-        for start in range(0, rows.size, step):
-            part = rows[start : start + step]
-            block = np.empty((part.size, m), source.dtype)
-            source.read(part, slice(0, m), block)
-            duals = u[start : start + step].astype(price)
-            team.run(L.run_transform, block, np.arange(part.size), duals, sign, v)
+        for start, block in read_gently(problem, monitor, rows):
+            duals = u[start : start + len(block)].astype(price)
+            team.run(L.run_transform, block, np.arange(len(block)), duals, sign, v)
     counts.rows += rows.size
     counts.pairs += rows.size * m
     return v
@@ -128,7 +151,7 @@ def probe(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> str:
     generator = np.random.default_rng(seed)
     # The same rows and columns: a special diagonal shows only then.
     some = np.sort(generator.permutation(n)[:_PROBE])
-    small = part_of(problem, some, some, counts)
+    small = part_of(problem, some, some, monitor, counts)
     costs = np.empty((_PROBE, _PROBE), small.source.dtype)
     small.source.read(np.arange(_PROBE), slice(0, _PROBE), costs)
     signed = problem.sign * costs.astype(np.float64)

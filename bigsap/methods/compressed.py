@@ -174,7 +174,7 @@ def _coarse(
     generator = np.random.default_rng([seed, n])
     rows = np.sort(generator.permutation(n)[: n // SHARE])
     columns = np.sort(generator.permutation(m)[: n // SHARE])
-    part = part_of(problem, rows, columns, counts)
+    part = part_of(problem, rows, columns, monitor, counts)
     inner = choose(part, large=arithmetic.price.kind == "i")
     if rows.size <= _DENSE:
         costs = np.empty(part.shape, part.source.dtype)
@@ -194,7 +194,7 @@ def _coarse(
     if outcome.violator.size or not np.isfinite(u).all():
         return None
     v = bounded_transform(problem, rows, u, team, monitor, counts)
-    return transform(problem, team, rows, u, counts, arithmetic.price) if v is None else v
+    return transform(problem, team, monitor, rows, u, counts, arithmetic.price) if v is None else v
 
 
 def _phases(engine: ListEngine, *, plain: bool, seed: int, grid: float, clock: float) -> Outcome:
