@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import bigsap
 from bigsap.errors import InputError
+from bigsap.memory import peak_bytes
 from bigsap.pictures import (
     features,
     grid,
@@ -23,7 +24,7 @@ from bigsap.pictures import (
     save_side_by_side,
 )
 from bigsap.progress import State, clock, counts, title
-from bigsap.report import align, bytes_text, peak_resident_bytes, result_lines
+from bigsap.report import align, bytes_text, result_lines
 
 if TYPE_CHECKING:
     from bigsap.result import Result
@@ -69,7 +70,7 @@ def run(
     )
     lines = [pair for pair in result_lines(result) if pair[0] != "peak memory"]
     lines.append(("seconds in all", f"{time.perf_counter() - started:.1f}"))
-    lines.append(("peak resident", bytes_text(peak_resident_bytes())))
+    lines.append(("peak resident", bytes_text(peak_bytes())))
     print(align(lines))
     if result.fun is not None:
         result.save(out / RESULT)

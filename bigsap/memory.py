@@ -40,6 +40,13 @@ def free_memory() -> int:
 def peak_bytes() -> int:
     """Largest resident size of this process so far, in bytes (0 where unknown)."""
     try:
+        # Not ru_maxrss: that survives exec, so a child would report its parent's peak.
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
         import resource
     except ImportError:
         return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +36,17 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         evaluated = int(stats["rows_evaluated"])
         share = f" ({evaluated / n_rows:.2f} per row)" if n_rows else ""
         yield "rows evaluated", f"{evaluated:,}{share}"
+        if n_rows and "pairs_evaluated" in stats:
+            pairs = int(stats["pairs_evaluated"])
+            whole = n_rows * result.shape[1]
+            yield "pairs evaluated", f"{pairs:,} ({pairs / max(1, whole):.2f} of the matrix)"
     if "rows_scanned" in stats:
         yield "rows scanned", f"{int(stats['rows_scanned']):,}"
     rate = hit_rate(stats)
     if rate is not None:
         yield "cache hit rate", f"{rate:.1%}"
+    elif stats.get("method") == "compressed":
+        yield "cache hit rate", "none needed: rows are kept as lists"
     if "seconds" in stats:
         yield "seconds", seconds_text(stats["seconds"])
     if "peak_bytes" in stats:
@@ -103,14 +108,6 @@ def bytes_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
-
-
-def peak_resident_bytes() -> int:
-    """The most memory this process ever held resident, in bytes."""
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak) if sys.platform == "darwin" else int(peak) * 1024
 
 
 def result_record(result: Result) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bigsap import report
+from bigsap.memory import peak_bytes
 from bigsap.result import Result, Status
 
 
@@ -99,4 +100,4 @@ def test_bytes_text(size, text):
 
 def test_peak_is_more_than_what_is_held():
     block = np.ones(2**22)  # 32 MiB, touched
-    assert report.peak_resident_bytes() > block.nbytes
+    assert peak_bytes() > block.nbytes

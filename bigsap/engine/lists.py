@@ -198,7 +198,7 @@ def _reduce_chunk(
         g = x - v[column + k]
         tau[place + k] = g
         low[k % LANES] = min(low[k % LANES], g)
-        free[0] = min(free[0], x - open_price[column + k])
+        free[k % LANES] = min(free[k % LANES], x - open_price[column + k])
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,227 @@
+"""Compressed rows: the optimum on every input, and few evaluations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment as reference
+
+import bigsap
+from bigsap.engine.precision import choose
+from bigsap.engine.team import Team
+from bigsap.methods.coarse import Counts, probe
+from bigsap.methods.compressed import Solved, solve_compressed
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.sources import as_source
+from bigsap.sources.wrappers import Counted
+from instances import CLASSES, points_of
+
+
+def optimum(cost, maximize=False):
+    try:
+        rows, columns = reference(cost, maximize)
+    except ValueError:
+        return None
+    return cost[rows, columns].sum(dtype=float)
+
+
+def by_lists(cost, k, *, epsilon=True, maximize=False, threads=1, source=None):
+    """The bare method, without the repair that ``solve`` would add."""
+    problem = Problem(source or as_source(cost), maximize)
+    solved = Solved()
+    with Team(threads) as team:
+        solve_compressed(
+            problem, team, Monitor(), choose(problem), solved, epsilon=epsilon, seed=0, k=k
+        )
+    return solved
+
+
+def check(cost, solved, maximize=False):
+    """Complete, allowed, optimal; or infeasible with a set of rows that proves it."""
+    best = optimum(cost, maximize)
+    found = solved.outcome
+    forbidden = -np.inf if maximize else np.inf
+    if best is None:
+        rows = found.violator
+        allowed = (cost[rows] != forbidden).any(axis=0).sum()
+        assert len(rows) - allowed > max(cost.shape[0] - cost.shape[1], 0)
+        return
+    rows = np.flatnonzero(found.column_of_row >= 0)
+    columns = found.column_of_row[rows]
+    assert len(rows) == min(cost.shape) == len(set(columns.tolist()))
+    value = cost[rows, columns].sum(dtype=float)
+    assert value == pytest.approx(
+        best, abs=1e-9 * max(1.0, float(np.abs(cost[rows, columns]).max()))
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(1, 14), st.integers(1, 14), st.integers(1, 6), st.integers(0, 2**32 - 1),
+    st.sampled_from(["real", "ties", "holes", "integers", "offset"]), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_small_problems(n, m, k, seed, kind, epsilon, maximize):
+    generator = np.random.default_rng(seed)
+    cost = generator.random((n, m))
+    if kind == "ties":
+        cost = generator.integers(0, 3, (n, m)).astype(float)
+    elif kind == "holes":
+        cost[generator.random((n, m)) < 0.3] = -np.inf if maximize else np.inf
+    elif kind == "integers":
+        cost = generator.integers(-50, 50, (n, m))
+    elif kind == "offset":
+        cost = (cost + 1e4).astype(np.float32)
+    check(cost, by_lists(cost, k, epsilon=epsilon, maximize=maximize), maximize)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+@pytest.mark.parametrize("k", [1, 4, 128])
+def test_every_class(name, k):
+    cost = CLASSES[name](120, seed=2)
+    check(cost, by_lists(cost, k))
+
+
+@pytest.mark.parametrize("name", ["geometric", "disjoint", "rank2", "int0.1n"])
+def test_identical_for_any_number_of_threads(name):
+    cost = CLASSES[name](900, seed=1)
+    one = bigsap.solve(cost, method="compressed", threads=1)
+    for threads in (2, 3):
+        many = bigsap.solve(cost, method="compressed", threads=threads)
+        assert np.array_equal(one.col4row, many.col4row)
+        assert np.array_equal(one.v, many.v)
+        assert one.stats["rows_evaluated"] == many.stats["rows_evaluated"]
+    assert one.fun == pytest.approx(optimum(cost), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(40, 300), (300, 40), (150, 160), (160, 150), (1, 9), (9, 1)])
+@pytest.mark.parametrize("name", ["geometric", "int1n"])
+def test_unbalanced(shape, name):
+    cost = CLASSES[name](max(shape), seed=3)[: shape[0], : shape[1]].copy()
+    res = bigsap.solve(cost, method="compressed")
+    assert res.status == "optimal"
+    assert res.fun == pytest.approx(optimum(cost), rel=1e-12)
+    res.verify(cost)
+
+
+@pytest.mark.parametrize("kind", ["row", "counted", "npy"])
+def test_rows_through_python_are_those_counted(kind, tmp_path):
+    """The counters against a source that counts what it was asked for."""
+    cost = CLASSES["disjoint"](800, seed=5)
+    source = Counted(as_source(cost))
+    res = bigsap.solve(source, method="compressed", threads=1)
+    assert res.fun == pytest.approx(optimum(cost), rel=1e-12)
+    certificate_rows = res.stats["certificate_pairs"] // 800
+    assert source.rows == res.stats["rows_evaluated"] + certificate_rows
+    assert certificate_rows == 800
+    # A1015 scans about 28 rows a row here.
+    assert res.stats["rows_evaluated"] < 12 * 800
+
+
+def test_points_agree_with_their_matrix():
+    x, y = points_of("disjoint", 1000, seed=6)
+    source = bigsap.points(x, y)
+    cost = np.empty((1000, 1000))
+    source.read(np.arange(1000), slice(0, 1000), cost)
+    by_bounds = bigsap.solve(source, method="compressed")
+    assert by_bounds.fun == pytest.approx(optimum(cost), rel=1e-12)
+    assert np.array_equal(by_bounds.col4row, bigsap.solve(cost, method="ssp").col4row)
+    by_bounds.verify(cost)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("random", "none"), ("int1n", "none"), ("geometric", "none"), ("disjoint", "coarse"),
+        ("rank2", "coarse"), ("rank8", "coarse"), ("rank1", "estimate"), ("sanity", "estimate"),
+    ],
+)  # fmt: skip
+def test_the_probe_knows_its_classes(name, wanted):
+    counts = Counts()
+    problem = Problem(as_source(CLASSES[name](1600, seed=4)))
+    assert probe(problem, Monitor(), 0, counts) == wanted
+    assert counts.rows <= 256
+
+
+# Bars on evaluations a row, everything before the certificate counted, at n = 2000.
+BARS = {
+    "sanity": 3, "rank1": 8, "random": 1.6, "int0.1n": 1.6, "int1n": 1.6, "int10n": 1.6,
+    "geometric": 4, "disjoint": 4.5, "rank2": 4.5, "rank8": 4.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_few_evaluations(name):
+    cost = CLASSES[name](2000, seed=8)
+    res = bigsap.solve(cost)
+    assert res.stats["method"] == "compressed"
+    assert res.status == "optimal"
+    assert res.stats["rows_evaluated"] <= BARS[name] * 2000
+
+
+def test_bounds_spare_most_pairs():
+    x, y = points_of("disjoint", 8000, seed=9)
+    res = bigsap.solve(bigsap.points(x, y), threads=2)
+    assert res.status == "optimal"
+    assert res.stats["first_prices"] == "coarse"
+    assert res.stats["pairs_evaluated"] <= 1.0 * 8000**2
+
+
+def test_lists_double_when_ties_exhaust_them():
+    """Two columns a row are useless where hundreds tie."""
+    generator = np.random.default_rng(0)
+    cost = generator.integers(0, 2, (300, 300)).astype(float)
+    cost[:, 0] = 0
+    solved = by_lists(cost, 2)
+    check(cost, solved)
+
+
+def test_prices_of_1e15():
+    generator = np.random.default_rng(1)
+    cost = generator.random((60, 60)) * 1e15
+    check(cost, by_lists(cost, 3))
+
+
+def test_duplicate_points():
+    x = np.repeat(np.arange(10.0), 40)[:, None]
+    cost = (x - np.repeat(np.arange(5.0, 15.0), 40)) ** 2
+    check(cost, by_lists(cost, 8, source=bigsap.points(x, x + 5)))
+
+
+def test_bad_costs_are_named():
+    cost = np.random.default_rng(2).random((900, 900))
+    cost[700, 33] = np.nan
+    with pytest.raises(bigsap.InvalidCostError) as caught:
+        bigsap.solve(cost, method="compressed")
+    assert (caught.value.row, caught.value.column) == (700, 33)
+    cost[700, 33] = -np.inf
+    with pytest.raises(bigsap.InvalidCostError):
+        bigsap.solve(cost, method="compressed")
+
+
+def test_large_integers_are_exact_or_refused():
+    generator = np.random.default_rng(3)
+    cost = generator.integers(0, 1 << 45, (50, 50))
+    res = bigsap.solve(cost, method="compressed")
+    rows, columns = reference(cost)
+    assert res.fun == int(cost[rows, columns].sum())
+    with pytest.raises(bigsap.OverflowRiskError):
+        bigsap.solve(cost << 17, method="compressed")
+
+
+def test_stopped_early_with_a_valid_bound():
+    x, y = points_of("disjoint", 6000, seed=2)
+    source = bigsap.points(x, y)
+    full = bigsap.solve(source)
+    res = bigsap.solve(source, method="compressed", time_limit=0.15)
+    if res.status == "time_limit" and res.bound is not None:
+        assert res.bound <= full.fun * (1 + 1e-12)
+        if res.fun is not None:
+            assert res.fun >= full.fun * (1 - 1e-12)
+
+
+def test_checkpoints_are_refused(tmp_path):
+    with pytest.raises(bigsap.OptionError, match="ssp"):
+        bigsap.solve(np.eye(3), method="compressed", checkpoint=tmp_path / "c")
