@@ -23,7 +23,7 @@ from bigsap.engine.team import Team
 from bigsap.errors import CheckpointError, ShapeError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.rows import ABSENT, Rows, claim
+from bigsap.rows import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
 from bigsap.sources.base import Array, Fillable, Grouped, Prefetching, read_while
 
 # A kernel's slice: long enough that starting it costs nothing, short enough that
@@ -328,13 +328,13 @@ class Engine:
             self._read(np.arange(start, stop), costs)
             block = self._block = (start, stop, costs)
             self._prefetch()
-            if not self._sweeping:
-                # A group is decoded once: keep as much of it as half the cache takes.
-                room = self.rows.n_slots // 2
-                for other in range(start, stop):
-                    if other != row and table.slot_of_row[other] == ABSENT and room > 0:
-                        room -= 1
-                        table.slots[claim(table, other, False)] = costs[other - start]
+            # A group is decoded once: its other rows fill vacant slots, but evict nothing,
+            # since nobody has asked for them yet.
+            for other in range(start, stop):
+                vacant = table.head[N_USED] + 1 < table.head[N_SLOTS]
+                if other != row and vacant and table.slot_of_row[other] == ABSENT:
+                    table.slots[claim(table, other, False)] = costs[other - start]
+                    table.head[MISSES] -= 1
         slot = claim(table, row, self._sweeping)
         table.slots[slot] = block[2][row - block[0]]
 
