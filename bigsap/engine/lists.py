@@ -21,6 +21,7 @@ from bigsap.engine.bounds import BLOCK as BOUND_BLOCK
 from bigsap.engine.bounds import Blocks, bound_row
 from bigsap.engine.fetch import Terms
 from bigsap.engine.scan import AHEAD, LINE, n_invalid
+from bigsap.engine.selection import bracket, cheapest_blocks, extremes, n_within, thin
 from bigsap.engine.state import LANES
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
@@ -31,7 +32,6 @@ PANEL = 8192
 CHUNK = 16 * LANES
 #: Candidates are kept up to this many times k, and a panel, before they are thinned out.
 _ROOM = 4
-_BISECTIONS = 24
 #: Groups of a chunk that pass from which on the whole chunk is filtered.
 _MANY = 12
 
@@ -79,91 +79,6 @@ class Scratch(NamedTuple):
     best_id: Array
     bound: Array
     opened: Array
-
-
-@njit(nogil=True, cache=True)
-def _n_within(values: Array, n: int, x: float) -> int:
-    count = 0
-    for j in range(n):
-        count += 1 if values[j] <= x else 0
-    return count
-
-
-@njit(nogil=True, cache=True)
-def _bracket(values: Array, n: int, k: int, low: float, high: float) -> tuple[float, float]:
-    """Shrink (low, high] about the k-th smallest (from 1) of the first n values.
-
-    On entry and on return at most k values are <= low or low is below all of them,
-    and at least k are <= high. Bisection counts with vector instructions, which is
-    several times faster than selecting, and nobody needs the exact value.
-    """
-    for _ in range(_BISECTIONS):
-        middle = low + (high - low) / 2
-        if not (middle > low and middle < high):
-            break
-        count = _n_within(values, n, middle)
-        if count < k:
-            low = middle
-        else:
-            high = middle
-            if count <= k + k // 8:
-                break
-    return low, high
-
-
-@njit(nogil=True, cache=True)
-def _extremes(values: Array, n: int, infinity: float) -> tuple[float, float]:
-    low, high = infinity, -infinity
-    for j in range(n):
-        x = values[j]
-        low = x if x < low else low
-        high = x if x > high and x < infinity else high
-    return low, high
-
-
-@njit(nogil=True, cache=True)
-def thin(tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float) -> tuple[int, float]:
-    """Keep about the k smallest of n > k candidates, in front; how many, and the
-    smallest ``tau`` of those given up.
-
-    Never more than k; fewer only where that saves work, and then most of them.
-    """
-    low, high = _extremes(tau, n, infinity)
-    # At least 15/16 of k, at most k.
-    wanted = k - k // 16
-    enough = low
-    count = _n_within(tau, n, low)
-    for _ in range(_BISECTIONS):
-        if wanted <= count <= k:
-            break
-        middle = enough + (high - enough) / 2
-        if not (middle > enough and middle < high):
-            break
-        within = _n_within(tau, n, middle)
-        if within <= k:
-            enough, count = middle, within
-        else:
-            high = middle
-    # Ties at the boundary (more than k values within a hair): the first ones fill up.
-    room = k - count if count < wanted or count > k else 0
-    if count > k:
-        enough, room = low - 1, k
-    kept = 0
-    rest = infinity
-    for j in range(n):
-        x = tau[j]
-        keep = x <= enough
-        if not keep and room > 0 and x <= high:
-            keep = True
-            room -= 1
-        if keep:
-            tau[kept] = x
-            cost[kept] = cost[j]
-            ids[kept] = ids[j]
-            kept += 1
-        else:
-            rest = x if x < rest else rest
-    return kept, rest
 
 
 @njit(nogil=True, cache=True)
@@ -261,9 +176,9 @@ def evaluate(
             )  # fmt: skip
             n_groups += LANES
         if n_groups > k:
-            least, most = _extremes(group_low, n_groups, infinity)
-            if least < infinity and _n_within(group_low, n_groups, most) > k:
-                bound = _bracket(group_low, n_groups, k + 1, least, most)[1]
+            least, most = extremes(group_low, n_groups, infinity)
+            if least < infinity and n_within(group_low, n_groups, most) > k:
+                bound = bracket(group_low, n_groups, k + 1, least, most)[1]
                 cap = bound if bound < cap else cap
         smallest_free = infinity
         for j in range(LANES):
@@ -279,7 +194,7 @@ def evaluate(
                     break
         for first in range(0, n_groups, LANES):
             lows = group_low[first : first + LANES]
-            passing = _n_within(lows, LANES, cap)
+            passing = n_within(lows, LANES, cap)
             if passing == 0:
                 continue
             place = first // LANES * CHUNK
@@ -346,44 +261,6 @@ def store(
 
 
 @njit(nogil=True, cache=True)
-def _cheapest_blocks(bound: Array, above: float, count: int, opened: Array) -> tuple[int, float]:
-    """About ``count`` blocks with the lowest bounds > above, sorted; how many, and a
-    number below which no other such bound lies."""
-    low, high, n = np.inf, -np.inf, 0
-    for j in range(bound.size):
-        x = bound[j]
-        if x > above:
-            low = x if x < low else low
-            high = x if x > high else high
-            n += 1
-    if n > count:
-        for _ in range(_BISECTIONS):
-            middle = low + (high - low) / 2
-            if not (middle > low and middle < high):
-                break
-            within = 0
-            for j in range(bound.size):
-                within += 1 if bound[j] > above and bound[j] <= middle else 0
-            if within < count // 2:
-                low = middle
-            else:
-                high = middle
-                if within <= count:
-                    break
-    n = 0
-    for j in range(bound.size):
-        x = bound[j]
-        if x > above and x <= high:
-            place = n
-            while place > 0 and bound[opened[place - 1]] > x:
-                opened[place] = opened[place - 1]
-                place -= 1
-            opened[place] = j
-            n += 1
-    return n, high
-
-
-@njit(nogil=True, cache=True)
 def evaluate_bounded(
     row: int, k: int, terms: Terms, v: Array, open_price: Array, blocks: Blocks, scratch: Scratch,
     lists: Lists,
@@ -416,7 +293,7 @@ def evaluate_bounded(
     count = 24
     done = False
     while not done:
-        n_opened, reached = _cheapest_blocks(bound, above, count, opened)
+        n_opened, reached = cheapest_blocks(bound, above, count, opened)
         if n_opened == 0:
             break
         for p in range(n_opened):
