@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from bigsap.methods import METHODS
 from bigsap.rows import RowCache
 from bigsap.solve import solve
 from bigsap.sources.base import SCANNABLE
@@ -14,6 +15,7 @@ from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
 
 _SIZE = 40
+_PROBED = 1600
 
 
 def warmup(report: Callable[[str], None] | None = None) -> int:
@@ -37,8 +39,14 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     a = generator.integers(0, 9, (_SIZE, 2))
     small = a @ a.T % 251 + generator.integers(0, 3, (_SIZE, _SIZE))
     for dtype in SCANNABLE:
-        yield f"{dtype} costs, float64 prices", partial(solve, small.astype(dtype))
-    yield "int64 costs, int64 prices", partial(solve, small << 40)
+        for method in METHODS:
+            costs = small.astype(dtype)
+            yield f"{dtype} costs, float64 prices, {method}", partial(solve, costs, method=method)
+    for method in METHODS:
+        yield f"int64 costs, int64 prices, {method}", partial(solve, small << 40, method=method)
+    # Large enough for the probe, and of a kind that takes coarse first prices.
+    wide = generator.integers(0, 15, (_PROBED, 2))
+    yield "coarse first prices", partial(solve, (wide @ wide.T).astype(np.float64))
     x = generator.random((_SIZE, 3))
     y = generator.random((_SIZE, 3))
     for policy in ("slru", "lfu"):
@@ -48,6 +56,8 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         for d in (2,) if metric == "haversine" else (1, 2, 3):
             p = 3.0 if metric == "minkowski" else None
             source = points(x[:, :d], y[:, :d], metric, p=p)
-            yield f"points, {metric}, {d}-D", partial(solve, source)
-    yield "lowrank", partial(solve, lowrank(x, y))
+            for method in METHODS:
+                yield f"points, {metric}, {d}-D, {method}", partial(solve, source, method=method)
+    for method in METHODS:
+        yield f"lowrank, {method}", partial(solve, lowrank(x, y), method=method)
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))
