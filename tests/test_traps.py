@@ -517,6 +517,9 @@ def test_a_gap_is_enough():
 # --- Ctrl-C -------------------------------------------------------------------------
 
 INTERRUPTED = """
+import signal
+# A test run in the background has SIGINT ignored, and so would its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import os, sys, threading, time, warnings
 import numpy as np
 import bigsap
@@ -545,7 +548,7 @@ if __name__ == "__main__":
             told.append(True)
             print("running", flush=True)
     try:
-        bigsap.solve(source, threads=2, cache="8MiB", callback=running)
+        bigsap.solve(source, threads=2, cache="8MiB", callback=running, method="ssp")
     except KeyboardInterrupt:
         print("stopped", time.monotonic(), flush=True)
         os._exit(130)
