@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -494,10 +493,6 @@ def test_bad_prices(price, maximize, error, match):
 # --- example ------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(
-    "unassigned_cost" not in inspect.signature(bigsap.solve).parameters,
-    reason="solve() does not take unassigned_cost yet",
-)
 def test_example(capsys):
     spec = importlib.util.spec_from_file_location("gate", ROOT / "examples" / "tracking_gate.py")
     example = importlib.util.module_from_spec(spec)
