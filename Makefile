@@ -13,9 +13,15 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST_ARGS ?= -q
+# Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/test_cli.py -k json"
+PYTEST_ARGS ?=
+# Tests that watch a clock or count memory, and those of the page (a browser and the service),
+# want the machine for themselves. The others share it, each file in one of a few processes.
+ALONE := tests/page tests/test_cancel.py tests/test_control.py tests/test_memory.py \
+	tests/test_remote.py $(addprefix tests/server/test_,estimate.py faults.py supervisor.py)
+BENCH_ARGS ?=
 
-.PHONY: help demo test lint format bench clean distclean
+.PHONY: help demo test browser lint format bench results docs clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,9 +30,32 @@ demo: $(VENV)/.installed-demo ## match two photographs pixel by pixel; writes de
 	@echo "==> bigsap demo"
 	$(BIN)/bigsap demo --out demo-out
 
-test: lint ## lint, types, layers, tests: what CI runs
+test: lint browser ## lint, types, layers, tests: what CI runs
+	@echo "==> compiling the kernels (minutes the first time, then nothing)"
+	$(BIN)/bigsap warmup
+ifdef PYTEST_ARGS
 	@echo "==> tests"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+else
+	@echo "==> tests, side by side"
+	# In their order, which begins with the slow ones: the last to run should be short.
+	$(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+		$(ALONE:%=--ignore=%)
+	@echo "==> tests that want the machine for themselves"
+	$(BIN)/python -m pytest -q $(ALONE)
+endif
+
+# The page's tests drive a real browser; where none can be had they are skipped, saying so.
+browser: ## Debian's chromium, installed when absent and permitted
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+		|| command -v google-chrome >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "==> installing chromium"; \
+		{ apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -q --no-install-recommends chromium; } \
+			|| echo "no chromium: the tests of the web page will be skipped" >&2; \
+	else echo "no chromium: the tests of the web page will be skipped" \
+		"(sudo apt-get install chromium)" >&2; fi
 
 lint: $(VENV)/.installed-dev ## ruff, mypy, import-linter
 	@echo "==> ruff check";  $(BIN)/ruff check .
@@ -38,10 +67,19 @@ format: $(VENV)/.installed-dev ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-dev ## benchmarks (minutes to hours; not part of test)
+bench: $(VENV)/.installed-dev ## benchmarks (half an hour; not part of test)
 	@echo "==> benchmarks"
-	@if [ -f tests/bench/requirements.txt ]; then $(PIP) install -r tests/bench/requirements.txt; fi
-	$(BIN)/python tests/bench/run.py
+	$(PIP) install -r tests/bench/peers.txt
+	$(BIN)/bigsap bench --out .build/bench $(BENCH_ARGS)
+
+results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (half an hour, a quiet machine)
+	$(PIP) install -r tests/bench/peers.txt
+	$(BIN)/bigsap warmup
+	$(BIN)/bigsap bench --out .build/results --to tests/bench $(BENCH_ARGS)
+
+docs: $(VENV)/.installed-dev ## API reference from the docstrings, in .build/api; warnings are errors
+	@echo "==> docs"
+	$(BIN)/python docs/api.py --out .build/api
 
 clean: ## remove what runs leave behind, keep .venv
 	rm -rf build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
