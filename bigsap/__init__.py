@@ -13,11 +13,13 @@ from bigsap.errors import (
     CallbackError,
     CertificateError,
     CheckpointError,
+    DeviceMemoryError,
     DtypeError,
     ExpressionError,
     InfeasibleError,
     InputError,
     InvalidCostError,
+    KernelError,
     OptionError,
     OverflowRiskError,
     ShapeError,
@@ -30,9 +32,12 @@ from bigsap.monitor import Progress
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache
 from bigsap.solve import resume, solve
+from bigsap.sources import as_source
 from bigsap.sources.arrays import from_npy
 from bigsap.sources.base import CostSource
 from bigsap.sources.callbacks import from_function
+from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
+from bigsap.sources.device_function import cuda_kernel
 from bigsap.sources.expression import expression
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import points
@@ -49,11 +54,13 @@ __all__ = [
     "CertificateError",
     "CheckpointError",
     "CostSource",
+    "DeviceMemoryError",
     "DtypeError",
     "ExpressionError",
     "InfeasibleError",
     "InputError",
     "InvalidCostError",
+    "KernelError",
     "OptionError",
     "OverflowRiskError",
     "Progress",
@@ -64,18 +71,24 @@ __all__ = [
     "Status",
     "StoreError",
     "__version__",
+    "as_source",
     "certify",
+    "cuda_kernel",
     "expression",
+    "forbid_above",
     "from_function",
     "from_http",
     "from_npy",
     "from_zarr",
     "linear_sum_assignment",
     "lowrank",
+    "masked",
     "points",
     "resume",
+    "scaled",
     "solve",
     "solve_many",
+    "sum_of",
     "table",
     "warmup",
 ]

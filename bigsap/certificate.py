@@ -43,6 +43,8 @@ from bigsap.sources.base import Array, CostSource
 from bigsap.streaming import BLOCK_BYTES, Work, stream
 
 UNIT = 2.0**-53
+# Temporaries are no longer than this.
+_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,7 @@ def certify(
     Raises CertificateError when ``col4row`` is not a complete assignment of allowed
     pairs, InvalidCostError (first row and column) for NaN and the infinity that does
     not mean *forbidden*, OverflowRiskError when integers leave int64.
-    Time O(n m), memory two blocks a thread and ten vectors.
+    Time O(n m), memory a block and at most 1 MiB a thread, and six vectors.
     """
     n, m = source.shape
     integer = np.dtype(source.dtype).kind in "iu"
@@ -150,6 +152,7 @@ def certify_infeasible(
     maximize: bool = False,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
+    tick: Callable[[int], None] | None = None,
 ) -> Certificate:
     """Prove by Hall's theorem that no complete assignment exists.
 
@@ -178,7 +181,7 @@ def certify_infeasible(
 
         return work
 
-    stream(source, prepare, rows=rows, threads=threads, block_bytes=block_bytes)
+    stream(source, prepare, rows=rows, threads=threads, block_bytes=block_bytes, tick=tick)
     n_allowed = int(np.count_nonzero(allowed))
     if len(rows) - n_allowed <= max(n - m, 0):
         raise CertificateError(
@@ -250,7 +253,9 @@ def exact_sum(a: Array) -> Any:
 def _user_dual(dual: Array, sign: int) -> Array:
     """A dual in the user's sense; adding 0 turns -0.0 into 0.0."""
     if dual.dtype == np.float64:
-        return np.asarray(sign * dual + 0)
+        signed = np.asarray(sign * dual)
+        signed += 0
+        return signed
     largest = reach(dual)
     if largest >= 2**63:
         raise OverflowRiskError("a dual leaves int64: the integer costs are too large")
@@ -305,39 +310,32 @@ def _conclude(
         bound, noise = _bound_alone(n, m, u, prices, threshold, integer, largest)
         return Certificate(None, sign * bound, None, *duals, -1, 0.0, n * m, False, noise, False)
 
-    (rows,) = np.nonzero(matching >= 0)
-    columns = matching[rows]
-    costs = matched[rows]
-    tau = sign * costs - raw_prices[columns]
-    violation = tau - raw_u[rows]
     # What the free columns, or the unassigned rows and those above the threshold, add.
+    surplus = prices[:0]
     if n < m:
         free = np.ones(m, dtype=bool)
-        free[columns] = False
+        free[matching[matching >= 0]] = False
         surplus = -prices[free]
     elif n > m:
-        unassigned = np.ones(n, dtype=bool)
-        unassigned[rows] = False
-        above = np.maximum(raw_u[rows] - threshold, 0)
-        surplus = np.concatenate((-u[unassigned], above))
-    else:
-        surplus = prices[:0]
-    if (violation < 0).any() or (surplus < 0).any():
+        here = matching >= 0
+        above = np.maximum(raw_u[here] - threshold, 0)
+        surplus = np.concatenate((-u[~here], above))
+    fun = exact_sum(matched)
+    real = prices.dtype == np.float64
+    # Times UNIT before they are added, because the sum of magnitudes may overflow.
+    shift = UNIT * largest + UNIT * abs(float(threshold)) if real else None
+    pairs = _Pairs(max(n, m), shift)
+    pairs.judge(matching, sign, matched, raw_u, raw_prices)
+    if pairs.negative or (surplus < 0).any():
         raise CertificateError("the certificate contradicts itself: a negative part of the gap")
 
-    fun = exact_sum(costs)
-    gap = exact_sum(violation) + exact_sum(surplus)
-    worst = int(np.argmax(violation))
-    if prices.dtype == np.float64:
-        # Times UNIT before they are added, because the sum of magnitudes may overflow.
-        shift = UNIT * largest + UNIT * abs(float(threshold))
-        each = UNIT * np.abs(tau) + UNIT * np.abs(raw_u[rows]) + shift
-        noise = 2 * (float(each.sum()) + float((UNIT * surplus).sum()) + UNIT * abs(fun))
-        loose = violation > allowance(max(n, m), each)
-        reach_of_all = shift + UNIT * float(np.abs(raw_u[rows]).max())
-        tight = not loose.any() and not (surplus > allowance(max(n, m), reach_of_all)).any()
+    gap = exact_sum(raw_u) + exact_sum(surplus)
+    if shift is not None:
+        noise = 2 * (pairs.noise + float((UNIT * surplus).sum()) + UNIT * abs(fun))
+        allowed = allowance(max(n, m), shift + pairs.largest)
+        tight = not pairs.loose and not (surplus > allowed).any()
     else:
-        noise, loose, tight = 0.0, violation > 0, gap == 0
+        noise, tight = 0.0, gap == 0
     if integer:
         # The optimum is an integer, at least fun - (gap + noise).
         gap = math.floor(gap + noise)
@@ -349,11 +347,49 @@ def _conclude(
         gap=abs(fun - bound),
         u=duals[0],
         v=duals[1],
-        worst_row=int(rows[worst]),
-        worst_violation=violation[worst].item() if violation.dtype != object else violation[worst],
+        worst_row=pairs.worst_row,
+        worst_violation=pairs.worst,
         pairs=n * m,
         exact=integer and tight,
         rounding=noise,
         optimal=tight,
-        loose_rows=rows[loose],
+        loose_rows=np.array(pairs.loose, dtype=np.intp),
     )
+
+
+class _Pairs:
+    """How far the assigned pairs are from tight, taken together block by block.
+
+    n: rows or columns. shift: what rounding adds to every pair, None when all is exact.
+    """
+
+    def __init__(self, n: int, shift: float | None) -> None:
+        self.n, self.shift = n, shift
+        self.negative = False
+        self.worst_row, self.worst = -1, 0
+        self.noise = self.largest = 0.0
+        self.loose: list[int] = []
+
+    def judge(self, matching: Array, sign: int, matched: Array, u: Array, prices: Array) -> None:
+        """Replaces u by the violations, 0 for unassigned rows."""
+        for start in range(0, len(matching), _AT_ONCE):
+            rows = start + np.flatnonzero(matching[start : start + _AT_ONCE] >= 0)
+            low = u[rows]
+            tau = sign * matched[rows] - prices[matching[rows]]
+            violation = tau - low
+            u[start : start + _AT_ONCE] = 0
+            u[rows] = violation
+            if not rows.size:
+                continue
+            worst = int(np.argmax(violation))
+            if self.worst_row < 0 or violation[worst] > self.worst:
+                self.worst_row = int(rows[worst])
+                (self.worst,) = violation[worst : worst + 1].tolist()
+            self.negative = self.negative or bool((violation < 0).any())
+            loose = violation > 0
+            if self.shift is not None:
+                each = UNIT * np.abs(tau) + UNIT * np.abs(low) + self.shift
+                self.noise += float(each.sum())
+                self.largest = max(self.largest, UNIT * float(np.abs(low).max()))
+                loose = violation > allowance(self.n, each)
+            self.loose += rows[loose].tolist()

@@ -19,16 +19,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from bigsap.errors import CheckpointError
 
 MAGIC = b"BIGSAPCK"
-VERSION = 1
+VERSION = 2
 _DIGEST = 32
 _HEAD = len(MAGIC) + 8
+_CHUNK = 1 << 20
 
 #: What may not differ between the solve that is continued and the one that continues.
 _NAMES = {
@@ -41,6 +42,7 @@ _NAMES = {
     "transposed": "transposed rows and columns =",
     "price": "arithmetic in",
     "grid": "a price grid of",
+    "unassigned_cost": "an unassigned_cost with the fingerprint",
     "fingerprint": "costs with the fingerprint",
 }
 
@@ -121,41 +123,51 @@ def read(path: str | os.PathLike[str]) -> Saved:
     """
     name = os.fspath(path)
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            length = _judge(file, size, name)
+            # Past the checksum, what is not as expected was written so.
+            try:
+                file.seek(_HEAD)
+                header = json.loads(file.read(length))
+                snapshot = dict(header["values"])
+                for key, kind, shape in header["arrays"]:
+                    values = np.empty(shape, np.dtype(kind))
+                    if file.readinto(values.reshape(-1).view(np.uint8).data) != values.nbytes:
+                        raise ValueError(f"{key} is cut short")
+                    snapshot[key] = values
+                facts = dict(header["facts"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise CheckpointError(f"{name}: the checkpoint makes no sense: {error}") from error
     except FileNotFoundError:
         raise FileNotFoundError(2, "there is no checkpoint", name) from None
-    if not data or data[: len(MAGIC)] != MAGIC[: len(data)]:
+    return Saved(Path(path), facts, snapshot)
+
+
+def _judge(file: BinaryIO, size: int, name: str) -> int:
+    """Refuse a file that is no checkpoint, or not whole; the length of its header."""
+    head = file.read(_HEAD)
+    if not head or head[: len(MAGIC)] != MAGIC[: len(head)]:
         raise CheckpointError(f"{name}: this is no BigSAP checkpoint")
-    if len(data) < _HEAD:
-        raise CheckpointError(f"{name}: the checkpoint is truncated after {len(data)} bytes")
-    version, length = (int(x) for x in np.frombuffer(data, "<u4", 2, len(MAGIC)))
+    if len(head) < _HEAD:
+        raise CheckpointError(f"{name}: the checkpoint is truncated after {len(head)} bytes")
+    version, length = (int(x) for x in np.frombuffer(head, "<u4", 2, len(MAGIC)))
     if version != VERSION:
         raise CheckpointError(
             f"{name}: the checkpoint has format {version}, this BigSAP reads format {VERSION};"
             " continue with the BigSAP that wrote it, or start anew"
         )
-    body = memoryview(data)[:-_DIGEST]
-    digest = hashlib.blake2b(body, digest_size=_DIGEST).digest()
-    if len(data) < _HEAD + _DIGEST or digest != data[-_DIGEST:]:
+    digest = hashlib.blake2b(head, digest_size=_DIGEST)
+    left = size - _HEAD - _DIGEST
+    while left > 0 and (part := file.read(min(left, _CHUNK))):
+        digest.update(part)
+        left -= len(part)
+    if left or file.read(_DIGEST + 1) != digest.digest():
         raise CheckpointError(
-            f"{name}: the checkpoint is truncated or damaged: its {len(data)} bytes do not"
+            f"{name}: the checkpoint is truncated or damaged: its {size} bytes do not"
             " bear out its checksum"
         )
-    # Past the checksum, what is not as expected was written so.
-    try:
-        header = json.loads(bytes(body[_HEAD : _HEAD + length]))
-        snapshot = dict(header["values"])
-        place = _HEAD + length
-        for key, kind, shape in header["arrays"]:
-            dtype = np.dtype(kind)
-            size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-            values = np.frombuffer(body[place : place + size], dtype).reshape(shape)
-            snapshot[key] = values.copy()
-            place += size
-        facts = dict(header["facts"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{name}: the checkpoint makes no sense: {error}") from error
-    return Saved(Path(path), facts, snapshot)
+    return length
 
 
 def _plain(value: Any) -> Any:

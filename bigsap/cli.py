@@ -7,8 +7,6 @@ Results go to stdout; progress, notes and errors go to stderr. Every way out has
 from __future__ import annotations
 
 import argparse
-import enum
-import json
 import os
 import sys
 import time
@@ -20,51 +18,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import bigsap
-from bigsap.errors import BigsapError, CertificateError, InputError
+from bigsap import cli_bench, cli_service
+from bigsap.cli_common import (
+    COSTS_HELP,
+    EXIT_CODES,
+    Exit,
+    add_output_flags,
+    check_output,
+    exit_of,
+    note,
+    print_json,
+)
+from bigsap.client_http import ServiceError
+from bigsap.errors import BigsapError, CertificateError, InputError, OptionError
 from bigsap.info import version
 from bigsap.progress import clock
-from bigsap.report import align, bytes_text, number, plain, result_record, result_text
+from bigsap.report import align, bytes_text, number, result_record, result_text
 
 if TYPE_CHECKING:
     from bigsap.result import Result
-
-
-class Exit(enum.IntEnum):
-    """What the process returns."""
-
-    OK = 0
-    BAD_INPUT = 1
-    USAGE = 2  # argparse's own
-    INFEASIBLE = 3
-    STOPPED = 4
-    CERTIFICATE = 5
-    INTERNAL = 70
-    INTERRUPTED = 130
-
-
-EXIT_CODES = """\
-exit codes:
-  0    optimal (solve, demo), verified (verify), done (others)
-  1    bad input: a file, a cost, an option's value, a missing optional package
-  2    wrong usage of the command line
-  3    infeasible: no complete assignment avoids the forbidden pairs
-  4    stopped early (time limit or cancelled); what was found is saved all the same
-  5    a certificate failed: the result is not what it claims
-  70   a mistake in BigSAP itself: please report it
-  130  interrupted (Ctrl-C)
-
-Errors are one line on stderr; BIGSAP_DEBUG=1 in the environment adds the traceback.
-"""
-
-_STATUS_EXIT = {
-    "optimal": Exit.OK,
-    "gap_reached": Exit.OK,
-    "infeasible": Exit.INFEASIBLE,
-    "time_limit": Exit.STOPPED,
-    "cancelled": Exit.STOPPED,
-}
-
-COSTS_HELP = "matrix in a .npy file, a zarr store, or a .json cost spec"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -94,7 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     solve = command("solve", _solve, "find an optimal assignment and prove it")
     solve.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     solve.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
-    solve.add_argument("--method", choices=("auto", "ssp"), default="auto")
+    solve.add_argument("--method", choices=("auto", "ssp", "compressed"), default="auto")
     solve.add_argument(
         "--no-epsilon", action="store_true", help="plain successive shortest paths, one phase"
     )
@@ -127,18 +99,21 @@ def build_parser() -> argparse.ArgumentParser:
         "--no-certify", action="store_true", help="skip the final pass that proves the result"
     )
     solve.add_argument("-o", "--output", metavar="FILE.npz", help="where to save the result")
-    _add_output_flags(solve)
+    add_output_flags(solve)
     solve.add_argument("--quiet", action="store_true", help="no progress bar, no notes")
 
     verify = command("verify", _verify, "check a saved result against its costs")
     verify.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     verify.add_argument("result", metavar="RESULT", help=".npz file written by solve -o")
-    _add_output_flags(verify)
+    add_output_flags(verify)
 
     info = command("info", _info, "print versions, machine, kernel cache and extras")
-    _add_output_flags(info)
+    add_output_flags(info)
 
-    command("warmup", _warmup, "compile all kernels now, so that later runs start at once")
+    warmup = command("warmup", _warmup, "compile all kernels now, so that later runs start at once")
+    warmup.add_argument(
+        "--processes", type=int, metavar="N", help="that compile at once; default: up to 4"
+    )
 
     rechunk = command("rechunk", _rechunk, "copy a matrix into a zarr store with whole-row chunks")
     rechunk.add_argument("source", metavar="SRC", help=".npy file or zarr store")
@@ -156,11 +131,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--threads", type=int, metavar="N")
     demo.add_argument("--cache", default="512MiB", metavar="SIZE", help="memory for rows")
+    cli_bench.add_command(command)
+    cli_service.add_commands(command)
     return parser
-
-
-def _add_output_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -180,6 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(Exit.OK)
     except CertificateError as error:
         return _fail(args, Exit.CERTIFICATE, f"certificate failed: {error}", error)
+    except ServiceError as error:
+        return _fail(args, cli_service.exit_of_error(error), str(error), error)
     except (BigsapError, OSError, ImportError) as error:
         return _fail(args, Exit.BAD_INPUT, str(error), error)
     except MemoryError as error:
@@ -204,7 +179,9 @@ def _fail(args: argparse.Namespace, code: Exit, text: str, error: Exception | No
         for place in ("row", "column"):
             if getattr(error, place, None) is not None:
                 record[place] = getattr(error, place)
-        _print_json(record)
+        if isinstance(error, ServiceError):
+            record["problem"] = error.problem
+        print_json(record)
     return int(code)
 
 
@@ -217,15 +194,6 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     print(f"bigsap: warning: {' '.join(str(message).split())}", file=sys.stderr)
-
-
-def _print_json(record: dict[str, Any]) -> None:
-    print(json.dumps(plain(record), allow_nan=False), flush=True)
-
-
-def _note(args: argparse.Namespace, text: str) -> None:
-    if not getattr(args, "quiet", False):
-        print(text, file=sys.stderr, flush=True)
 
 
 def _solve(args: argparse.Namespace) -> Exit:
@@ -269,33 +237,14 @@ def _solve(args: argparse.Namespace) -> Exit:
         record = result_record(result)
         record["output"] = None if output is None else str(output)
         record["exit_code"] = int(code)
-        _print_json(record)
+        print_json(record)
         return code
     print(result_text(result))
     if output is not None:
-        _note(args, f"saved to {output}")
+        note(args, f"saved to {output}")
     elif result.fun is not None:
-        _note(args, "the assignment itself was not saved; -o FILE.npz does that")
+        note(args, "the assignment itself was not saved; -o FILE.npz does that")
     return code
-
-
-def check_output(file: Path) -> Path:
-    """``file`` with its suffix, when it can be written; before hours of work, not after."""
-    if file.suffix != ".npz":
-        file = file.with_name(file.name + ".npz")
-    folder = file.parent
-    if not folder.is_dir():
-        raise InputError(f"{file}: the folder {folder} does not exist")
-    if file.is_dir():
-        raise InputError(f"{file}: is a folder")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{file}: the folder {folder} cannot be written")
-    return file
-
-
-def exit_of(result: Result) -> Exit:
-    """The exit code of an outcome."""
-    return _STATUS_EXIT[str(result.status)]
 
 
 def _verify(args: argparse.Namespace) -> Exit:
@@ -307,7 +256,7 @@ def _verify(args: argparse.Namespace) -> Exit:
     result = bigsap.Result.load(file)
     certificate = result.verify(open_costs(args.costs))
     if args.json:
-        _print_json(
+        print_json(
             {
                 "verified": True,
                 "status": result.status,
@@ -335,19 +284,23 @@ def _info(args: argparse.Namespace) -> Exit:
 
     facts = collect()
     if args.json:
-        _print_json(facts)
+        print_json(facts)
     else:
         print(align(text_lines(facts)))
     return Exit.OK
 
 
 def _warmup(args: argparse.Namespace) -> Exit:
+    from bigsap.engine.team import available_threads
     from bigsap.info import numba_cache
 
+    if args.processes is not None and args.processes < 1:
+        raise OptionError(f"--processes must be at least 1, got {args.processes}")
     started = time.perf_counter()
-    print("compiling the kernels (a minute or two the first time)", flush=True)
+    print("compiling the kernels (minutes the first time)", flush=True)
     count = bigsap.warmup(
-        lambda name: print(f"  {clock(time.perf_counter() - started)}  {name}", flush=True)
+        lambda name: print(f"  {clock(time.perf_counter() - started)}  {name}", flush=True),
+        processes=args.processes or min(4, available_threads()),
     )
     print(f"{count} kinds ready after {time.perf_counter() - started:.1f} s, in {numba_cache()}")
     return Exit.OK

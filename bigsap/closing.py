@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,13 @@ from bigsap.engine.cpu import Engine
 from bigsap.engine.state import FREE
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, RowTable
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
+from bigsap.sources.compiled import read_pairs
 
 #: So few open rows are worth a search each.
 _FEW_OPEN = 256
+# Pairs whose costs are held as Python numbers at a time.
+_AT_ONCE = 1024
 
 #: Ends the step at hand by raising ``Late``.
 Tick = Callable[[], None]
@@ -75,31 +78,39 @@ def answer(
     deadline: Deadline,
     prove: Callable[[Array | None, Array], Certificate],
     found: Array | None = None,
+    costs: Array | None = None,
 ) -> Answer:
     """The best that is known when the solve is stopped.
 
     found: the assignment, when the search was over already. Otherwise the candidates are
     that of the last whole phase, that of the phase at hand, its open rows given free
-    columns, and the sweeps' own. prove: a certificate pass that raises ``Late``.
+    columns, and the sweeps' own. costs: (n,) signed, of the matching at hand where they
+    are known. prove: a certificate pass that raises ``Late``.
     """
     problem, known = engine.problem, engine.known
     matching, cost = known.column_of_row, known.cost
     v = engine.prices()
-    candidates = [found] if found is not None else [known.complete, _partial(engine)]
+    candidates = [found] if found is not None else [known.complete, engine.matching()]
     try:
         for candidate in candidates:
             if candidate is None:
                 continue
-            whole, price = _completed(engine, candidate, deadline.tick)
+            at_hand = costs if found is None and candidate is not known.complete else None
+            whole, price = _completed(engine, candidate, deadline.tick, at_hand)
             if price < math.inf and (cost is None or price < cost):
                 matching, cost = whole, price
     except Late:
         pass
     certificate = None
-    rows = problem.shape[0]
-    if engine.seconds_per_row * rows <= max(0.0, deadline.left) * engine.team.n_threads:
+    # What a row took lately may be far from what it takes, so without any bound a pass that
+    # can be left between its rows is begun in any case.
+    expected = engine.seconds_per_row * problem.shape[0] / engine.team.n_threads
+    light = engine.rows.policy == "in place" or _fill(problem.source) is not None
+    if expected <= max(0.0, deadline.left) or (known.bound is None and light):
         with suppress(Late):
             certificate = prove(matching, v)
+    if certificate is None:
+        known.see_floor()
     fun = None if cost is None else problem.sign * cost
     bound, u, prices = known.bound, known.u, known.v
     if certificate is not None:
@@ -109,23 +120,38 @@ def answer(
     return Answer(matching, fun, None if bound is None else problem.sign * bound, u, prices)
 
 
-def _completed(engine: Engine, candidate: Array, tick: Tick) -> tuple[Array, Any]:
+def _completed(
+    engine: Engine, candidate: Array, tick: Tick, costs: Array | None
+) -> tuple[Array, Any]:
     """The candidate with its open rows matched, and its signed cost.
 
     A search reads at least one row for each open row; where there are many it is the last
     resort, against forbidden pairs.
     """
-    problem, table = engine.problem, engine.rows.table
+    problem = engine.problem
     n_open = min(problem.shape) - int((candidate >= 0).sum())
     price: Any = math.inf
     whole = candidate
     if n_open == 0 or n_open > _FEW_OPEN:
         whole = in_order(problem, candidate)
-        price = problem.sign * total_cost(problem, table, whole, tick)
+        price = _signed_cost(engine, whole, tick, candidate, costs)
     if n_open and price == math.inf:
         whole = complete(problem, candidate, tick)
-        price = problem.sign * total_cost(problem, table, whole, tick)
+        price = _signed_cost(engine, whole, tick, candidate, costs)
     return whole, price
+
+
+def _signed_cost(engine: Engine, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
+    """The signed cost of an assignment that differs in few rows from ``base``, of which the
+    signed costs (n,) may be known."""
+    problem = engine.problem
+    total: Any = 0
+    if costs is not None:
+        same = (base >= 0) & (whole == base)
+        known = costs[same].tolist()
+        total = sum(map(int, known)) if problem.integer else math.fsum(known)
+        whole = np.where(same, FREE, whole)
+    return total + problem.sign * total_cost(problem, engine.rows.table, whole, tick)
 
 
 def in_order(problem: Problem, matching: Array) -> Array:
@@ -137,10 +163,6 @@ def in_order(problem: Problem, matching: Array) -> Array:
     k = min(open_rows.size, free.size)
     whole[open_rows[:k]] = free[:k]
     return whole
-
-
-def _partial(engine: Engine) -> Array:
-    return np.maximum(engine.state.column_of_row, FREE).astype(np.intp)
 
 
 def complete(problem: Problem, matching: Array, tick: Tick) -> Array:
@@ -161,7 +183,7 @@ def complete(problem: Problem, matching: Array, tick: Tick) -> Array:
 
     def allowed(row: int) -> tuple[Array, Array]:
         tick()
-        problem.source.read(np.array([row]), slice(0, m), costs)
+        read_while(problem.source, tick, np.array([row]), slice(0, m), costs)
         signed = problem.sign * costs[0].astype(np.float64)
         return signed < np.inf, signed
 
@@ -201,28 +223,63 @@ def _augment(
     return 0
 
 
+def _fill(source: CostSource) -> Fill | None:
+    return source.fill() if isinstance(source, Fillable) else None
+
+
 def total_cost(problem: Problem, table: RowTable | None, col4row: Array, tick: Tick) -> Any:
     """Exactly summed cost of an assignment, in the user's sense.
 
     Rows in memory are looked up, of the others one pair each is read. Infinite, with the
     sign that forbids, when a pair is forbidden.
     """
-    source = problem.source
-    rows = np.flatnonzero(col4row >= 0)
-    total: list[Any] = []
-    if table is not None:
-        slots = table.slot_of_row[rows]
-        here = slots != ABSENT
-        total += table.slots[slots[here], col4row[rows[here]]].tolist()
-        rows = rows[~here]
-    one = np.empty((1, 1), source.dtype)
-    for row in rows.tolist():
-        tick()
-        column = int(col4row[row])
-        source.read(np.array([row]), slice(column, column + 1), one)
-        total.append(one[0, 0].item())
-    if source.dtype.kind in "iu":
-        return sum(total)
-    if not all(map(math.isfinite, total)):
+    costs = _costs(problem.source, table, col4row, tick)
+    if problem.source.dtype.kind in "iu":
+        return sum(costs)
+    try:
+        return math.fsum(_finite(costs))
+    except _Forbidden:
         return problem.sign * math.inf
-    return math.fsum(total)
+
+
+class _Forbidden(Exception):
+    """A pair of the assignment has an infinite cost."""
+
+
+def _finite(costs: Iterator[Any]) -> Iterator[float]:
+    for cost in costs:
+        if not math.isfinite(cost):
+            raise _Forbidden
+        yield cost
+
+
+def _costs(source: CostSource, table: RowTable | None, col4row: Array, tick: Tick) -> Iterator[Any]:
+    """The costs of the assigned pairs as Python numbers; never many at a time."""
+    one = np.empty((1, 1), source.dtype)
+    fill = _fill(source)
+    for start in range(0, len(col4row), _AT_ONCE):
+        columns = col4row[start : start + _AT_ONCE]
+        rows = np.flatnonzero(columns >= 0)
+        if table is not None:
+            slots = table.slot_of_row[start + rows]
+            here = slots != ABSENT
+            yield from table.slots[slots[here], columns[rows[here]]].tolist()
+            rows = rows[~here]
+        if fill is not None:
+            some = np.empty(rows.size, source.dtype)
+            tick()
+            read_pairs(fill, start + rows, columns[rows], some)
+            yield from some.tolist()
+            continue
+        for row in rows.tolist():
+            tick()
+            column = int(columns[row])
+            read_while(source, tick, np.array([start + row]), slice(column, column + 1), one)
+            yield one[0, 0].item()
+
+
+def as_float(dual: Array | None) -> Array | None:
+    """Duals as results have them: float64, but int64 where float64 cannot hold them."""
+    if dual is None or dual.dtype.kind == "f" or np.abs(dual).max(initial=0) > 2**53:
+        return dual
+    return dual.astype(np.float64)

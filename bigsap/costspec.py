@@ -65,8 +65,13 @@ def open_costs(path: str | os.PathLike[str]) -> CostSource:
 
 def read_spec(file: Path) -> CostSource:
     """The source described by a JSON file. Raises InputError naming file and place."""
+    return from_spec(read_json(file), file.parent, str(file))
+
+
+def read_json(file: Path) -> Any:
+    """What a JSON file holds. Raises InputError naming file and place; repeated keys too."""
     try:
-        spec = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
+        return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{file}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
@@ -77,7 +82,6 @@ def read_spec(file: Path) -> CostSource:
         raise InputError(f"{file}: nested too deeply") from error
     except _RepeatedKeyError as error:
         raise InputError(f"{file}: key {error.args[0]!r} appears twice in one object") from error
-    return from_spec(spec, file.parent, str(file))
 
 
 def from_spec(spec: object, folder: Path, name: str = "cost spec") -> CostSource:
@@ -137,7 +141,9 @@ def _array(value: object, place: _Place) -> Array:
         if set(value) != {"npy"}:
             keys = ", ".join(map(repr, value))
             raise InputError(f'{place.pointer}: expected {{"npy": path}}, got the keys {keys}')
-        return _load_npy(_Place(place.folder, f"{place.pointer}/npy").path(value["npy"]), place)
+        return load_npy(
+            _Place(place.folder, f"{place.pointer}/npy").path(value["npy"]), place.pointer
+        )
     if not isinstance(value, list):
         raise InputError(
             f'{place.pointer}: must be nested lists or {{"npy": path}}, got {_kind_name(value)}'
@@ -153,15 +159,16 @@ def _array(value: object, place: _Place) -> Array:
     return array
 
 
-def _load_npy(path: str, place: _Place) -> Array:
+def load_npy(path: str, pointer: str) -> Array:
+    """The ``.npy`` file at ``path``, mapped; errors begin with ``pointer``."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
-        raise InputError(f"{place.pointer}: {path}: no such file") from error
+        raise InputError(f"{pointer}: {path}: no such file") from error
     except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"{place.pointer}: {path}: not a readable .npy file: {error}") from error
+        raise StoreError(f"{pointer}: {path}: not a readable .npy file: {error}") from error
     if not isinstance(array, np.ndarray):  # np.load also opens .npz archives
-        raise StoreError(f"{place.pointer}: {path}: an archive; a single .npy array is needed")
+        raise StoreError(f"{pointer}: {path}: an archive; a single .npy array is needed")
     return array
 
 

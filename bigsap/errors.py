@@ -9,11 +9,13 @@
     |   +-- ShapeError                   a shape, or the shape of a returned row
     |   +-- DtypeError                   strings, objects, complex numbers, ...
     |   +-- ExpressionError              a cost expression: names the column of the text
+    |   +-- KernelError                  CUDA C++ that does not compile: names its line
     |   +-- InvalidCostError             NaN or the wrong infinity: names row and column
     |   |   +-- OverflowRiskError        integer costs too large for exact sums
     |   +-- SourceError                  a source could not give a row
     |       +-- CallbackError            the user's function raised (chained)
     |       +-- StoreError               a file or store is damaged or incomplete
+    +-- DeviceMemoryError (also MemoryError) a device has too little memory: names the bytes
     +-- InfeasibleError (also ValueError)    no complete assignment exists
     +-- CertificateError (also ValueError)   a result is not what it claims
 
@@ -60,6 +62,25 @@ class ExpressionError(InputError):
     def __init__(self, message: str, column: int | None = None) -> None:
         super().__init__(message)
         self.column = column
+
+
+class KernelError(InputError):
+    """CUDA C++ of a cost kernel does not compile.
+
+    ``line`` is the first offending line, counted from 1; None when it is not the user's.
+    """
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class DeviceMemoryError(BigsapError, MemoryError):
+    """A device has too little free memory; ``nbytes`` were needed."""
+
+    def __init__(self, message: str, nbytes: int) -> None:
+        super().__init__(message)
+        self.nbytes = nbytes
 
 
 class InvalidCostError(InputError):

@@ -7,6 +7,7 @@ raising ``Stopped``, which ``solve`` turns into the best answer known so far.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,12 +17,16 @@ from typing import Any, TypeAlias
 
 from bigsap.errors import OptionError
 
-#: Names to arrays or JSON values: what a method needs to continue.
+#: Names to arrays or JSON values: what a method needs to continue. Empty: no moment for that.
 Snapshot: TypeAlias = dict[str, Any]
 
 # What may follow a stop: reading the best assignment's cost, proving a bound.
 _LEAST_GRACE = 0.5
 _GRACE_SHARE = 0.1
+# A checkpoint that takes longer than the first (seconds) is not written at a phase before
+# this many times as long has passed since the last.
+_LONG_SAVING = 0.5
+_SAVING_SHARE = 10
 
 
 class Stopped(Exception):
@@ -67,7 +72,9 @@ class Monitor:
     time_limit: seconds, None for none. callback: called at every phase and about
     every ``interval`` seconds; StopIteration ends the solve. cancel: set from any
     thread to end it. save: takes a snapshot to the disk, at every phase and about every
-    ``save_every`` seconds; None for no checkpoints.
+    ``save_every`` seconds; None for no checkpoints. interval_rows: the callback is also due
+    after so many rows, None for never. gaps: see ``enclose``. guards: called at every
+    tick; what one raises ends the solve.
     """
 
     time_limit: float | None = None
@@ -78,25 +85,42 @@ class Monitor:
     progress: Progress = field(default_factory=Progress)
     save: Callable[[Snapshot], None] | None = None
     save_every: float = 60.0
+    interval_rows: int | None = None
+    gaps: list[dict[str, Any]] = field(default_factory=list)
+    guards: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         _check_seconds("time_limit", self.time_limit)
         _check_seconds("callback_every", self.interval)
         _check_seconds("checkpoint_every", self.save_every)
+        rows = self.interval_rows
+        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+            raise OptionError(f"callback_rows must be a number of rows >= 1, got {rows!r}")
         if self.callback is not None and not callable(self.callback):
             raise OptionError(f"callback must be callable, got {type(self.callback).__name__}")
+        self._cancellable = self.cancel is not None
         if self.cancel is None:
             self.cancel = threading.Event()
         elif not callable(getattr(self.cancel, "is_set", None)):
             raise OptionError(f"cancel must be a threading.Event, got {type(self.cancel).__name__}")
         self._started = time.perf_counter()
         self._reported = self._saved = self._started
+        self._reported_rows = 0, 0
+        self._saving_took = 0.0
         self._snapshot: Callable[[], Snapshot] | None = None
+        self._ended: str | None = None
 
     @property
     def seconds(self) -> float:
         """Seconds since the monitor was made."""
         return time.perf_counter() - self._started
+
+    @property
+    def watched(self) -> bool:
+        """Whether anything can stop the solve and still want its answer, or reads its bounds."""
+        return self._cancellable or bool(
+            self.time_limit is not None or self.callback is not None or self.listeners
+        )
 
     @property
     def cancelled(self) -> bool:
@@ -108,9 +132,12 @@ class Monitor:
 
         Raises Stopped when the solve is to end.
         """
+        if self._ended is not None:
+            raise Stopped(self._ended)
         now = time.perf_counter()
-        if report or now - self._reported >= self.interval:
+        if report or now - self._reported >= self.interval or self._rows_passed():
             self._reported = now
+            self._reported_rows = self.progress.rows_scanned, self.progress.rows_evaluated
             self.progress.seconds = now - self._started
             for listener in self.listeners:
                 listener(self.progress)
@@ -119,12 +146,57 @@ class Monitor:
                     self.callback(self.progress)
                 except StopIteration:
                     raise Stopped("cancelled") from None
+        for guard in self.guards:
+            guard()
         if self.cancelled:
             raise Stopped("cancelled")
         if self.time_limit is not None and self.seconds > self.time_limit:
             raise Stopped("time_limit")
         if now - self._saved >= self.save_every:
             self.save_now()
+
+    def end(self, reason: str) -> None:
+        """Every further ``tick`` stops, and nothing is saved any more.
+
+        For a stop before the search: a callback that asked for it is not asked again.
+        """
+        self._ended, self.save = reason, None
+
+    @property
+    def ended(self) -> bool:
+        """Whether ``end`` was called."""
+        return self._ended is not None
+
+    def _rows_passed(self) -> bool:
+        if self.interval_rows is None:
+            return False
+        scanned, evaluated = self._reported_rows
+        now = self.progress
+        passed = max(now.rows_scanned - scanned, now.rows_evaluated - evaluated)
+        # Less than none: another count, of a part of the problem, has begun.
+        return passed >= self.interval_rows or passed < 0
+
+    def enclose(self, low: Any, high: Any) -> None:
+        """Take note that the optimum lies from ``low`` to ``high``; None where unknown.
+
+        User's sense. What is known stays known: worse bounds change nothing. Each time
+        that the gap shrinks a record joins ``gaps``: seconds, gap, lower_bound,
+        upper_bound. Only for bounds of the whole problem, not of a part of it.
+        """
+        progress = self.progress
+        old_low, old_high = progress.lower_bound, progress.upper_bound
+        if low is not None and (old_low is None or low > old_low):
+            progress.lower_bound = _number(low)
+        if high is not None and (old_high is None or high < old_high):
+            progress.upper_bound = _number(high)
+        low, high = progress.lower_bound, progress.upper_bound
+        if low is None or high is None or (low, high) == (old_low, old_high):
+            return
+        # Rounding may take the one past the other.
+        gap = max(0, high - low)
+        if math.isfinite(gap) and (not self.gaps or gap < self.gaps[-1]["gap"]):
+            record = {"gap": gap, "lower_bound": low, "upper_bound": high}
+            self.gaps.append({"seconds": self.seconds, **record})
 
     @contextmanager
     def saving(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
@@ -143,9 +215,21 @@ class Monitor:
 
     def save_now(self) -> None:
         """Write a checkpoint, when there is anything to write and somewhere to write it."""
-        if self.save is not None and self._snapshot is not None:
-            self.save(self._snapshot())
+        if self.save is None or self._snapshot is None:
+            return
+        snapshot = self._snapshot()
+        if snapshot:
+            clock = time.perf_counter()
+            self.save(snapshot)
             self._saved = time.perf_counter()
+            self._saving_took = self._saved - clock
+
+    def save_phase(self) -> None:
+        """``save_now`` at the beginning of a phase: not when phases are so short, and what
+        is kept so large, that the solve would come to spend its time on writing."""
+        since = time.perf_counter() - self._saved
+        if self._saving_took < _LONG_SAVING or since > _SAVING_SHARE * self._saving_took:
+            self.save_now()
 
     def grace(self) -> float:
         """Seconds that putting a stopped solve's answer together may take.
@@ -156,6 +240,23 @@ class Monitor:
         if self.cancelled:
             return _LEAST_GRACE
         return max(_LEAST_GRACE, _GRACE_SHARE * (self.time_limit or self.seconds))
+
+
+def _number(value: Any) -> Any:
+    """A Python number, so that a result reads back from a file as it was."""
+    return value.item() if hasattr(value, "item") else value
+
+
+class Part(Monitor):
+    """The monitor of a sub-problem: the whole's limits, progress of its own, no checkpoints."""
+
+    def __init__(self, whole: Monitor) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def tick(self, report: bool = False) -> None:
+        """As the whole's, which has not come to a new phase, however."""
+        self._whole.tick()
 
 
 def _check_seconds(name: str, value: float | None) -> None:

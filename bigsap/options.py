@@ -1,8 +1,9 @@
-"""The options of one solve, checked before any work is done."""
+"""The options of one solve, checked before any work is done; the method they lead to."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,14 @@ from bigsap.engine.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.memory import free_memory
 from bigsap.methods import METHODS
+from bigsap.methods.device import device_method, device_name
+from bigsap.orientation import resident
+from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
+from bigsap.sources.device import device_numbers
+
+# Below this, lists save nothing over scanning whole rows.
+_FEW_ROWS = 700
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +32,7 @@ class Options:
     cache: RowCache | int | str | None
     memory_limit: int | str | None
     threads: int | None
-    device: str
+    device: str | Sequence[str]
     gap: float
     checkpoint: str | os.PathLike[str] | None
     certify: bool
@@ -34,9 +42,7 @@ class Options:
         if self.method not in ("auto", *METHODS):
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
         if self.device not in ("cpu", "auto"):
-            raise OptionError(
-                f"device {self.device!r} is not available in this version, only 'cpu'"
-            )
+            device_numbers(self.device)
         if not isinstance(self.gap, (int, float)) or not self.gap >= 0:
             raise OptionError(f"gap must be a number >= 0, got {self.gap!r}")
         if self.gap > 0 and not self.certify:
@@ -47,10 +53,44 @@ class Options:
             raise OptionError(f"checkpoint must be a path, got {self.checkpoint!r}")
         check_threads(self.threads)
 
-    def cache_budget(self) -> int:
-        """Bytes for rows. Raises OptionError for anything that is not a size."""
+    def cache_budget(self, row_bytes: int) -> int:
+        """Bytes for rows of that size.
+
+        Raises OptionError for anything that is not a size, and for a limit below one row.
+        """
         limit = self.memory_limit
         total = free_memory() if limit is None else parse_bytes(limit, "memory_limit")
+        if limit is not None and total < row_bytes:
+            raise OptionError(
+                f"memory_limit={limit!r} does not even hold one row of costs, {row_bytes} bytes"
+            )
+        share = max(total // 4, row_bytes)
         if isinstance(self.cache, RowCache):
-            return self.cache.budget(total // 4)
-        return total // 4 if self.cache is None else parse_bytes(self.cache, "cache")
+            return self.cache.budget(share)
+        return share if self.cache is None else parse_bytes(self.cache, "cache")
+
+    def memory_for_lists(self, problem: Problem) -> int | None:
+        """Bytes for the lists of compressed rows, None without a limit on this machine's memory."""
+        if self.memory_limit is None or device_name(problem.source) != "cpu":
+            return None
+        return parse_bytes(self.memory_limit, "memory_limit")
+
+
+def may_use_lists(problem: Problem, method: str) -> bool:
+    """Whether a solve by ``method`` may be one by compressed rows."""
+    return method == "compressed" or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
+
+
+def choose_method(problem: Problem) -> tuple[str, str]:
+    """What ``method="auto"`` takes, and why."""
+    n, m = problem.shape
+    on_device = device_method(problem.source)
+    if on_device is not None:
+        return on_device
+    if min(n, m) < _FEW_ROWS:
+        return "ssp", f"fewer than {_FEW_ROWS} rows or columns"
+    if n > m and 2 * m > n:
+        return "ssp", "more rows than columns"
+    if 6 * n < 5 * m < 10 * n and resident(problem) is not None:
+        return "ssp", "a matrix in memory, far fewer rows than columns"
+    return "compressed", "evaluates each row a few times only"

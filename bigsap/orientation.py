@@ -8,6 +8,7 @@ import numpy as np
 
 from bigsap.certificate import Certificate
 from bigsap.problem import Problem
+from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import Array, Resident
 
 
@@ -17,13 +18,21 @@ def resident(problem: Problem) -> Array | None:
     return source.resident() if isinstance(source, Resident) else None
 
 
-def orient(problem: Problem) -> Problem:
+def orient(problem: Problem, *, lists: bool = False) -> Problem:
     """The problem or its transpose: rows must be cheap, and the fewer the better.
 
     A matrix that lies in memory by columns is solved by its columns; a tall problem
-    is transposed when the source gives columns as cheaply as rows.
+    is transposed when the source gives columns as cheaply as rows. lists: the solve may be
+    by compressed rows, which reads a row about once: then even columns across memory are
+    cheap enough, beside searches with more rows than columns. Not in a mapped file, where each
+    of them may be a page an item.
     """
-    if resident(problem) is not None:
+    matrix = resident(problem)
+    if matrix is not None:
+        n, m = problem.shape
+        source = problem.source
+        if lists and n > m and isinstance(source, ArraySource) and not source.mapped:
+            return Problem(source.across(), problem.maximize, not problem.transposed)
         return problem
     n, m = problem.shape
     other = problem.transpose()

@@ -60,7 +60,9 @@ class Result:
     gap: ``|fun - bound|``; None when one of them is unknown.
     status, success, message: how the solve ended.
     nit: number of phases.
-    stats: counts and times, see the design of ``solve``.
+    stats: counts and times, see the design of ``solve``. Among them ``gaps``: a record of
+        ``seconds``, ``gap``, ``lower_bound`` and ``upper_bound`` each time that the gap
+        between what was proved and the best assignment priced became smaller.
     col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
         column; -1 = unassigned.
     violator: (k,) intp, rows whose allowed columns are too few; empty unless the
@@ -208,6 +210,7 @@ class Result:
         Time O(n m), one pass.
         """
         from bigsap.sources import as_source
+        from bigsap.sources.base import intact_throughout
 
         source = as_source(cost, shape=shape, args=args, dtype=dtype)
         prices = self.unassigned_cost if unassigned_cost is None else unassigned_cost
@@ -217,7 +220,8 @@ class Result:
             return verify_gated(self, source, prices, threads)
         from bigsap.verification import verify
 
-        return verify(self, source, threads)
+        with intact_throughout(source):
+            return verify(self, source, threads)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file (exactly ``path``), atomically and without pickles.
@@ -277,7 +281,10 @@ class Result:
 
     @classmethod
     def _read(cls, file: Any) -> Result:
-        with np.load(file, allow_pickle=False) as parts:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise ValueError("it holds a single array")
+        with loaded as parts:
             meta = json.loads(bytes(parts["meta"][()]))
             if meta["format"] != FORMAT or meta["version"] != VERSION:
                 raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")

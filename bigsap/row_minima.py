@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import CertificateError, InvalidCostError, OverflowRiskError
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import Array, CostSource, Minimised
 from bigsap.streaming import Work, stream
+
+# Differences ``c - v`` that are held at a time, by each thread: three rows, but no more
+# than its cache holds and no fewer than are worth numpy's calls.
+_TILE_ROWS, _LEAST_TILE, _LARGEST_TILE = 3, 1 << 14, 1 << 17
 
 
 def row_minima(
@@ -29,16 +33,21 @@ def row_minima(
     Returns u (n,), ``min_j (c[i, j] - prices[j])`` in the minimising sense and the
     dtype of ``prices``, +inf for a row without allowed pairs; and the assigned costs
     (n,) in the user's sense, float64 or int64, 0 for unassigned rows.
-    Raises as ``certify`` does. Memory: two blocks a thread.
+    Raises as ``certify`` does. Memory: a block and at most 1 MiB a thread.
     """
+    if isinstance(source, Minimised):
+        found = source.row_minima(matching, prices, maximize, tick or (lambda _: None))
+        if found is not None:
+            return found
     n, m = source.shape
     number = prices.dtype
     u = np.empty(n, dtype=number)
     matched = np.zeros(n, dtype=np.int64 if np.dtype(source.dtype).kind in "iu" else np.float64)
     lowest, highest = int(prices.min()), int(prices.max())
+    size = min(max(_TILE_ROWS * m, _LEAST_TILE), _LARGEST_TILE)
 
     def prepare() -> Work:
-        tile = np.empty(max(1, block_bytes // 8), dtype=number)
+        tile = np.empty(max(1, min(size, block_bytes // 8)), dtype=number)
 
         def work(start: int, block: Array) -> None:
             k = len(block)
@@ -51,19 +60,22 @@ def row_minima(
                     u[start : start + k] = _minima_of_wide(block, prices, maximize)
                     _take_matched(start, block)
                     return
-            width = min(m, max(1, len(tile) // k))
             best = np.full(k, _worst(number), dtype=number)
+            height, width = max(1, len(tile) // m), min(m, len(tile))
             # Overflow is found below, as an infinite minimum of a row of finite costs.
             with np.errstate(over="ignore"):
-                for first in range(0, m, width):
-                    costs, part = block[:, first : first + width], prices[first : first + width]
-                    tau = tile[: costs.size].reshape(costs.shape)
-                    if maximize:
-                        np.add(costs, part, out=tau)
-                        np.minimum(best, -tau.max(axis=1), out=best)
-                    else:
-                        np.subtract(costs, part, out=tau)
-                        np.minimum(best, tau.min(axis=1), out=best)
+                for top in range(0, k, height):
+                    lowest_here = best[top : top + height]
+                    for first in range(0, m, width):
+                        costs = block[top : top + height, first : first + width]
+                        part = prices[first : first + width]
+                        tau = tile[: costs.size].reshape(costs.shape)
+                        if maximize:
+                            np.add(costs, part, out=tau)
+                            np.minimum(lowest_here, -tau.max(axis=1), out=lowest_here)
+                        else:
+                            np.subtract(costs, part, out=tau)
+                            np.minimum(lowest_here, tau.min(axis=1), out=lowest_here)
             if number == np.float64 and not np.isfinite(best).all():
                 refuse_invalid(block, np.arange(start, start + k), maximize)
                 _refuse_overflow(block, best, start)

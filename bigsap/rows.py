@@ -79,7 +79,7 @@ class RowTable(NamedTuple):
     head: Array
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _unlink(t: RowTable, slot: int) -> None:
     s = t.segment[slot]
     newer, older = t.newer[slot], t.older[slot]
@@ -93,7 +93,7 @@ def _unlink(t: RowTable, slot: int) -> None:
         t.head[OLDEST + s] = newer
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _link_newest(t: RowTable, slot: int, s: int) -> None:
     first = t.head[NEWEST + s]
     t.segment[slot] = s
@@ -106,7 +106,7 @@ def _link_newest(t: RowTable, slot: int, s: int) -> None:
         t.head[OLDEST + s] = slot
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _link_oldest(t: RowTable, slot: int, s: int) -> None:
     last = t.head[OLDEST + s]
     t.segment[slot] = s
@@ -119,14 +119,14 @@ def _link_oldest(t: RowTable, slot: int, s: int) -> None:
         t.head[NEWEST + s] = slot
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _colder(t: RowTable, a: int, b: int) -> bool:
     """Whether slot a is to be evicted before slot b (LFU)."""
     ca, cb = t.uses[t.row_of_slot[a]], t.uses[t.row_of_slot[b]]
     return ca < cb or (ca == cb and t.tick[a] < t.tick[b])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _settle(t: RowTable, place: int) -> None:
     """Restore the LFU heap after the key at ``place`` changed."""
     heap, place_of = t.newer, t.older
@@ -154,7 +154,7 @@ def _settle(t: RowTable, place: int) -> None:
     place_of[slot] = place
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def touch(t: RowTable, slot: int) -> None:
     """Note a use of a resident row. O(1) with SLRU, O(log n_slots) with LFU."""
     t.head[HITS] += 1
@@ -183,7 +183,19 @@ def touch(t: RowTable, slot: int) -> None:
         _settle(t, t.older[slot])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
+def next_slot(t: RowTable) -> int:
+    """The slot that ``claim`` would give a row now; -1 when every row has its own."""
+    used = t.head[N_USED]
+    if used < t.head[N_SLOTS]:
+        return used
+    policy = t.head[POLICY]
+    if policy == RESIDENT:
+        return -1
+    return t.head[OLDEST] if policy == SLRU else t.newer[0]
+
+
+@njit(nogil=True, cache=True, _nrt=False)
 def claim(t: RowTable, row: int, sweeping: bool) -> int:
     """Give an absent row a slot, evicting another row if need be; the caller fills it.
 
@@ -191,10 +203,9 @@ def claim(t: RowTable, row: int, sweeping: bool) -> int:
     """
     t.head[MISSES] += 1
     policy = t.head[POLICY]
-    slot = t.head[N_USED]
-    full = slot == t.head[N_SLOTS]
+    slot = next_slot(t)
+    full = t.head[N_USED] == t.head[N_SLOTS]
     if full:
-        slot = t.head[OLDEST] if policy == SLRU else t.newer[0]
         t.slot_of_row[t.row_of_slot[slot]] = ABSENT
         if policy == SLRU:
             _unlink(t, slot)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from typing import Any
@@ -10,24 +9,27 @@ from typing import Any
 import numpy as np
 
 from bigsap import checkpoint
-from bigsap.certificate import Certificate
+from bigsap.certificate import Certificate, certify_infeasible
 from bigsap.certificate import certify as prove
-from bigsap.closing import Answer, Deadline, Late, answer, total_cost
+from bigsap.closing import Answer, Deadline, Late, answer, as_float, total_cost
 from bigsap.engine.cpu import Engine
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
-from bigsap.errors import CertificateError, OptionError
-from bigsap.memory import peak_bytes
+from bigsap.errors import CertificateError
+from bigsap.identity import identity
 from bigsap.methods import Outcome, ssp
-from bigsap.methods.compressed import Solved, solve_compressed
+from bigsap.methods.compressed import solve_compressed
+from bigsap.methods.course import Setting, Solved
+from bigsap.methods.device import engine_where, refuse_slabs, refuse_streaming
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
-from bigsap.options import Options
+from bigsap.options import Options, choose_method
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows
-from bigsap.sources.base import Array, Fingerprinted
+from bigsap.sources.base import Array
+from bigsap.stats import solve_stats
 from bigsap.streaming import BLOCK_BYTES
 from bigsap.warm_start import WarmStart
 
@@ -38,25 +40,6 @@ _BLOCK_SECONDS = 0.1
 # A whole pass is worth trying for ``gap`` once epsilon times the rows is this many gaps:
 # a phase's matching is usually much closer to optimal than an epsilon a row.
 _PROMISING = 8
-
-# Below this, lists save nothing over scanning whole rows.
-_FEW_ROWS = 700
-
-_log = logging.getLogger("bigsap")
-
-
-def choose_method(problem: Problem, options: Options, warm: bool) -> tuple[str, str]:
-    """What ``method="auto"`` takes, and why."""
-    n, m = problem.shape
-    if options.checkpoint is not None:
-        return "ssp", "checkpoints need it"
-    if warm or options.gap > 0:
-        return "ssp", "it starts from prices and stops at a gap"
-    if min(n, m) < _FEW_ROWS:
-        return "ssp", f"fewer than {_FEW_ROWS} rows or columns"
-    if n != m and 2 * min(n, m) > max(n, m):
-        return "ssp", "a shape not far from square"
-    return "compressed", "evaluates each row a few times only"
 
 
 class Run:
@@ -77,9 +60,11 @@ class Run:
         self.warm_start = warm_start
         self.method, self.why = options.method, "asked for"
         if self.method == "auto":
-            self.method, self.why = choose_method(problem, options, warm_start is not None)
-        elif self.method == "compressed" and (options.checkpoint is not None or saved):
-            raise OptionError("checkpoints need method='ssp' in this version")
+            self.method, self.why = choose_method(problem)
+        if self.method == "ssp":
+            refuse_streaming(problem.source)
+        else:
+            refuse_slabs(problem.source)
         self.lists: Solved | None = None  # of method "compressed"
         self.engine: Engine | None = None
         self.stopped: Status | None = None
@@ -91,7 +76,7 @@ class Run:
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
         matrix = resident(problem)
-        budget = options.cache_budget()
+        budget = options.cache_budget(problem.shape[1] * problem.source.dtype.itemsize)
         if matrix is not None:
             self.rows = Rows.in_place(matrix)
         else:
@@ -106,7 +91,7 @@ class Run:
         path, saved = self.options.checkpoint, self.saved
         if path is None and saved is None:
             return
-        facts = self._facts()
+        facts = identity(self.given, self.problem, self.options, self.method, self.arithmetic)
         if saved is not None:
             saved.refuse_unless(facts)
             self.resumed = int(saved.facts.get("resumed", 0)) + 1
@@ -121,30 +106,14 @@ class Run:
 
         self.monitor.save = save
 
-    def _facts(self) -> dict[str, Any]:
-        """What identifies the solve: the problem, and the options that change the answer."""
-        source = self.given.source
-        fingerprint = source.fingerprint() if isinstance(source, Fingerprinted) else None
-        if fingerprint is None:
-            _log.warning(
-                "checkpoint: %s has no fingerprint; whether the costs are still the same when"
-                " the solve is continued cannot be checked",
-                type(source).__name__,
-            )
-        dtype = self.options.dtype
-        return {
-            "shape": list(self.given.shape),
-            "dtype": str(source.dtype),
-            "asked_dtype": None if dtype is None else str(np.dtype(dtype)),
-            "maximize": self.given.maximize,
-            "method": self.method,
-            "epsilon": self.options.epsilon,
-            "seed": int(self.options.seed),
-            "transposed": self.problem.transposed,
-            "price": str(self.arithmetic.price),
-            "grid": self.arithmetic.grid,
-            "fingerprint": fingerprint,
-        }
+    def _snapshot(self) -> Snapshot:
+        """Where to continue; empty for the beginning."""
+        return self.saved.snapshot if self.saved is not None else {}
+
+    def _warm(self) -> Warm | None:
+        if self.warm_start is None or self._snapshot():
+            return None
+        return self.warm_start.oriented(self.given, self.problem, self.monitor.tick, self.n_threads)
 
     # -- the way to the result ------------------------------------------------------
 
@@ -155,7 +124,9 @@ class Run:
             empty = np.full(n, -1, np.intp)
             return self._conclude(Answer(empty, certificate=self._prove(empty, np.zeros(m))))
         with Team(self.n_threads) as team:
-            engine = Engine(self.problem, self.rows, team, self.monitor, self.arithmetic.price)
+            self.problem, engine = engine_where(
+                self.problem, self.rows, team, self.monitor, self.arithmetic.price
+            )
             self.engine = engine
             found: Array | None = None
             try:
@@ -164,8 +135,11 @@ class Run:
                 else:
                     outcome = self._search(engine)
                 if outcome.violator.size:
+                    outcome = self._borne_out(engine, outcome)
+                if outcome.violator.size:
                     return self._conclude(Answer(None), outcome.violator)
                 found = outcome.column_of_row
+                engine.release()
                 if self.options.certify:
                     return self._conclude(self._certified(engine, outcome))
                 fun = None
@@ -176,12 +150,8 @@ class Run:
                 return self._conclude(self._stopped(engine, stop, found))
 
     def _search(self, engine: Engine) -> Outcome:
-        snapshot = self.saved.snapshot if self.saved is not None else {}
-        warm = None
-        if self.warm_start is not None and not snapshot:
-            warm = self.warm_start.oriented(
-                self.given, self.problem, self.monitor.tick, self.n_threads
-            )
+        snapshot = self._snapshot()
+        warm = self._warm()
         clock = time.perf_counter()
         try:
             outcome = ssp.run(
@@ -201,25 +171,46 @@ class Run:
         """Solve by compressed rows; the dense engine closes, and repairs if need be."""
         solved = Solved()
         self.lists = solved
+        options = self.options
+        setting = Setting(
+            team, self.monitor, self.arithmetic, options.epsilon, options.seed,
+            enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
+        )  # fmt: skip
         clock = time.perf_counter()
         try:
             solve_compressed(
-                self.problem, team, self.monitor, self.arithmetic, solved,
-                epsilon=self.options.epsilon, seed=self.options.seed,
-            )  # fmt: skip
+                self.problem, setting, solved, self._snapshot(), self.phases, self._warm()
+            )
         except Stopped:
             self.seconds["search"] += time.perf_counter() - clock
             known = solved.known()
             if known is not None:
                 engine.adopt(*known)
+                solved.teach(engine.known)
             raise
         outcome = solved.outcome
-        self.phases += outcome.phases
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
         if outcome.column_of_row is not None:
             engine.adopt(outcome.column_of_row, outcome.v)
         return outcome
+
+    def _lists_enough(self) -> bool:
+        """After a phase on lists: what it proves, and whether that is the gap asked for.
+
+        The pass over the costs is made only when the lists' own bound says that it is.
+        """
+        assert self.engine is not None
+        assert self.lists is not None
+        known, solved = self.engine.known, self.lists
+        solved.teach(known)
+        known.tell(self.monitor)
+        if self.options.gap <= 0 or known.cost is None or known.bound is None:
+            return False
+        now = solved.known()
+        if now is not None and known.cost - known.bound <= self.options.gap:
+            self._within_gap(self._prove(*now))
+        return self.proved is not None
 
     def _enough(self, column_of_row: Array, v: Array, epsilon: float) -> bool:
         """Whether a phase's matching is within the gap asked for.
@@ -266,6 +257,7 @@ class Run:
             self.certificate_pairs += n_read * self.problem.shape[1]
         if self.engine is not None:
             self.engine.known.see_certificate(certificate, column_of_row)
+            self.engine.known.tell(self.monitor)
         return certificate
 
     def _block_bytes(self) -> int:
@@ -284,16 +276,15 @@ class Run:
         for attempt in range(_REPAIRS + 1):
             if certificate.optimal:
                 break
-            # Not into the checkpoint: it holds the end of the search, and a solve that
-            # is continued from there repairs in the same way.
+            # Not into the checkpoint: it holds the end of the search; a resumed solve repairs too.
             self.monitor.save = None
             warm: Warm | None = Warm(outcome.v.copy(), outcome.column_of_row, exact=True)
+            engine.renew()
             if attempt == _REPAIRS:
                 if self.warm_start is None:
                     break
                 # Prices so far apart that they absorb the costs: begin without them.
                 warm = None
-                engine.state.v[:] = 0
             outcome = ssp.run(
                 engine, epsilon=attempt == _REPAIRS and self.options.epsilon,
                 seed=self.options.seed, grid=self.arithmetic.grid, warm=warm,
@@ -308,6 +299,29 @@ class Run:
             )
         return Answer(outcome.column_of_row, certificate=certificate)
 
+    def _borne_out(self, engine: Engine, outcome: Outcome) -> Outcome:
+        """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
+        dense = self.lists is None
+        while self.options.certify:
+            try:
+                certify_infeasible(
+                    self.problem.source, outcome.violator, maximize=self.problem.maximize,
+                    threads=self.n_threads, tick=lambda _: self.monitor.tick(),
+                )  # fmt: skip
+                break
+            except CertificateError:
+                if dense:
+                    raise
+            dense, self.monitor.save = True, None
+            engine.renew()
+            outcome = ssp.run(
+                engine, epsilon=self.options.epsilon, seed=self.options.seed,
+                grid=self.arithmetic.grid, phases=self.phases,
+            )  # fmt: skip
+            if not outcome.violator.size:
+                break
+        return outcome
+
     def _stopped(self, engine: Engine, stop: Stopped, found: Array | None) -> Answer:
         """The best that is known; see ``bigsap.closing``."""
         self.stopped = Status(stop.reason)
@@ -318,7 +332,11 @@ class Run:
                 raise Late
             return self._prove(column_of_row, v, deadline)
 
-        closing = answer(engine, deadline, proof, found)
+        costs = None
+        if self.lists is not None and found is None:
+            engine.seconds_per_row = self.lists.seconds_per_row()
+            costs = self.lists.pair_costs()
+        closing = answer(engine, deadline, proof, found, costs)
         if self.options.certify:
             return closing
         return replace(closing, bound=None, u=None, v=None)
@@ -344,52 +362,11 @@ class Run:
         if certificate is not None and certificate.optimal and certificate.fun is not None:
             status = Status.OPTIMAL
         return Result.from_assignment(
-            col4row, _as_float(v), certificate, shape=self.given.shape, status=status,
-            message=message, maximize=problem.maximize, stats=self._stats(),
+            col4row, as_float(v), certificate, shape=self.given.shape, status=status,
+            message=message, maximize=problem.maximize, stats=solve_stats(self),
             nit=len(self.phases), violator=() if violator is None else violator,
-            u=_as_float(u), fun=found.fun, bound=found.bound,
+            u=as_float(u), fun=found.fun, bound=found.bound,
         )  # fmt: skip
-
-    def _stats(self) -> dict[str, Any]:
-        engine, rows = self.engine, self.rows
-        m = self.problem.shape[1]
-        evaluated = engine.rows_evaluated if engine is not None else 0
-        scanned = engine.rows_scanned if engine is not None else 0
-        pairs = evaluated * m
-        if self.lists is not None:
-            counts = self.lists.counts
-            evaluated, pairs, scanned = counts.rows, counts.pairs, scanned + counts.scans
-        return {
-            "method": self.method,
-            "why": self.why,
-            "threads": self.n_threads,
-            "device": "cpu",
-            "source": type(self.given.source).__name__,
-            "transposed": self.problem.transposed,
-            "price": str(self.arithmetic.price),
-            "resumed": self.resumed,
-            "warm_started": self.warm_start is not None,
-            "rows_evaluated": evaluated,
-            "pairs_evaluated": pairs,
-            "certificate_pairs": self.certificate_pairs,
-            "rows_scanned": scanned,
-            "cache_policy": rows.policy,
-            "cache_slots": rows.n_slots,
-            "cache_bytes": rows.bytes,
-            "cache_hits": rows.hits,
-            "cache_misses": rows.misses,
-            "first_prices": self.lists.first_prices if self.lists is not None else None,
-            "phases": self.phases,
-            "seconds": {**self.seconds, "total": self.monitor.seconds},
-            "peak_bytes": peak_bytes(),
-        }
-
-
-def _as_float(dual: Array | None) -> Array | None:
-    """Duals as results have them: float64, but int64 where float64 cannot hold them."""
-    if dual is None or dual.dtype.kind == "f" or np.abs(dual).max(initial=0) > 2**53:
-        return dual
-    return dual.astype(np.float64)
 
 
 def _explain(violator: Array) -> str:

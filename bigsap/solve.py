@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -15,8 +15,9 @@ from bigsap.engine.precision import LargeCosts
 from bigsap.engine.team import check_threads
 from bigsap.gating import ungate, widen_start
 from bigsap.memory import free_memory as free_memory
+from bigsap.methods.device import place_costs
 from bigsap.monitor import Callback, Monitor
-from bigsap.options import Options
+from bigsap.options import Options, may_use_lists
 from bigsap.orientation import orient
 from bigsap.problem import Problem
 from bigsap.progress import Bar
@@ -24,6 +25,7 @@ from bigsap.result import Result
 from bigsap.rows import RowCache
 from bigsap.run import Run
 from bigsap.sources import as_source
+from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.gated import Gated
 from bigsap.warm_start import parse_warm_start
 
@@ -52,13 +54,14 @@ def solve(
     cache: RowCache | int | str | None = None,
     memory_limit: int | str | None = None,
     threads: int | None = None,
-    device: str = "cpu",
+    device: str | Sequence[str] = "cpu",
     warm_start: Any = None,
     unassigned_cost: npt.ArrayLike | None = None,
     gap: float = 0.0,
     time_limit: float | None = None,
     callback: Callback | None = None,
     callback_every: float = 0.25,
+    callback_rows: int | None = None,
     cancel: threading.Event | None = None,
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -79,6 +82,14 @@ def solve(
     memory_limit: bytes the solve may take beyond the costs in memory.
     threads: None: the cores available, fewer for few columns. Any number gives the
         same answer.
+    device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems where
+        there is one. Needs CuPy, ``pip install "bigsap[gpu13]"``. Costs in memory are copied
+        to the device (``memory_limit`` is then of its memory) or streamed where they do
+        not fit; points, low rank, expressions and ``cuda_kernel`` are computed there.
+        The same optimum, certified; of several optima it may find another.
+        ``"cuda:0,1"``, or ``["cuda:0", "cuda:1"]``: several devices, each with a slab of the
+        columns and that part of the costs; of the method "ssp", for matrices larger than
+        the memory of one (``memory_limit`` is of each).
     warm_start: where to start: a ``Result`` of a problem of the same shape and sense,
         column prices (m,), or a pair ``(v, col4row)``. Rows whose old pair is still tight keep
         it and only the others are searched for. Any start leads to an optimum.
@@ -89,14 +100,20 @@ def solve(
     gap: stop once the assignment is proved to be this close to optimal, cost units;
         judged after each phase by a pass over the costs, where that looks promising.
     time_limit: seconds; then the best assignment known, with a valid bound.
-    callback: called with a ``Progress`` at each phase and every ``callback_every``
-        seconds; StopIteration ends the solve. progress: draw a bar on the terminal.
-    cancel: an event; setting it, from any thread, ends the solve within a second. Costs
-        that Python computes are left between two rows, not within one.
+    callback: called with a ``Progress`` at each phase, every ``callback_every`` seconds and,
+        when ``callback_rows`` is given, each time that so many more rows were scanned or
+        evaluated (at the next look at the clock, which rows that Python delivers have each,
+        compiled ones every tenth of a second); StopIteration ends the solve. progress: draw
+        a bar on the terminal.
+    cancel: an event; setting it, from any thread, ends the solve within a second, also while
+        it waits for a provider or a store. Costs that a function computes are left between
+        two rows or 4096 values, not within a call of the function.
     checkpoint: a file to continue from after a crash or a stop, see ``resume``. It is
         replaced, atomically, at each phase, every ``checkpoint_every`` seconds and when
-        the solve is stopped or interrupted; the start's sweeps (up to five passes) are
-        not in it. It stays when the solve is done.
+        the solve is stopped or interrupted. Not in it: what comes before the first prices
+        are known (of "ssp" up to five sweeps, of "compressed" the coarse sub-problems). With
+        "compressed" it holds the lists too, some 1.6 KB a row, and phases shorter than
+        a few times the writing are not each written. It stays when the solve is done.
     certify: False skips the certificate; ``bound`` and ``gap`` are then None.
     seed: of the row order; ties may be broken differently for another seed.
 
@@ -112,17 +129,18 @@ def solve(
     second or, unless ``cancel`` is set, a tenth of the time limit, where that is longer;
     without time for a pass over the costs the bound is the one the start proved.
     The closing certificate counts as part of the solve: when it runs out of time the
-    status says so, although the assignment may well be optimal. ``fun`` is None, and
+    status says so, although the assignment may well be optimal. A solve stopped while costs
+    are copied to a device is closed by the CPU, and no checkpoint is written. ``fun`` is None, and
     nothing assigned, only when no allowed assignment could be found and priced in
     time; ``bound`` is None only when the first sweep was not over.
 
     Time: O(scans * m / threads) plus the evaluation of absent rows; scans grow about
-    as n**1.2 to n**1.36 with epsilon (A1015, table 1). Memory: the row cache plus about
-    twelve vectors of 8 bytes a row and column.
+    as n**1.2 to n**1.36 with epsilon (A1015, table 1). Memory: the row cache plus, with
+    ``ssp``, ten vectors of 8 bytes a row; about four more when it can be stopped.
     """
     monitor = Monitor(
         time_limit=time_limit, callback=callback, interval=callback_every, cancel=cancel,
-        save_every=checkpoint_every,
+        save_every=checkpoint_every, interval_rows=callback_rows,
     )  # fmt: skip
     options = Options(
         maximize=bool(maximize), method=method, epsilon=bool(epsilon), dtype=dtype, cache=cache,
@@ -137,8 +155,14 @@ def solve(
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
         warm_start = widen_start(warm_start, gated)
+    source = place_costs(source, options.device, options.memory_limit, monitor)
+    if monitor.ended:
+        # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
+        saved, options = None, replace(options, checkpoint=None)
     given = Problem(source, options.maximize)
-    problem = orient(given)
+    problem = orient(given, lists=may_use_lists(given, options.method))
+    if isinstance(problem.source, Guarded):
+        monitor.guards.append(problem.source.intact)
     start = parse_warm_start(warm_start, given)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
     n_threads = check_threads(threads)
@@ -148,11 +172,12 @@ def solve(
     if bar is not None:
         monitor.listeners.append(bar.update)
     try:
-        try:
-            result = Run(given, problem, monitor, options, n_threads, start, saved).result()
-        except LargeCosts:
-            run = Run(given, problem, monitor, options, n_threads, start, saved, large=True)
-            result = run.result()
+        with intact_throughout(problem.source):
+            try:
+                result = Run(given, problem, monitor, options, n_threads, start, saved).result()
+            except LargeCosts:
+                run = Run(given, problem, monitor, options, n_threads, start, saved, large=True)
+                result = run.result()
         return result if gated is None else ungate(result, gated)
     finally:
         if bar is not None:
@@ -166,7 +191,8 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
         sets) is compared with what the checkpoint remembers of it.
     options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``epsilon``, ``dtype``
         and ``seed`` are taken from the checkpoint unless given, and then must agree
-        with it; threads, cache and limits are free to differ. Checkpoints go on to
+        with it; ``unassigned_cost`` is part of the problem and must be given again;
+        threads, cache and limits are free to differ. Checkpoints go on to
         ``path`` unless ``checkpoint`` names another. ``time_limit`` counts from now; a
         ``warm_start`` matters only when the first phase had not begun.
 
@@ -182,5 +208,5 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     options.setdefault("dtype", facts.get("asked_dtype"))
     options.setdefault("checkpoint", path)
     if callable(cost) and not hasattr(cost, "shape"):
-        options.setdefault("shape", facts.get("shape"))
+        options.setdefault("shape", facts.get("asked_shape"))
     return solve(_Continued(cost, saved), **options)

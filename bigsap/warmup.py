@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from bigsap.engine.kernel_files import one_writer
 from bigsap.methods import METHODS
 from bigsap.rows import RowCache
 from bigsap.solve import solve
@@ -18,19 +19,57 @@ _SIZE = 40
 _PROBED = 1600
 
 
-def warmup(report: Callable[[str], None] | None = None) -> int:
+def warmup(report: Callable[[str], None] | None = None, *, processes: int = 1) -> int:
     """Run a tiny problem through every combination of kernels that is compiled.
 
-    report: called with a line before each. Returns how many there were. Takes a minute
-    or two on a fresh machine and a second when everything is cached already.
+    report: called with the name of each. processes: how many compile at once, about 0.7 GB
+    each; with more than one the calling script needs ``if __name__ == "__main__":``, as
+    everywhere in ``multiprocessing``. Returns how many combinations there were. Takes minutes
+    on a fresh machine and a second or two when everything is on the disk already.
     """
-    count = 0
+    names = [name for name, _ in _combinations()]
+    kinds = _kinds(names)
+    if processes <= 1:
+        _run(names, report)
+        return len(names)
+    # What all types of costs share is compiled with the first of them, and not once for each.
+    _run(kinds[0], report)
+    _run_apart(kinds[1:], processes, report)
+    _run([name for name in names if not any(name in kind for kind in kinds)], report)
+    return len(names)
+
+
+def _kinds(names: list[str]) -> list[list[str]]:
+    """Combinations of the same types of costs and prices together: they share most kernels."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        kind = name.rpartition(", ")[0]
+        if kind.endswith("prices"):
+            found.setdefault(kind, []).append(name)
+    return list(found.values())
+
+
+def _run(names: list[str], report: Callable[[str], None] | None = None) -> None:
     for name, run in _combinations():
-        count += 1
-        if report is not None:
-            report(name)
-        run()
-    return count
+        if name in names:
+            if report is not None:
+                report(name)
+            run()
+
+
+def _run_apart(
+    kinds: list[list[str]], processes: int, report: Callable[[str], None] | None
+) -> None:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("spawn")
+    workers = min(processes, len(kinds))
+    with ProcessPoolExecutor(workers, context, one_writer, (context.Lock(),)) as pool:
+        for names, done in [(names, pool.submit(_run, names)) for names in kinds]:
+            done.result()
+            if report is not None:
+                report("; ".join(names))
 
 
 def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -38,12 +77,18 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     generator = np.random.default_rng(0)
     a = generator.integers(0, 9, (_SIZE, 2))
     small = a @ a.T % 251 + generator.integers(0, 3, (_SIZE, _SIZE))
+    # Large enough for a start by tight pairs, with a column that no row likes best.
+    ties = np.random.default_rng(1).integers(0, _PROBED // 10, (_PROBED, _PROBED))
+    ties[:, 0] += 1
     for dtype in SCANNABLE:
         for method in METHODS:
             costs = small.astype(dtype)
             yield f"{dtype} costs, float64 prices, {method}", partial(solve, costs, method=method)
+        tied = ties.astype(dtype)
+        yield f"{dtype} costs, float64 prices, tight pairs", partial(solve, tied)
     for method in METHODS:
         yield f"int64 costs, int64 prices, {method}", partial(solve, small << 40, method=method)
+    yield "int64 costs, int64 prices, tight pairs", partial(solve, ties << 34)
     # Large enough for the probe, and of a kind that takes coarse first prices.
     wide = generator.integers(0, 15, (_PROBED, 2))
     yield "coarse first prices", partial(solve, (wide @ wide.T).astype(np.float64))

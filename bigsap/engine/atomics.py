@@ -2,6 +2,10 @@
 
 Small intrinsics emit the LLVM instructions. The atomics act on int64 arrays; kernels
 that use any of these stay cacheable on disk.
+
+All kernels of the dense engine are compiled with ``_nrt=False``: they own no memory, and
+without it numba counts a reference at every use of an array, hundreds of atomic
+additions a scanned row, on cache lines that all threads share. The callers hold the arrays.
 """
 
 from __future__ import annotations
@@ -93,7 +97,7 @@ def prefetch(typing: Any, address: Any) -> Any:
     return types.void(types.int64), emit
 
 
-@njit(nogil=True, cache=True, inline="never")
+@njit(nogil=True, cache=True, _nrt=False, inline="never")
 def cross(barrier: Array, n_threads: int) -> None:
     """Wait until ``n_threads`` threads have arrived; publishes all earlier writes.
 
@@ -111,3 +115,13 @@ def cross(barrier: Array, n_threads: int) -> None:
         spins += 1
         if spins > SPINS:
             _give_way()
+
+
+@intrinsic
+def lowest_bit(typing: Any, word: Any) -> Any:
+    """The place of the lowest set bit of a uint64 that is not 0, as int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen

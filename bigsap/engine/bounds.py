@@ -18,10 +18,14 @@ from numba import njit
 
 from bigsap.sources.base import Array, Separable
 
-#: Columns per block.
+#: Columns per block, and blocks per group of blocks: two levels, so that most blocks are
+#: ruled out without a bound of their own.
 BLOCK = 128
-#: More coordinates than this, and boxes bound hardly anything.
-MOST_COORDINATES = 6
+GROUP = 16
+#: More coordinates than this, and boxes bound hardly anything; up to FEW they always do
+#: well enough, in between a probe decides (``methods.locality``).
+MOST_COORDINATES = 16
+FEW_COORDINATES = 6
 
 SQUARE, ABSOLUTE, PRODUCT, ROOT, LARGEST = range(5)
 KINDS = {
@@ -36,25 +40,27 @@ KINDS = {
 class Blocks(NamedTuple):
     """Boxes and majorants. Empty arrays when the source has no bounds.
 
-    x: float64 (n_rows, d). low, high: (d, n_blocks) boxes. weight: (d,).
-    slope: (d, n_blocks), offset: (n_blocks,). kind: one of KINDS. margin: float64 (1,),
-    how much a bound is lowered against rounding.
+    x: float64 (n_rows, d). low, high: (d, n_all) boxes, of the ``n_blocks`` blocks first, then
+    of the groups of GROUP blocks. scale: (d,) of the coordinates. slope: (d, n_all), offset:
+    (n_all,). kind: one of KINDS. margin: float64 (1,), how much a bound is lowered against
+    rounding.
     """
 
     x: Array
     low: Array
     high: Array
-    weight: Array
+    scale: Array
     slope: Array
     offset: Array
     margin: Array
     kind: int
+    n_blocks: int
 
 
 def no_blocks() -> Blocks:
     """Blocks of a source without bounds."""
     flat, row = np.empty((0, 0)), np.empty(0)
-    return Blocks(flat, flat, flat, row, flat, row, np.zeros(1), 0)
+    return Blocks(flat, flat, flat, row, flat, row, np.zeros(1), 0, 0)
 
 
 def blocks_of(source: Any) -> Blocks:
@@ -65,19 +71,23 @@ def blocks_of(source: Any) -> Blocks:
     if terms is None or terms.y.shape[0] > MOST_COORDINATES or terms.y.shape[1] < 2 * BLOCK:
         return no_blocks()
     d, m = terms.y.shape
-    n_blocks = -(-m // BLOCK)
-    starts = np.arange(n_blocks) * BLOCK
-    low = np.minimum.reduceat(terms.y, starts, axis=1)
-    high = np.maximum.reduceat(terms.y, starts, axis=1)
+    n_blocks, n_groups = -(-m // BLOCK), -(-m // (BLOCK * GROUP))
+    n_all = n_blocks + n_groups
+    starts = [np.arange(count) * (m_ * BLOCK) for count, m_ in ((n_blocks, 1), (n_groups, GROUP))]
+    low, high = (
+        np.concatenate([extreme.reduceat(terms.y, s, axis=1) for s in starts], axis=1)
+        for extreme in (np.minimum, np.maximum)
+    )
     return Blocks(
         x=np.ascontiguousarray(terms.x, np.float64),
         low=low,
         high=high,
-        weight=np.ascontiguousarray(terms.weight, np.float64),
-        slope=np.zeros((d, n_blocks)),
-        offset=np.zeros(n_blocks),
+        scale=np.ascontiguousarray(terms.weight, np.float64),
+        slope=np.zeros((d, n_all)),
+        offset=np.zeros(n_all),
         margin=np.zeros(1),
         kind=KINDS[terms.kind],
+        n_blocks=n_blocks,
     )
 
 
@@ -89,10 +99,10 @@ def separated_columns(source: Separable) -> Array:
 
 def fit(blocks: Blocks, y: Array, v: Array) -> None:
     """Fit the majorants to the present prices. y: (d, m) as in the source. O(m d**2)."""
-    _fit(y, v, blocks.slope, blocks.offset, blocks.kind)
+    _fit(y, v, blocks.slope, blocks.offset, blocks.kind, blocks.n_blocks)
     reach = np.maximum(np.abs(blocks.low), np.abs(blocks.high)).max(axis=1)
     far = reach + np.abs(blocks.x).max(axis=0)
-    w = blocks.weight
+    w = blocks.scale
     cost = {
         SQUARE: (w * far**2).sum(),
         ABSOLUTE: (w * far).sum(),
@@ -105,13 +115,15 @@ def fit(blocks: Blocks, y: Array, v: Array) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int) -> None:
+def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: int) -> None:
     d, m = y.shape
     normal = np.empty((d, d))
     right = np.empty(d)
     mean = np.empty(d)
     for block in range(offset.size):
-        start, stop = block * BLOCK, min((block + 1) * BLOCK, m)
+        width = BLOCK if block < n_blocks else BLOCK * GROUP
+        start = (block if block < n_blocks else block - n_blocks) * width
+        stop = min(start + width, m)
         count = stop - start
         if kind in (SQUARE, ABSOLUTE, PRODUCT):
             price = 0.0
@@ -163,51 +175,56 @@ def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int) -> None:
 
 
 @njit(nogil=True, cache=True)
-def bound_row(row: int, b: Blocks, out: Array) -> None:
-    """out[J] = a lower bound of ``c[row, j] - v[j]`` over the columns of block J."""
-    d, n_blocks = b.low.shape
+def bound_row(row: int, b: Blocks, first: int, last: int, out: Array) -> None:
+    """out[k] = a lower bound of ``c[row, j] - v[j]`` over the columns of block first + k.
+
+    For the blocks (or groups, see ``Blocks``) first to last - 1.
+    """
+    d = b.low.shape[0]
+    count = last - first
     kind, margin = b.kind, b.margin[0]
-    for block in range(n_blocks):
-        out[block] = 0.0
+    for k in range(count):
+        out[k] = 0.0
     for a in range(d):
-        x, w = b.x[row, a], b.weight[a]
-        low, high, slope = b.low[a], b.high[a], b.slope[a]
+        x, w = b.x[row, a], b.scale[a]
+        low, high = b.low[a, first:last], b.high[a, first:last]
+        slope = b.slope[a, first:last]
         if kind == SQUARE:
             half = 0.5 / w
-            for block in range(n_blocks):
-                g = slope[block]
+            for k in range(count):
+                g = slope[k]
                 y = x + g * half
-                y = low[block] if y < low[block] else y
-                y = high[block] if y > high[block] else y
-                out[block] += w * (x - y) * (x - y) - g * y
+                y = low[k] if y < low[k] else y
+                y = high[k] if y > high[k] else y
+                out[k] += w * (x - y) * (x - y) - g * y
         elif kind == ABSOLUTE:
-            for block in range(n_blocks):
-                g, p, q = slope[block], low[block], high[block]
+            for k in range(count):
+                g, p, q = slope[k], low[k], high[k]
                 y = p if x < p else x
                 y = q if y > q else y
                 best = w * abs(x - y) - g * y
                 other = w * abs(x - p) - g * p
                 best = other if other < best else best
                 other = w * abs(x - q) - g * q
-                out[block] += other if other < best else best
+                out[k] += other if other < best else best
         elif kind == PRODUCT:
-            for block in range(n_blocks):
-                t = w * x - slope[block]
-                p, q = t * low[block], t * high[block]
-                out[block] += p if p < q else q
+            for k in range(count):
+                t = w * x - slope[k]
+                p, q = t * low[k], t * high[k]
+                out[k] += p if p < q else q
         else:
-            for block in range(n_blocks):
-                y = low[block] if x < low[block] else x
-                y = high[block] if y > high[block] else y
+            for k in range(count):
+                y = low[k] if x < low[k] else x
+                y = high[k] if y > high[k] else y
                 if kind == ROOT:
-                    out[block] += w * (x - y) * (x - y)
+                    out[k] += w * (x - y) * (x - y)
                 else:
                     t = w * abs(x - y)
-                    out[block] = t if t > out[block] else out[block]
-    offset = b.offset
+                    out[k] = t if t > out[k] else out[k]
+    offset = b.offset[first:last]
     if kind == ROOT:
-        for block in range(n_blocks):
-            out[block] = np.sqrt(out[block]) - offset[block] - margin
+        for k in range(count):
+            out[k] = np.sqrt(out[k]) - offset[k] - margin
     else:
-        for block in range(n_blocks):
-            out[block] = out[block] - offset[block] - margin
+        for k in range(count):
+            out[k] = out[k] - offset[k] - margin

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigsap.engine import state as S
 from bigsap.engine.fetch import Terms
-from bigsap.engine.known import Known
+from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.search import NEXT_ROW, run_phase
 from bigsap.engine.sweep import Survey, run_sweep, run_undercut
@@ -73,9 +73,11 @@ class Engine:
             fill_address=fill.address if fill else 0,
             fill_context=fill.context if fill else 0,
             n_columns=m,
+            margin=price.type(0 if problem.integer else 2.0**-46),
+            unit=price.type(problem.integer),
         )
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
-        self.known = Known(problem, infinity)
+        self.known = Known(problem, infinity, active=monitor.watched)
         #: The slowest that a row was lately, over one read or slice; 0 while unknown.
         self.seconds_per_row = 0.0
         #: Rows matched before the phase at hand, not counted by its position.
@@ -84,7 +86,8 @@ class Engine:
         self._one_row = np.empty((0 if rows.policy == "in place" else 1, m), problem.source.dtype)
         self._rows_read = 0
         self._order: Array = np.empty(0, S.ID)
-        self._sweeping = False
+        #: The arrays of the matching hold what a sweep finds.
+        self.sweeping = False
 
     # -- what the methods ask for ---------------------------------------------------
 
@@ -94,34 +97,20 @@ class Engine:
         if first:
             survey.least[:] = self.infinity
             survey.runner_up[:] = self.infinity
-        self._order, self._sweeping = (order[::-1] if backward else order), True
+        self._order, self.sweeping = (order[::-1] if backward else order), True
         self.state.words[S.POSITION] = 0
         self._drive(run_sweep, survey, order, backward, first)
-        if survey.low.size and self.state.v.size:
-            self.known.see_duals(survey.low, self.state.v)
-            self.known.see_picks(survey.pick, survey.pick_cost)
+        self._order = np.empty(0, S.ID)
+        self.known.see_duals(survey.low, self.state.v)
+        self.known.see_picks(survey.pick, survey.pick_cost)
         self._report()
 
     def undercut(self, pick: Array, rank_of_column: Array, order: Array) -> None:
         """One ``run_undercut``: lowers prices."""
-        self._order, self._sweeping = order[::-1], True
+        self._order, self.sweeping = order[::-1], True
         self.state.words[S.POSITION] = 0
         self._drive(run_undercut, pick, rank_of_column, order)
-
-    def survey(self) -> Survey:
-        """Room for a sweep's findings; the column arrays are search workspace."""
-        n = self.problem.shape[0]
-        st = self.state
-        return Survey(
-            low=np.empty(n, self.price),
-            second=np.empty(n, self.price),
-            pick=np.empty(n, S.ID),
-            pick_cost=np.empty(n, self.price),
-            open_price=st.settled_dist,
-            least=st.dist,
-            runner_up=st.settled_price,
-            probe=np.arange(n, dtype=S.ID),
-        )
+        self._order = np.empty(0, S.ID)
 
     def adopt(self, column_of_row: Array, v: Array) -> None:
         """Take over a matching, complete or not, and prices found elsewhere."""
@@ -140,6 +129,7 @@ class Engine:
         their price starts so low that the real columns fill up first.
         """
         st, problem = self.state, self.problem
+        self.sweeping = False
         st.column_of_row[:] = S.FREE
         st.row_of_column[:] = S.FREE
         st.group[:] = S.FREE
@@ -174,17 +164,42 @@ class Engine:
 
         Then ``tree()`` tells why.
         """
-        self._order, self._sweeping = (order[::-1] if backward else order), False
-        st = self.state
+        self._order, self.sweeping = (order[::-1] if backward else order), False
+        self.state = st = self.state._replace(sieve=np.empty(self.state.v.size, np.float32))
         status = self._drive(
             run_phase, order, backward, self.price.type(epsilon), self.problem.n_virtual_rows
         )
+        self.state = st = st._replace(sieve=st.sieve[:0].copy())
         if status == S.INFEASIBLE:
             self.unsettle()
             return False
-        # Places in the group of virtual columns are no columns.
-        self.known.complete = np.maximum(st.column_of_row, S.FREE).astype(np.intp)
+        tick = self.monitor.tick
+        cost = cost_of_pairs(self.problem, self.rows, self._fill, st.column_of_row, tick)
+        self.known.see_phase(st.column_of_row, cost)
+        self.known.tell(self.monitor)
         return True
+
+    def matching(self) -> Array:
+        """The column of each row so far, FREE where it has none; a copy, intp."""
+        if self.sweeping:
+            return np.full(self.problem.shape[0], S.FREE, np.intp)
+        # Places in the group of virtual columns are no columns.
+        return np.maximum(self.state.column_of_row, S.FREE).astype(np.intp)
+
+    def release(self) -> None:
+        """Let go of the workspace: the search is over. Prices and counts stay."""
+        self.state = S.released(self.state)
+        self._order = np.empty(0, S.ID)
+        self._block = None
+
+    def renew(self) -> None:
+        """A fresh workspace for another search, prices 0; counts stay."""
+        n, m = self.problem.shape
+        words = self.state.words
+        self.state = S.allocate(
+            n, m, self.price, self.team.n_threads, self.problem.n_virtual_columns
+        )
+        self.state.words[:] = words
 
     def prices(self) -> Array:
         """A copy of v in which the columns settled by an unfinished search have theirs."""
@@ -303,8 +318,8 @@ class Engine:
 
     def _report(self) -> None:
         progress, words = self.monitor.progress, self.state.words
-        progress.assigned = 0 if self._sweeping else int(words[S.POSITION]) + self.n_kept
-        progress.lower_bound, progress.upper_bound = self.known.enclosure()
+        progress.assigned = 0 if self.sweeping else int(words[S.POSITION]) + self.n_kept
+        self.known.tell(self.monitor)
         progress.rows_scanned = self.rows_scanned
         progress.rows_evaluated = self.rows_evaluated
         hits, misses = self.rows.hits, self.rows.misses
@@ -320,7 +335,7 @@ class Engine:
         if stop - start <= 1:
             # Read first: a slot claimed for a row that then fails would hold garbage.
             self._read(np.array([row]), self._one_row)
-            table.slots[claim(table, row, self._sweeping)] = self._one_row[0]
+            table.slots[claim(table, row, self.sweeping)] = self._one_row[0]
             return
         block = self._block
         if block is None or not block[0] <= row < block[1]:
@@ -335,7 +350,7 @@ class Engine:
                 if other != row and vacant and table.slot_of_row[other] == ABSENT:
                     table.slots[claim(table, other, False)] = costs[other - start]
                     table.head[MISSES] -= 1
-        slot = claim(table, row, self._sweeping)
+        slot = claim(table, row, self.sweeping)
         table.slots[slot] = block[2][row - block[0]]
 
     def _read(self, rows: Array, out: Array) -> None:

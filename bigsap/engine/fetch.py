@@ -9,7 +9,7 @@ from numba import njit
 from bigsap.engine.atomics import cross
 from bigsap.engine.scan import n_invalid
 from bigsap.engine.state import RECORD, ROWS_FILLED, WANTED, State
-from bigsap.rows import ABSENT, HITS, RowTable, claim, touch
+from bigsap.rows import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
 from bigsap.sources.compiled import call_fill
 
 # Returned in place of a slot.
@@ -21,7 +21,9 @@ class Terms(NamedTuple):
     """What the costs mean to a kernel: scalars in the unit of prices, and the filler.
 
     sign: 1, or -1 under maximize. infinity, blocked: see ``state``. Valid signed
-    costs lie in (lowest, highest]. fill_address is 0 when rows come from Python.
+    costs lie in (lowest, highest]. fill_address is 0 when rows come from Python. margin:
+    what rounding may do, relative to the numbers involved; unit: between two labels that
+    differ; one of them is 0 (see ``sift``).
     """
 
     sign: float
@@ -32,18 +34,40 @@ class Terms(NamedTuple):
     fill_address: int
     fill_context: int
     n_columns: int
+    margin: float = 0.0
+    unit: float = 0.0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
+def foresee(turn: int, st: State, t: RowTable) -> None:
+    """Say which slot the next miss will take, and which row it will evict (thread 0).
+
+    To be read after the next barrier, as ``turn`` of ``obtain``.
+    """
+    slot = next_slot(t)
+    full = t.head[N_USED] == t.head[N_SLOTS]
+    st.foreseen[turn * RECORD] = slot
+    st.foreseen[turn * RECORD + 1] = t.row_of_slot[slot] if full and slot >= 0 else ABSENT
+
+
+@njit(nogil=True, cache=True, _nrt=False)
 def obtain(
-    thread: int, n_threads: int, row: int, sweeping: bool, st: State, t: RowTable, terms: Terms
-) -> int:
+    thread: int, n_threads: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable,
+    terms: Terms,
+) -> int:  # fmt: skip
     """The slot of ``row``, resident for all threads on return; or NOT_HERE, BAD_COSTS.
 
-    Called by the whole team for the same row. Only thread 0 moves the policy's lists.
+    Called by the whole team for the same row, with ``turn`` 0 and 1 alternately, at least
+    one barrier apart, and after ``foresee(0, ...)`` and a barrier at the first. Only
+    thread 0 moves the policy's lists, and it may do so while others still look the row
+    up: they see an absent row as ABSENT or at the foreseen slot, and take it for absent in
+    either case, since only the row foreseen to leave was there before. So a miss costs
+    one barrier, past which the row is complete, and a hit none.
     """
     slot = t.slot_of_row[row]
-    if slot != ABSENT:
+    foreseen = st.foreseen[turn * RECORD]
+    evicted = st.foreseen[turn * RECORD + 1]
+    if slot != ABSENT and (slot != foreseen or row == evicted):
         if thread == 0:
             if st.words[WANTED] == row:
                 st.words[WANTED] = -1  # the caller's fetch counted it as a miss
@@ -51,9 +75,8 @@ def obtain(
                 t.head[HITS] += 1
             else:
                 touch(t, slot)
+            foresee(1 - turn, st, t)
         return slot
-    # Nobody may see the table change before everybody has seen the row absent.
-    cross(st.barrier, n_threads)
     if terms.fill_address == 0:
         if thread == 0:
             st.words[WANTED] = row
@@ -61,10 +84,9 @@ def obtain(
     if thread == 0:
         claim(t, row, sweeping)
         st.words[ROWS_FILLED] += 1
-    cross(st.barrier, n_threads)
-    slot = t.slot_of_row[row]
+        foresee(1 - turn, st, t)
     start, stop = st.bounds[thread], st.bounds[thread + 1]
-    cost = t.slots[slot]
+    cost = t.slots[foreseen]
     call_fill(
         terms.fill_address,
         terms.fill_context,
@@ -82,4 +104,4 @@ def obtain(
             if thread == 0:
                 st.words[WANTED] = row
             return BAD_COSTS
-    return slot
+    return foreseen

@@ -14,190 +14,131 @@ One thread searches; evaluations of many rows at once use the whole team.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from numba import njit
 
 from bigsap.engine.bounds import Blocks
 from bigsap.engine.fetch import Terms
-from bigsap.engine.lists import (
-    DOUBLED,
-    EVALUATIONS,
-    PAIRS,
-    POOL_USED,
-    Lists,
-    Scratch,
-    evaluate_row,
-    offset_of,
+from bigsap.engine.frontier import (
+    BAD_COST,
+    CAP,
+    DONE,
+    DROPS,
+    GROUP_PRICE,
+    GROUP_SIZE,
+    INFEASIBLE,
+    N_ABANDONED,
+    N_DROPS,
+    N_REQUESTS,
+    N_SETTLED,
+    PAUSE,
+    POOL_FULL,
+    POSITION,
+    ROOT,
+    SCANS,
+    SURPLUS,
+    YIELD,
+    Frontier,
+    clear,
+    compact,
+    pop,
+    push,
 )
+from bigsap.engine.lists import Lists, Scratch
+from bigsap.engine.opening import NO_ROOM, RENEWED, renew
 from bigsap.engine.state import GROUPED
 from bigsap.sources.base import Array
 
-# What run_searches returns.
-DONE, YIELD, POOL_FULL, INFEASIBLE, BAD_COST = range(5)
-
-# Words of Frontier.words.
-(
-    POSITION,  # next place in the order
-    N_HEAP,
-    N_TOUCHED,
-    N_SETTLED,
-    SCANS,
-    N_DROPS,
-    N_REQUESTS,  # rows waiting for an evaluation that only Python can do
-    N_ABANDONED,  # roots to be searched again after those evaluations
-    ROOT,
-    N_CUT,  # searches given up because their tree grew too large
-    GROUP_SIZE,
-    WORD_COUNT,
-) = range(12)
-
-# Words of Frontier.values.
-DROPS, GROUP_PRICE, VALUE_COUNT = range(3)
+# In place of a row: the virtual rows (n_rows < n_columns).
+_VIRTUAL = -2
 
 
-class Frontier(NamedTuple):
-    """Search workspace. P is the price type.
+@njit(nogil=True, cache=True)
+def _lower_cap(
+    old: float, cap: float, n_virtual: int, v: Array, open_price: Array, row_of_column: Array
+) -> int:
+    """Bring the free columns from the old cap, or above the new one, down to the new one.
 
-    dist: P (n_columns,) label; infinity where unreached, the blocked price where
-    settled. pred, pred_cost: row the label came from and its signed cost there.
-    heap_key, heap_item: the queue; item >= 0 a column, < 0 the event of row -1 - item.
-    Entries whose key is no longer the column's label are stale and skipped.
-    h: P (n_rows,) for scanned rows, the number to which ``c - v`` adds up to a label.
+    Returns how many free columns there are at it beyond those that the virtual rows hold.
     """
-
-    dist: Array
-    pred: Array
-    pred_cost: Array
-    heap_key: Array
-    heap_item: Array
-    touched: Array
-    settled: Array
-    settled_dist: Array
-    h: Array
-    reached: Array  # P (CHUNK or more,) labels of one list
-    requests: Array  # ID (n_rows,)
-    requested: Array  # uint8 (n_rows,)
-    abandoned: Array  # ID (n_rows,)
-    words: Array
-    values: Array
-
-
-@njit(nogil=True, cache=True)
-def _push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
-    """Queue an item; among equal keys columns come before events. The new size."""
-    place = n
-    while place > 0:
-        parent = (place - 1) // 2
-        above = keys[parent]
-        if above < key or (above == key and not (items[parent] < 0 and item >= 0)):
-            break
-        keys[place] = above
-        items[place] = items[parent]
-        place = parent
-    keys[place] = key
-    items[place] = item
-    return n + 1
-
-
-@njit(nogil=True, cache=True)
-def _pop(keys: Array, items: Array, n: int) -> int:
-    """Drop the first item of a queue of n; the new size."""
-    n -= 1
-    key, item = keys[n], items[n]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= n:
-            break
-        right = child + 1
-        if right < n and (
-            keys[right] < keys[child]
-            or (keys[right] == keys[child] and items[right] >= 0 and items[child] < 0)
-        ):
-            child = right
-        if key < keys[child] or (key == keys[child] and not (items[child] >= 0 and item < 0)):
-            break
-        keys[place] = keys[child]
-        items[place] = items[child]
-        place = child
-    if n > 0:
-        keys[place] = key
-        items[place] = item
-    return n
-
-
-@njit(nogil=True, cache=True)
-def _compact(keys: Array, items: Array, n: int, dist: Array) -> int:
-    """Rebuild the queue without its stale entries; the new size."""
-    kept = 0
-    for place in range(n):
-        item = items[place]
-        if item < 0 or dist[item] == keys[place]:
-            kept = _push(keys, items, kept, keys[place], item)
-    return kept
-
-
-@njit(nogil=True, cache=True)
-def _clear(n_touched: int, touched: Array, dist: Array, infinity: float) -> None:
-    for k in range(n_touched):
-        dist[touched[k]] = infinity
+    surplus = -n_virtual
+    for j in range(v.size):
+        if row_of_column[j] < 0:
+            if v[j] == old or v[j] > cap:
+                v[j] = cap
+                open_price[j] = cap
+            if v[j] == cap:
+                surplus += 1
+    return surplus
 
 
 @njit(nogil=True, cache=True)
 def run_searches(
     v: Array, open_price: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
-    group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, backward: bool,
-    epsilon: float, postpone: float, immediate: bool, slots: Array, from_fill: bool, terms: Terms,
-    seed: int, scratch: Scratch, cut: int, budget: int,
+    group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, epsilon: float,
+    postpone: float, immediate: bool, slots: Array, from_fill: bool, terms: Terms, seed: int,
+    scratch: Scratch, gather: int, most_requests: int, budget: int,
 ) -> int:  # fmt: skip
     """Augment every row of ``order`` that is still ahead.
 
     immediate: evaluate rows here when an event asks for it (rows in ``slots``, or from
     the filler); otherwise the row joins the requests and its root the abandoned, with
-    nothing changed, for another run after the evaluations. postpone: added to the key
-    of every event. cut: settled columns after which a search is given up, its price
-    changes kept and its root left free (phases with epsilon > 0 only; 0: never).
+    nothing changed, for another run after the evaluations; PAUSE as soon as there are
+    ``most_requests``. postpone: added to the key of every event.
+    gather: scans for which a search goes on that will be abandoned, for the rows it may ask
+    for next; as many again as it made before. 0: none.
     match_cost: P (n_rows,) signed cost of each row's pair. group: rows holding virtual
     columns. budget: scans before returning YIELD, between two searches.
+
+    The virtual rows hold free columns at the cap. While there are more than they need
+    (words[SURPLUS]) each of these is a sink; after that a search that comes to one comes
+    to all of them, and from there to every column at the label plus ``cap - v``.
     """
     infinity, blocked = terms.infinity, terms.blocked
     zero = terms.sign - terms.sign
     n_columns = terms.n_columns
     n_group = group.size
+    n_virtual = max(0, n_columns - column_of_row.size)
     dist, pred, pred_cost = f.dist, f.pred, f.pred_cost
     keys, items = f.heap_key, f.heap_item
     touched, settled, settled_dist = f.touched, f.settled, f.settled_dist
     h_of, reached = f.h, f.reached
     words, values = f.words, f.values
     ids, costs, theta = lists.ids, lists.costs, lists.theta
-    starts, sizes, widths = lists.start, lists.size, lists.width
-    counters = lists.counters
+    starts, sizes = lists.start, lists.size
     capacity = keys.size
     scans_at_entry = words[SCANS]
     position = words[POSITION]
 
     while position < order.size:
+        words[POSITION] = position
         if words[SCANS] - scans_at_entry >= budget:
-            words[POSITION] = position
             return YIELD
-        root = order[order.size - 1 - position] if backward else order[position]
+        root = order[position]
+        first_scan = words[SCANS]
         n_heap, n_touched, n_settled = 0, 0, 0
         best_free, sink, sink_row = infinity, -1, -1
         sink_cost = zero
         group_label, group_row, group_settled = infinity, -1, False
         group_at = infinity
+        cap, surplus = values[CAP], words[SURPLUS]
+        held_label, held_row, held_by, held_settled = infinity, -1, -1, False
+        held_cost, held_at = zero, infinity
         label = -infinity
         row, h = root, zero
         member = 0
         status = DONE
         abandoned = False
-        given_up = False
+        last_scan = 0
+        skip_scan = False
         while True:
             # -- scan the row at h: relax its list, queue its event
-            words[SCANS] += 1
-            h_of[row] = h
-            start, size = starts[row], sizes[row]
+            if skip_scan:
+                start, size, event = 0, 0, infinity
+            else:
+                words[SCANS] += 1
+                h_of[row] = h
+                start, size = starts[row], sizes[row]
+                event = h + theta[row]
             for k in range(size):
                 reached[k] = h + (costs[start + k] - v[ids[start + k]])
             for k in range(size):
@@ -207,8 +148,13 @@ def run_searches(
                     old = dist[j]
                     if g < old:
                         if row_of_column[j] < 0:
-                            best_free, sink, sink_row = g, j, row
-                            sink_cost = costs[start + k]
+                            if n_virtual > 0 and surplus == 0 and v[j] == cap:
+                                if g < held_label and not held_settled:
+                                    held_label, held_row, held_by = g, row, j
+                                    held_cost = costs[start + k]
+                            else:
+                                best_free, sink, sink_row = g, j, row
+                                sink_cost = costs[start + k]
                         else:
                             if old == infinity:
                                 touched[n_touched] = j
@@ -217,21 +163,21 @@ def run_searches(
                             pred[j] = row
                             pred_cost[j] = costs[start + k]
                             if n_heap == capacity:
-                                n_heap = _compact(keys, items, n_heap, dist)
-                            n_heap = _push(keys, items, n_heap, g, j)
-            if n_group > 0 and not group_settled:
+                                n_heap = compact(keys, items, n_heap, dist)
+                            n_heap = push(keys, items, n_heap, g, j)
+            if n_group > 0 and not group_settled and not skip_scan:
                 g = h + ((zero - lists.reference[row]) - values[GROUP_PRICE])
                 if g < group_label:
                     group_label, group_row = g, row
-            event = h + theta[row]
+            skip_scan = False
             # Not limited by the group's label: once the group is settled, keys beyond it
             # count again.
             if event < best_free:
                 event += postpone
                 if event < best_free:
                     if n_heap == capacity:
-                        n_heap = _compact(keys, items, n_heap, dist)
-                    n_heap = _push(keys, items, n_heap, event, -1 - row)
+                        n_heap = compact(keys, items, n_heap, dist)
+                    n_heap = push(keys, items, n_heap, event, -1 - row)
             if group_settled and member < words[GROUP_SIZE]:
                 row = group[member]
                 h = label - ((zero - lists.reference[row]) - values[GROUP_PRICE])
@@ -244,7 +190,9 @@ def run_searches(
                 key, item = keys[0], items[0]
                 if key >= best_free or (not group_settled and key >= group_label):
                     break
-                n_heap = _pop(keys, items, n_heap)
+                if not held_settled and key >= held_label:
+                    break
+                n_heap = pop(keys, items, n_heap)
                 if item >= 0:
                     if dist[item] != key:
                         continue
@@ -260,43 +208,48 @@ def run_searches(
                 row = -1 - item
                 h = h_of[row]
                 if immediate:
-                    before = theta[row]
-                    while True:
-                        counters[EVALUATIONS] += 1
-                        pairs = evaluate_row(
-                            row, widths[row], slots[0 if from_fill else row], from_fill, terms, v,
-                            open_price, blocks, offset_of(row, seed, n_columns), scratch, lists,
-                        )  # fmt: skip
-                        if pairs < 0:
-                            status = BAD_COST
-                            break
-                        counters[PAIRS] += pairs
-                        if theta[row] > before:
-                            break
-                        # As many columns tie at the threshold as the list holds.
-                        width = min(2 * widths[row], n_columns)
-                        if counters[POOL_USED] + width > ids.size or width > reached.size:
-                            status = POOL_FULL
-                            break
-                        starts[row] = counters[POOL_USED]
-                        sizes[row] = 0
-                        widths[row] = width
-                        counters[POOL_USED] += width
-                        counters[DOUBLED] += 1
+                    renewed = renew(
+                        row, slots, from_fill, terms, v, open_price, blocks, seed, scratch, lists,
+                        reached.size,
+                    )  # fmt: skip
+                    if renewed != RENEWED:
+                        status = POOL_FULL if renewed == NO_ROOM else BAD_COST
                     found = status == DONE
                     break
                 if f.requested[row] == 0:
                     f.requested[row] = 1
                     f.requests[words[N_REQUESTS]] = row
                     words[N_REQUESTS] += 1
+                if not abandoned:
+                    last_scan = words[SCANS] + (gather + words[SCANS] - first_scan if gather else 0)
                 abandoned = True
-                break
-            if status != DONE or abandoned:
+                if words[SCANS] >= last_scan:
+                    break
+            if status != DONE or (abandoned and (not found or words[SCANS] >= last_scan)):
                 break
             if found:
-                if cut > 0 and n_settled >= cut and epsilon > zero:
-                    given_up = True
-                    break
+                continue
+            if not held_settled and held_label < best_free:
+                # The virtual rows are interchangeable: all that they hold is settled.
+                held_settled = True
+                label = max(label, held_label)
+                held_at = label
+                for j in range(n_columns):
+                    g = label + (cap - v[j])
+                    if g < best_free and g < dist[j]:
+                        if row_of_column[j] >= 0:
+                            if dist[j] == infinity:
+                                touched[n_touched] = j
+                                n_touched += 1
+                            dist[j] = g
+                            pred[j] = _VIRTUAL
+                            pred_cost[j] = zero
+                            if n_heap == capacity:
+                                n_heap = compact(keys, items, n_heap, dist)
+                            n_heap = push(keys, items, n_heap, g, j)
+                        elif v[j] != cap:
+                            best_free, sink, sink_row, sink_cost = g, j, _VIRTUAL, zero
+                skip_scan = True
                 continue
             if not group_settled and group_label < best_free:
                 label = max(label, group_label)
@@ -316,17 +269,21 @@ def run_searches(
             break
 
         if status != DONE:
-            _clear(n_touched, touched, dist, infinity)
+            clear(n_touched, touched, dist, infinity)
             words[POSITION], words[ROOT] = position, root
             words[N_SETTLED] = n_settled
             if status == BAD_COST:
                 words[ROOT] = row
             return status
-        _clear(n_touched, touched, dist, infinity)
+        clear(n_touched, touched, dist, infinity)
         if abandoned:
             f.abandoned[words[N_ABANDONED]] = root
             words[N_ABANDONED] += 1
             position += 1
+            # Searches that wait for the same row are likely to have more such company.
+            if words[N_REQUESTS] >= most_requests or words[N_ABANDONED] > words[N_REQUESTS] + 2:
+                words[POSITION] = position
+                return PAUSE
             continue
 
         # -- lower the prices of the settled columns, flip the path
@@ -338,10 +295,8 @@ def run_searches(
         words[N_DROPS] += n_settled
         if group_settled:
             values[GROUP_PRICE] -= (label - group_at) + epsilon
+        took, at_cap = -1, False
         position += 1
-        if given_up:
-            words[N_CUT] += 1
-            continue
         row, cost, column = sink_row, sink_cost, sink
         if sink == GROUPED:
             place = words[GROUP_SIZE]
@@ -350,12 +305,19 @@ def run_searches(
             cost = zero - lists.reference[row]
             group[place] = row
         else:
+            at_cap = v[sink] == cap
             fall = label - best_free
             values[DROPS] += fall
             words[N_DROPS] += 1
             v[sink] -= fall + epsilon
             open_price[sink] = blocked
         while True:
+            if row == _VIRTUAL:
+                # They give up the column they were reached by and take this one.
+                row_of_column[column] = -1
+                took = column
+                open_price[held_by] = blocked
+                column, row, cost = held_by, held_row, held_cost
             old = column_of_row[row]
             column_of_row[row] = column
             match_cost[row] = cost
@@ -370,5 +332,18 @@ def run_searches(
                 group[GROUPED - old] = row
             else:
                 column, cost, row = old, pred_cost[old], pred[old]
+        if held_settled:
+            values[DROPS] += n_virtual * (label - held_at)
+            words[N_DROPS] += n_virtual
+            lower = cap - ((label - held_at) + epsilon)
+            if took >= 0:
+                # The same number but for rounding, by which no price may rise.
+                lower = min(lower, v[took])
+                open_price[took] = v[took]
+                v[held_by] = lower
+            values[CAP] = lower
+            words[SURPLUS] = _lower_cap(cap, lower, n_virtual, v, open_price, row_of_column)
+        elif n_virtual > 0 and at_cap:
+            words[SURPLUS] -= 1
     words[POSITION] = position
     return DONE

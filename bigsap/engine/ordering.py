@@ -7,12 +7,13 @@ import numpy as np
 from bigsap.sources.base import Array
 
 
-def compact_order(points: Array, block: int) -> Array:
+def compact_order(points: Array, block: int, group: int = 1) -> Array:
     """Order points so that every ``block`` consecutive ones fill a small box.
 
     points: float64 (n, d). Halves the points along their widest extent, at multiples of
-    ``block``, until a block is left (the leaves of a k-d tree). Against the Morton
-    curve, whose stretches jump, this halved the pairs that bounded evaluations open.
+    ``block`` (of ``group`` blocks first), until a block is left (the leaves of a k-d
+    tree). Against the Morton curve, whose stretches jump, this halved the pairs that
+    bounded evaluations open.
     Returns intp (n,). O(n log n).
     """
     leaves = []
@@ -24,7 +25,8 @@ def compact_order(points: Array, block: int) -> Array:
             continue
         part = points[ids]
         axis = int(np.argmax(part.max(axis=0) - part.min(axis=0)))
-        half = (-(-ids.size // block) // 2) * block
+        unit = block * group if ids.size > block * group else block
+        half = (-(-ids.size // unit) // 2) * unit
         split = np.argpartition(part[:, axis], half)
         stack.append(ids[split[half:]])
         stack.append(ids[split[:half]])

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from bigsap.engine.atomics import prefetch
-from bigsap.engine.state import BLOCK, LANES
+from bigsap.engine.state import BLOCK, LANES, RECORD
 from bigsap.sources.base import Array
 
 _NOWHERE = 1 << 40
@@ -24,7 +24,7 @@ AHEAD = 4096
 LINE = 64
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def fold(lanes: Array, infinity: float) -> float:
     """The minimum over LANES lanes; resets them to ``infinity``."""
     width = LANES // 2
@@ -42,7 +42,7 @@ def fold(lanes: Array, infinity: float) -> float:
     return best
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def relax_root(
     cost: Array, sign: float, row: int, reference: float, v: Array, dist: Array, pred: Array,
     start: int, stop: int, lanes: Array, block_min: Array, infinity: float,
@@ -82,7 +82,7 @@ def relax_root(
     return best
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def relax_row(
     cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
     v: Array, dist: Array, pred: Array,
@@ -128,7 +128,7 @@ def relax_row(
     return best
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def relax_virtual(
     cap: float, label: float, row: int, v: Array, dist: Array, pred: Array,
     row_of_column: Array, start: int, stop: int, block_min: Array,
@@ -159,23 +159,35 @@ def relax_virtual(
     return best
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def locate(
     best: float, dist: Array, v: Array, row_of_column: Array, price_limit: float,
-    start: int, stop: int, block_min: Array,
+    start: int, stop: int, size: int, block_min: Array,
 ) -> tuple[int, bool]:  # fmt: skip
     """The first free column at label ``best``, or the first column; and which it is.
 
     Free: unmatched and cheaper than ``price_limit`` (the cap, when all columns at the
-    cap are held by virtual rows; infinity otherwise).
+    cap are held by virtual rows; infinity otherwise). size: columns per entry of block_min.
     """
     first = _NOWHERE
-    for block in range((stop - start + BLOCK - 1) // BLOCK):
-        o = start + block * BLOCK
+    for block in range((stop - start + size - 1) // size):
+        o = start + block * size
         if block_min[block] == best:
+            # Nearly always one column alone has the label, and is found by adding up.
+            n_hits = 0
+            place = 0
+            for j in range(o, min(o + size, stop)):
+                hit = 1 if dist[j] == best else 0
+                n_hits += hit
+                place += hit * j
+            if n_hits == 1:
+                if row_of_column[place] < 0 and v[place] < price_limit:
+                    return place, True
+                first = min(first, place)
+                continue
             free = _NOWHERE
             taken = _NOWHERE
-            for j in range(o, min(o + BLOCK, stop)):
+            for j in range(o, min(o + size, stop)):
                 hit = dist[j] == best
                 candidate = j if hit else _NOWHERE
                 taken = candidate if candidate < taken else taken
@@ -188,7 +200,7 @@ def locate(
     return first, False
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def n_invalid(
     cost: Array, sign: float, lowest: float, highest: float, start: int, stop: int
 ) -> int:
@@ -198,3 +210,61 @@ def n_invalid(
         x = sign * cost[j]
         bad += 0 if (x > lowest and x <= highest) else 1
     return bad
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def smallest(n: int, values: Array, lanes: Array, infinity: float) -> float:
+    """The smallest of the first ``n`` values: in lanes, since one chain of comparisons
+    over the group minima took as long as sifting a tenth of the row."""
+    lane = lanes[:LANES]
+    for k in range(LANES):
+        lane[k] = infinity
+    full = n // LANES
+    for part in range(full):
+        x = values[part * LANES : (part + 1) * LANES]
+        for k in range(LANES):
+            lane[k] = x[k] if x[k] < lane[k] else lane[k]
+    for k in range(n - full * LANES):
+        x0 = values[full * LANES + k]
+        lane[k] = x0 if x0 < lane[k] else lane[k]
+    return fold(lane, infinity)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def tell_next(
+    thread: int, low: float, next_root: int, dist: Array, row_of_column: Array, start: int,
+    stop: int, group_min: Array, hint_value: Array, hint_row: Array, infinity: float,
+) -> None:  # fmt: skip
+    """Say which row this slab would have scanned after the one at hand.
+
+    Unless the scan finds a smaller label, the next row is that of the smallest label now
+    (``low``, of the slab). next_root: told where that label is a free column's.
+    """
+    row = -1
+    if low < infinity:
+        row = next_root
+        for group in range((stop - start + LANES - 1) // LANES):
+            if group_min[group] == low:
+                o = start + group * LANES
+                place = -1
+                for j in range(o, min(o + LANES, stop)):
+                    place = j if dist[j] == low else place
+                if place >= 0 and row_of_column[place] >= 0:
+                    row = row_of_column[place]
+                break
+    hint_value[thread * RECORD + 4] = low
+    hint_row[thread * RECORD + 4] = row
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def hear_next(n_threads: int, hint_value: Array, hint_row: Array) -> int:
+    """The row that will probably be scanned next, or -1.
+
+    Other threads may be writing what is read here: it decides only what is prefetched.
+    """
+    best, row = hint_value[4], hint_row[4]
+    for k in range(1, n_threads):
+        x = hint_value[k * RECORD + 4]
+        if x < best:
+            best, row = x, hint_row[k * RECORD + 4]
+    return row

@@ -20,10 +20,27 @@ from __future__ import annotations
 from numba import njit
 
 from bigsap.engine.atomics import cross
-from bigsap.engine.fetch import BAD_COSTS, Terms, obtain
-from bigsap.engine.scan import locate, relax_root, relax_row, relax_virtual
+from bigsap.engine.augment import TO_GROUP, augment, lower_cap, lower_prices
+from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.scan import (
+    locate,
+    relax_root,
+    relax_row,
+    relax_virtual,
+    smallest,
+    tell_next,
+)
+from bigsap.engine.sift import (
+    open_sifted,
+    prepare_sieve,
+    relax_sifted,
+    settle_in_group,
+    survey_free,
+    survey_root,
+)
 from bigsap.engine.state import (
     AT_ROOT,
+    BLOCK,
     BY_GROUP,
     CAP,
     DONE,
@@ -37,10 +54,10 @@ from bigsap.engine.state import (
     GROUP_PRICE,
     GROUP_SETTLED,
     GROUP_SIZE,
-    GROUPED,
     INFEASIBLE,
     INVALID,
     LABEL,
+    LANES,
     N_DROPS,
     N_SETTLED,
     NEED_ROW,
@@ -63,59 +80,15 @@ from bigsap.sources.base import Array
 
 # Stages (words[STAGE]).
 NEXT_ROW, SCAN = 0, 1
-# The sink that is no column: a place in the group of virtual columns.
-_GROUP = -2
+# Scans before a search that has come to no free column looks again for one to sift by.
+_SIFT_AGAIN = 32
 
 
-@njit(nogil=True, cache=True)
-def _into_group(st: State, root: int, place: int) -> int:
-    """The row that reached the virtual columns takes ``place``.
-
-    Returns the column it leaves, -1 when it is the root and held none.
-    """
-    row = st.words[GROUP_PRED]
-    old = st.column_of_row[row]
-    st.column_of_row[row] = GROUPED - place
-    st.group[place] = row
-    return -1 if row == root else old
-
-
-@njit(nogil=True, cache=True)
-def _augment(st: State, root: int, sink: int, virtual_row: int) -> None:
-    """Flip the path that ends in ``sink`` (A1015, algorithm 2, lines 23 to 30)."""
-    column = sink
-    if sink == _GROUP:
-        place = st.words[GROUP_SIZE]
-        st.words[GROUP_SIZE] = place + 1
-        column = _into_group(st, root, place)
-        if column < 0:
-            return
-    while True:
-        row = st.pred[column]
-        if row == virtual_row:
-            # The virtual rows give up the column by which they were entered and
-            # take this one, which thereby is free, at the cap.
-            st.row_of_column[column] = FREE
-            st.words[VIRTUAL_TOOK] = column
-            column = st.words[VIRTUAL_BY]
-            continue
-        old = st.column_of_row[row]
-        st.column_of_row[row] = column
-        st.row_of_column[column] = row
-        if row == root:
-            return
-        column = old
-        if old <= GROUPED:
-            column = _into_group(st, root, GROUPED - old)
-            if column < 0:
-                return
-
-
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _reduce(
     thread: int, n_threads: int, turn: int, best: float, price_limit: float, infinity: float,
-    dist: Array, v: Array, row_of_column: Array, start: int, stop: int, block_min: Array,
-    record_value: Array, record_id: Array, barrier: Array,
+    dist: Array, v: Array, row_of_column: Array, start: int, stop: int, size: int,
+    block_min: Array, record_value: Array, record_id: Array, barrier: Array,
 ) -> int:  # fmt: skip
     """Agree on the smallest label, free columns first, then the lowest column.
 
@@ -125,7 +98,9 @@ def _reduce(
     base = (turn * n_threads + thread) * RECORD
     record_value[base] = best
     if best < infinity:
-        column, free = locate(best, dist, v, row_of_column, price_limit, start, stop, block_min)
+        column, free = locate(
+            best, dist, v, row_of_column, price_limit, start, stop, size, block_min
+        )
         record_value[base + 1] = v[column]
         record_id[base] = column
         record_id[base + 1] = 1 if free else 0
@@ -139,39 +114,7 @@ def _reduce(
     return winner
 
 
-@njit(nogil=True, cache=True)
-def _lower_prices(
-    n_settled: int, label: float, epsilon: float, v: Array, settled: Array, settled_dist: Array,
-    settled_price: Array, start: int, stop: int,
-) -> None:  # fmt: skip
-    """``v -= (label - dist) + epsilon`` for the settled columns of this slab.
-
-    A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
-    """
-    for k in range(n_settled):
-        j = settled[k]
-        if start <= j and j < stop:
-            v[j] = settled_price[k] - ((label - settled_dist[k]) + epsilon)
-
-
-@njit(nogil=True, cache=True)
-def _lower_cap(thread: int, cap: float, blocked: float, st: State) -> int:
-    """Give the columns of the virtual rows their new common price.
-
-    Free columns end at the largest price, so any that rounding or epsilon left above
-    the cap comes down to it. Returns how many free columns of this slab lie at it.
-    """
-    at_cap = 0
-    took = st.words[VIRTUAL_TOOK]
-    for j in range(st.bounds[thread], st.bounds[thread + 1]):
-        if st.v[j] == blocked or j == took or (st.row_of_column[j] < 0 and st.v[j] > cap):
-            st.v[j] = cap
-        if st.row_of_column[j] < 0 and st.v[j] == cap:
-            at_cap += 1
-    return at_cap
-
-
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def run_phase(
     thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, order: Array,
     backward: bool, epsilon: float, n_virtual: int, budget: int,
@@ -208,22 +151,36 @@ def run_phase(
     label, entry_price, cap = values[LABEL], values[ENTRY_PRICE], values[CAP]
     virtual_label, group_price = values[VIRTUAL_LABEL], values[GROUP_PRICE]
     group_label = values[GROUP_LABEL]
+    if thread == 0:
+        foresee(0, st, t)
     # No thread may change the words before every thread has read them.
     cross(st.barrier, n_threads)
 
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
-    turn = 0
+    turn = row_turn = 0
     spent = 0
+    sieve = st.sieve
+    # Searches sift: scans until the next attempt to begin, the smallest label of a
+    # free column, the largest price.
+    may_sift = n_group == 0 and n_virtual == 0
+    sifting, until_sieve, size = False, 1, BLOCK
+    free_label, reach = infinity, zero
+    n_minima = (stop - start + LANES - 1) // LANES
+    next_root = -1
     while True:
         if stage == NEXT_ROW:
             if position == order.size:
                 status = DONE
                 break
             root = order[order.size - 1 - position] if backward else order[position]
+            next_root = -1
+            if position + 1 < order.size:
+                next_root = order[order.size - 2 - position] if backward else order[position + 1]
             row, entered_by = root, AT_ROOT
             n_settled, virtual_by, group_settled = 0, -1, 0
             label, group_label = -infinity, infinity
             stage = SCAN
+            sifting, until_sieve, size = False, 1, BLOCK
         if spent >= budget:
             status = YIELD
             break
@@ -241,16 +198,28 @@ def run_phase(
                 if thread == 0:
                     head[HITS] += 1
             else:
-                slot = obtain(thread, n_threads, row, False, st, t, terms)
+                slot = obtain(thread, n_threads, row, False, row_turn, st, t, terms)
+                row_turn = 1 - row_turn
             if slot < 0:
                 status = INVALID if slot == BAD_COSTS else NEED_ROW
                 break
             cost = slots[slot]
             if entered_by == AT_ROOT:
-                best = relax_root(
-                    cost, sign, row, reference[row], v, dist, pred,
-                    start, stop, lanes, block_min, infinity,
-                )  # fmt: skip
+                if may_sift:
+                    following = 0
+                    if next_root >= 0 and slot_of_row[next_root] >= 0:
+                        ahead = slots[slot_of_row[next_root]]
+                        following = ahead.ctypes.data + start * ahead.itemsize
+                    best, free_label = survey_root(
+                        cost, sign, row, reference[row], v, dist, pred, row_of_column,
+                        start, stop, lanes, block_min, infinity, following,
+                    )  # fmt: skip
+                    until_sieve = 0
+                else:
+                    best = relax_root(
+                        cost, sign, row, reference[row], v, dist, pred,
+                        start, stop, lanes, block_min, infinity,
+                    )  # fmt: skip
                 to_group = (zero - reference[row]) - group_price
             else:
                 entry_cost = zero
@@ -258,10 +227,32 @@ def run_phase(
                     entry_price = group_price
                 else:
                     entry_cost = sign * cost[entered_by]
-                best = relax_row(
-                    cost, sign, row, entry_cost, entry_price, label, v, dist, pred,
-                    start, stop, lanes, block_min, infinity,
-                )  # fmt: skip
+                if sifting:
+                    margin = (
+                        terms.margin * (reach + abs(entry_cost) + abs(entry_price) + abs(label))
+                        + terms.margin * terms.margin
+                    )
+                    best = smallest(n_minima, block_min, lanes, infinity)
+                    tell_next(
+                        thread, best, next_root, dist, row_of_column, start, stop, block_min,
+                        record_value, record_id, infinity,
+                    )  # fmt: skip
+                    best, free_label = relax_sifted(
+                        cost, sign, row, entry_cost, entry_price, label, margin, best, free_label,
+                        terms.unit, v, dist, pred, sieve, row_of_column, start, stop, lanes,
+                        block_min, infinity, n_threads, record_value, record_id, slots,
+                        slot_of_row,
+                    )  # fmt: skip
+                else:
+                    best = relax_row(
+                        cost, sign, row, entry_cost, entry_price, label, v, dist, pred,
+                        start, stop, lanes, block_min, infinity,
+                    )  # fmt: skip
+                    until_sieve -= 1
+                    if until_sieve == 0:
+                        free_label, reach = survey_free(
+                            v, dist, row_of_column, start, stop, lanes, infinity, blocked, zero
+                        )
                 to_group = (zero - entry_cost) - (group_price - entry_price) + label
             if n_group > 0 and group_settled == 0 and to_group < group_label:
                 group_label = to_group
@@ -273,13 +264,21 @@ def run_phase(
             row = st.group[group_cursor]
             group_cursor += 1
             entered_by = BY_GROUP
+            if not always_resident:
+                cross(barrier, n_threads)  # between two calls of ``obtain``
             continue
 
+        surveyed = may_sift and until_sieve == 0
+        if surveyed:
+            record_value[(turn * n_threads + thread) * RECORD + 2] = free_label
         price_limit = cap if n_virtual > 0 and surplus == 0 else infinity
         record = _reduce(
             thread, n_threads, turn, best, price_limit, infinity, dist, v, row_of_column,
-            start, stop, block_min, record_value, record_id, barrier,
+            start, stop, size, block_min, record_value, record_id, barrier,
         )  # fmt: skip
+        if surveyed:
+            for k in range(n_threads):
+                free_label = min(free_label, record_value[(turn * n_threads + k) * RECORD + 2])
         turn = 1 - turn
         best = record_value[record]
         column, free = record_id[record], record_id[record + 1] != 0
@@ -299,7 +298,7 @@ def run_phase(
                 row = st.group[0]
                 entered_by = BY_GROUP
                 continue
-            sink = _GROUP
+            sink = TO_GROUP
             group_size += 1
         elif best >= infinity:
             status = INFEASIBLE
@@ -311,6 +310,27 @@ def run_phase(
                 virtual_label = label
                 row = virtual_row
                 continue
+            # Before the column is settled: its own label counts among the root's.
+            if surveyed and not sifting and not free:
+                at_root = entered_by == AT_ROOT
+                if free_label == infinity:
+                    until_sieve = _SIFT_AGAIN
+                    if at_root:
+                        relax_root(
+                            slots[slot], sign, row, reference[row], v, dist, pred,
+                            start, stop, lanes, block_min, infinity,
+                        )  # fmt: skip
+                else:
+                    top = free_label + terms.unit
+                    if at_root:
+                        reach = open_sifted(
+                            slots[slot], sign, row, reference[row], top, v, dist, pred, sieve,
+                            start, stop, lanes, block_min, infinity, zero,
+                        )  # fmt: skip
+                    else:
+                        prepare_sieve(top, v, dist, sieve, start, stop, lanes, block_min, infinity)
+                    reach += abs(free_label) + abs(label)
+                    sifting, size = True, LANES
             if thread == 0:
                 settled[n_settled] = column
                 settled_dist[n_settled] = best
@@ -318,6 +338,9 @@ def run_phase(
             if start <= column and column < stop:
                 v[column] = blocked
                 dist[column] = infinity
+                if sifting:
+                    sieve[column] = blocked
+                    settle_in_group(column, dist, start, stop, lanes, block_min, infinity)
             n_settled += 1
             if not free:
                 row = row_of_column[column]
@@ -330,7 +353,7 @@ def run_phase(
             words[VIRTUAL_BY] = virtual_by
             words[VIRTUAL_TOOK] = -1
             words[GROUP_PRED] = group_pred
-            _augment(st, root, sink, virtual_row)
+            augment(st, root, sink, virtual_row)
             words[N_DROPS] += n_settled
             for k in range(n_settled):
                 values[DROPS] += label - settled_dist[k]
@@ -340,13 +363,13 @@ def run_phase(
             if group_settled != 0:
                 values[GROUP_PRICE] -= (label - group_label) + epsilon
         cross(barrier, n_threads)
-        _lower_prices(
+        lower_prices(
             n_settled, label, epsilon, v, settled, settled_dist, settled_price, start, stop
         )
         group_price = values[GROUP_PRICE]
         if virtual_by >= 0:
             cap -= (label - virtual_label) + epsilon
-            at_cap = _lower_cap(thread, cap, blocked, st)
+            at_cap = lower_cap(thread, cap, blocked, st)
             record_id[thread * RECORD + 3] = at_cap
             cross(barrier, n_threads)
             surplus = -n_virtual

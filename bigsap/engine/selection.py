@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bigsap.engine.atomics import lowest_bit
 from bigsap.sources.base import Array
 
 _BISECTIONS = 24
@@ -58,6 +59,35 @@ def extremes(values: Array, n: int, infinity: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True)
+def gather(
+    tau: Array, cap: float, infinity: float, cost: Array, sign: float, reference: float,
+    column: int, marks: Array, best_tau: Array, best_cost: Array, best_id: Array, n: int,
+) -> int:  # fmt: skip
+    """Append all finite ``tau`` <= cap to n candidates, in order; how many they are then.
+
+    tau, cost: of consecutive columns from ``column``. Marking all with vector
+    instructions and walking the marks by their set bits is four times faster than a
+    loop with a test per column. marks: uint8, a multiple of 8 places, at least tau's.
+    """
+    for j in range(tau.size):
+        marks[j] = 1 if tau[j] <= cap and tau[j] < infinity else 0
+    places = (tau.size + 7) // 8
+    for j in range(tau.size, 8 * places):
+        marks[j] = 0
+    words = marks.view(np.uint64)
+    for k in range(places):
+        word = words[k]
+        while word != 0:
+            j = 8 * k + (lowest_bit(word) >> 3)
+            word &= word - np.uint64(1)
+            best_tau[n] = tau[j]
+            best_id[n] = column + j
+            best_cost[n] = sign * cost[j] - reference
+            n += 1
+    return n
+
+
+@njit(nogil=True, cache=True)
 def thin(tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float) -> tuple[int, float]:
     """Keep about the k smallest of n > k candidates, in front; how many, and the
     smallest ``tau`` of those given up.
@@ -103,11 +133,13 @@ def thin(tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float) -
 
 
 @njit(nogil=True, cache=True)
-def cheapest_blocks(bound: Array, above: float, count: int, opened: Array) -> tuple[int, float]:
-    """About ``count`` blocks with the lowest bounds > above, sorted; how many, and a
-    number below which no other such bound lies."""
+def cheapest_blocks(
+    bound: Array, total: int, above: float, count: int, opened: Array
+) -> tuple[int, float]:
+    """About ``count`` of the first ``total`` places with the lowest bounds > above, sorted;
+    how many, and a number below which no other such bound lies."""
     low, high, n = np.inf, -np.inf, 0
-    for j in range(bound.size):
+    for j in range(total):
         x = bound[j]
         if x > above:
             low = x if x < low else low
@@ -119,7 +151,7 @@ def cheapest_blocks(bound: Array, above: float, count: int, opened: Array) -> tu
             if not (middle > low and middle < high):
                 break
             within = 0
-            for j in range(bound.size):
+            for j in range(total):
                 within += 1 if bound[j] > above and bound[j] <= middle else 0
             if within < count // 2:
                 low = middle
@@ -128,7 +160,7 @@ def cheapest_blocks(bound: Array, above: float, count: int, opened: Array) -> tu
                 if within <= count:
                     break
     n = 0
-    for j in range(bound.size):
+    for j in range(total):
         x = bound[j]
         if x > above and x <= high:
             place = n

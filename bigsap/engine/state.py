@@ -1,7 +1,8 @@
 """The state of one solve: prices, matching, workspace, and the words kernels talk by.
 
 Every array is allocated here, once; kernels own no memory. Beyond the costs the
-state takes about eight vectors.
+state takes seven vectors of 8 n bytes; the start's sweeps, which run before any search,
+live in the same arrays.
 """
 
 from __future__ import annotations
@@ -91,18 +92,22 @@ class State(NamedTuple):
     # Subtracted from all costs of a row where a search starts from it: its smallest
     # cost, so that a row of huge costs does not absorb the prices.
     reference: Array  # P (n_rows,)
+    ids: Array  # ID (2 * n_columns,) what pred and settled are halves of
     # The settled columns of the current search, in order: id, label, price before.
     settled: Array  # ID (n_columns,)
     settled_dist: Array  # P (n_columns,)
     settled_price: Array  # P (n_columns,)
+    sieve: Array  # float32 (n_columns,) see ``sift``; empty outside phases
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     words: Array  # int64 (WORD_COUNT,)
     values: Array  # P (VALUE_COUNT,)
     # Per thread: lanes (3 * LANES) and block minima; records for reductions.
     lanes: Array  # P (n_threads, 3 * LANES)
-    block_min: Array  # P (n_threads, blocks of a slab)
+    block_min: Array  # P (n_threads, groups of LANES columns of a slab, or fewer blocks)
     record_value: Array  # P (2 * n_threads * RECORD,)
     record_id: Array  # int64 (2 * n_threads * RECORD,)
+    # What thread 0 foresees of the next miss, two sets used in turn: see ``fetch``.
+    foreseen: Array  # int64 (2 * RECORD,)
     barrier: Array  # int64 (BARRIER_WORDS,)
     bounds: Array  # int64 (n_threads + 1,) the threads' column slabs
 
@@ -128,29 +133,40 @@ def slabs(n_columns: int, n_threads: int) -> Array:
     return np.array([*cuts, n_columns], np.int64)
 
 
+def released(state: State) -> State:
+    """The state without its arrays, except for the prices and the words."""
+    kept = {"v", "words", "values", "barrier", "bounds"}
+    empty = {name: a[..., :0].copy() for name, a in state._asdict().items() if name not in kept}
+    return state._replace(**empty)
+
+
 def allocate(
     n_rows: int, n_columns: int, price: np.dtype[Any], n_threads: int, n_virtual_columns: int
 ) -> State:
     """A fresh state: prices 0, nothing matched."""
     m = n_columns
     bounds = slabs(m, n_threads)
+    ids = np.empty(2 * m, ID)
     return State(
         v=np.zeros(m, price),
         dist=np.empty(m, price),
-        pred=np.empty(m, ID),
+        pred=ids[:m],
         column_of_row=np.full(n_rows, FREE, ID),
         row_of_column=np.full(m, FREE, ID),
         reference=np.zeros(n_rows, price),
-        settled=np.empty(m, ID),
+        settled=ids[m:],
+        ids=ids,
         settled_dist=np.empty(m, price),
         settled_price=np.empty(m, price),
+        sieve=np.empty(0, np.float32),
         group=np.full(n_virtual_columns, FREE, ID),
         words=np.zeros(WORD_COUNT, np.int64),
         values=np.zeros(VALUE_COUNT, price),
         lanes=np.empty((n_threads, 3 * LANES), price),
-        block_min=np.empty((n_threads, int(np.diff(bounds).max()) // BLOCK + 1), price),
+        block_min=np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
         record_value=np.zeros(2 * n_threads * RECORD, price),
         record_id=np.zeros(2 * n_threads * RECORD, np.int64),
+        foreseen=np.zeros(2 * RECORD, np.int64),
         barrier=np.zeros(16, np.int64),
         bounds=bounds,
     )

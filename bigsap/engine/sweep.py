@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from numba import njit
 
 from bigsap.engine.atomics import cross, prefetch
-from bigsap.engine.fetch import BAD_COSTS, Terms, obtain
+from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.state import (
     BLOCK,
     DONE,
+    ID,
     INVALID,
     LANES,
     NEED_ROW,
@@ -29,6 +31,7 @@ from bigsap.rows import RowTable
 from bigsap.sources.base import Array
 
 _NOWHERE = 1 << 40
+STEP = 4 * LANES
 
 
 class Survey(NamedTuple):
@@ -55,7 +58,38 @@ class Survey(NamedTuple):
     probe: Array
 
 
-@njit(nogil=True, cache=True)
+def first_survey(st: State) -> Survey:
+    """Room for the first sweep's findings, in the workspace of the search.
+
+    low shares its memory with the rows' references, pick with the matching, pick_cost with
+    the predecessors and the list of settled columns.
+    """
+    n, m = st.column_of_row.size, st.v.size
+    fits = n <= m
+    probe = st.row_of_column[:n] if fits else np.empty(n, ID)
+    probe[:] = np.arange(n, dtype=ID)
+    return Survey(
+        low=st.reference,
+        second=np.empty(n, st.v.dtype),
+        pick=st.column_of_row,
+        pick_cost=st.ids.view(st.v.dtype)[:n] if fits else np.empty(n, st.v.dtype),
+        open_price=st.settled_dist,
+        least=st.dist,
+        runner_up=st.settled_price,
+        probe=probe,
+    )
+
+
+def later_survey(survey: Survey, st: State) -> Survey:
+    """Room for the findings of the sweeps after the first, whose column minima have had
+    their use; the references keep what the first has found."""
+    n, m = st.column_of_row.size, st.v.size
+    if n > m:
+        return survey._replace(low=np.empty(n, st.v.dtype))
+    return survey._replace(low=st.settled_price[:n], second=st.dist[:n])
+
+
+@njit(nogil=True, cache=True, _nrt=False)
 def _survey_row(
     cost: Array, sign: float, v: Array, open_price: Array, start: int, stop: int,
     lanes: Array, block_min: Array, infinity: float,
@@ -68,22 +102,36 @@ def _survey_row(
     for block in range((stop - start + BLOCK - 1) // BLOCK):
         o = start + block * BLOCK
         e = min(o + BLOCK, stop)
-        full = (e - o) // LANES
+        # Four columns of a lane at a time: a quarter of the loads and stores of the minima.
+        full = (e - o) // STEP
         for b in range(full):
-            p = o + b * LANES
-            for line in range(cost.itemsize * LANES // LINE):
+            p = o + b * STEP
+            for line in range(cost.itemsize * STEP // LINE):
                 prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
-            c, w, f = cost[p : p + LANES], v[p : p + LANES], open_price[p : p + LANES]
+            c, w, f = cost[p : p + STEP], v[p : p + STEP], open_price[p : p + STEP]
             for k in range(LANES):
-                x = sign * c[k]
-                g = x - w[k]
-                h = x - f[k]
-                a, s, z = low[k], second[k], best[k]
-                larger = g if g > a else a
-                second[k] = larger if larger < s else s
-                low[k] = g if g < a else a
-                best[k] = h if h < z else z
-        for j in range(o + full * LANES, e):
+                x0, x1 = sign * c[k], sign * c[k + LANES]
+                x2, x3 = sign * c[k + 2 * LANES], sign * c[k + 3 * LANES]
+                g0, g1 = x0 - w[k], x1 - w[k + LANES]
+                g2, g3 = x2 - w[k + 2 * LANES], x3 - w[k + 3 * LANES]
+                a, b0 = (g0, g1) if g0 < g1 else (g1, g0)
+                z, b1 = (g2, g3) if g2 < g3 else (g3, g2)
+                least, worse = (a, z) if a < z else (z, a)
+                runner = b0 if b0 < b1 else b1
+                runner = worse if worse < runner else runner
+                a, s = low[k], second[k]
+                worse = least if least > a else a
+                runner = worse if worse < runner else runner
+                second[k] = runner if runner < s else s
+                low[k] = least if least < a else a
+                h0, h1 = x0 - f[k], x1 - f[k + LANES]
+                h2, h3 = x2 - f[k + 2 * LANES], x3 - f[k + 3 * LANES]
+                a = h0 if h0 < h1 else h1
+                z = h2 if h2 < h3 else h3
+                a = a if a < z else z
+                z = best[k]
+                best[k] = a if a < z else z
+        for j in range(o + full * STEP, e):
             g = sign * cost[j] - v[j]
             second[0] = min(second[0], max(low[0], g))
             low[0] = min(low[0], g)
@@ -98,7 +146,7 @@ def _survey_row(
     return smallest, runner_up, overall
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _find(
     best: float, cost: Array, sign: float, open_price: Array, start: int, stop: int,
     block_min: Array,
@@ -114,7 +162,7 @@ def _find(
     return _NOWHERE
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _column_minima(
     cost: Array, sign: float, low: float, least: Array, runner_up: Array, start: int, stop: int
 ) -> None:
@@ -126,7 +174,7 @@ def _column_minima(
         least[j] = g if g < a else a
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def run_sweep(
     thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, survey: Survey,
     order: Array, backward: bool, first: bool, budget: int,
@@ -141,6 +189,8 @@ def run_sweep(
     lanes, block_min = st.lanes[thread], st.block_min[thread]
     infinity, sign = terms.infinity, terms.sign
     position = st.words[POSITION]
+    if thread == 0:
+        foresee(0, st, t)
     cross(st.barrier, n_threads)
     turn = 0
     spent = 0
@@ -150,10 +200,12 @@ def run_sweep(
             status = YIELD
             break
         row = order[order.size - 1 - position] if backward else order[position]
-        slot = obtain(thread, n_threads, row, True, st, t, terms)
+        slot = obtain(thread, n_threads, row, True, turn, st, t, terms)
         if slot < 0:
             status = INVALID if slot == BAD_COSTS else NEED_ROW
             break
+        # What others need of this slab's costs must be in the records: once past the next
+        # barrier its thread may compute the next row in their place.
         cost = t.slots[slot]
         low, second, best = _survey_row(
             cost, sign, st.v, survey.open_price, start, stop, lanes, block_min, infinity
@@ -165,10 +217,16 @@ def run_sweep(
         st.record_id[base + 1] = 0
         if first:
             st.record_id[base + 1] = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
+            probed = survey.probe[row]
+            here = start <= probed and probed < stop
+            st.record_value[base + 4] = sign * cost[probed] if here else infinity
         if best < infinity:
-            st.record_id[base] = _find(best, cost, sign, survey.open_price, start, stop, block_min)
+            found = _find(best, cost, sign, survey.open_price, start, stop, block_min)
+            st.record_id[base] = found
+            st.record_value[base + 3] = sign * cost[found]
         cross(st.barrier, n_threads)
         low, second, best, winner = infinity, infinity, infinity, -1
+        probed_cost = pick_cost = infinity
         bad = 0
         for k in range(n_threads):
             r = (turn * n_threads + k) * RECORD
@@ -176,6 +234,9 @@ def run_sweep(
             low = min(low, st.record_value[r])
             if st.record_value[r + 2] < best:
                 best, winner = st.record_value[r + 2], k
+                pick_cost = st.record_value[r + 3]
+            if first:
+                probed_cost = min(probed_cost, st.record_value[r + 4])
             bad += st.record_id[r + 1]
         if bad != 0:
             cross(st.barrier, n_threads)
@@ -193,11 +254,9 @@ def run_sweep(
             survey.low[row] = low
             survey.second[row] = second
             if first:
-                probed = survey.probe[row]
-                here = probed >= 0 and probed < terms.n_columns
-                survey.second[row] = sign * cost[probed] if here else infinity
+                survey.second[row] = probed_cost
             survey.pick[row] = column
-            survey.pick_cost[row] = sign * cost[column] if column >= 0 else infinity
+            survey.pick_cost[row] = pick_cost
         position += 1
         spent += terms.n_columns
     cross(st.barrier, n_threads)
@@ -206,7 +265,7 @@ def run_sweep(
     return status
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def run_undercut(
     thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, pick: Array,
     rank_of_column: Array, order: Array, budget: int,
@@ -222,7 +281,10 @@ def run_undercut(
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     sign = terms.sign
     position = st.words[POSITION]
+    if thread == 0:
+        foresee(0, st, t)
     cross(st.barrier, n_threads)
+    turn = 0
     spent = 0
     status = DONE
     while position < order.size:
@@ -233,7 +295,8 @@ def run_undercut(
         row = order[rank]
         own = pick[row]
         if own >= 0:
-            slot = obtain(thread, n_threads, row, True, st, t, terms)
+            slot = obtain(thread, n_threads, row, True, turn, st, t, terms)
+            turn = 1 - turn
             if slot < 0:
                 status = INVALID if slot == BAD_COSTS else NEED_ROW
                 break
@@ -242,6 +305,8 @@ def run_undercut(
             # still be lowering it for the row before.
             cross(st.barrier, n_threads)
             reduced = sign * cost[own] - st.v[own]
+            # Past here that cost and price may change.
+            cross(st.barrier, n_threads)
             for j in range(start, stop):
                 limit = sign * cost[j] - reduced
                 v = st.v[j]

@@ -17,7 +17,7 @@ import numpy as np
 from bigsap.engine import state as S
 from bigsap.engine.cpu import Engine
 from bigsap.methods.outcome import Outcome
-from bigsap.methods.start import estimate, inspect
+from bigsap.methods.start import estimate, plain
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm, adopt, first_epsilon
 from bigsap.sources.base import Array, Grouped
 
@@ -28,7 +28,9 @@ def row_order(engine: Engine, seed: int) -> Array:
     generator = np.random.default_rng(seed)
     source = engine.problem.source
     if not isinstance(source, Grouped) or n == 0:
-        return generator.permutation(n).astype(S.ID)
+        order = np.arange(n, dtype=S.ID)
+        generator.shuffle(order)
+        return order
     starts = []
     row = 0
     while row < n:
@@ -38,13 +40,18 @@ def row_order(engine: Engine, seed: int) -> Array:
     return np.concatenate([generator.permutation(part) for part in parts]).astype(S.ID)
 
 
+# A1015 has 4 and 1. Means of 25 matrices at n = 1000 scan 5 % fewer rows on geometric, 6 on
+# disjoint, 3 to 7 on ranks 2 to 8, 1 % more on random; at n = 4000 2 to 10 % fewer on all.
+_SHRINK, _ENOUGH = 5, 0.7
+
+
 def next_epsilon(
     epsilon: float, low: float, drops: float, epsilon_drops: float, m: int, first: bool
 ) -> float:
-    """Epsilon of the next phase (A1015, eq. 18 and the text before it)."""
-    if not first and drops > epsilon_drops:
+    """Epsilon of the next phase (after A1015, eq. 18 and the text before it)."""
+    if not first and drops > _ENOUGH * epsilon_drops:
         return 0.0
-    epsilon = min(epsilon / 4, epsilon_drops / (8 * m))
+    epsilon = min(epsilon / _SHRINK, epsilon_drops / (8 * m))
     return epsilon if epsilon >= low else 0.0
 
 
@@ -156,7 +163,7 @@ def _begin(
     st = engine.state
     if warm is not None:
         return _begin_warm(engine, epsilon, seed, grid, warm)
-    start = inspect(engine)[0] if not epsilon or _skinny(engine) else estimate(engine)
+    start = plain(engine) if not epsilon or _skinny(engine) else estimate(engine)
     if start.solution is not None:
         return start.solution
     if grid and grid < 1:

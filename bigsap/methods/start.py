@@ -12,8 +12,11 @@ import numpy as np
 
 from bigsap.engine.cpu import Engine
 from bigsap.engine.state import FREE, ID
-from bigsap.engine.sweep import Survey
+from bigsap.engine.sweep import Survey, first_survey, later_survey
 from bigsap.sources.base import Array
+
+# Temporaries of the start are no longer than this.
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,20 @@ def _picks(engine: Engine, survey: Survey) -> Array | None:
     v = engine.state.v
     if n < m and v.min() != v.max():
         return None  # free columns would not be the dearest
-    if (survey.pick_cost - v[survey.pick] != survey.low).any():
-        return None
+    for start in range(0, n, _AT_ONCE):
+        rows = slice(start, start + _AT_ONCE)
+        if (survey.pick_cost[rows] - v[survey.pick[rows]] != survey.low[rows]).any():
+            return None
     return survey.pick.copy()
+
+
+def _ranks(pick: Array, order: Array, rank: Array) -> Array:
+    """The place in the order of the row that picked each column, -1 where nobody did."""
+    rank[:] = -1
+    for start in range(0, order.size, _AT_ONCE):
+        picked = pick[order[start : start + _AT_ONCE]]
+        rank[picked[picked >= 0]] = start + np.flatnonzero(picked >= 0)
+    return rank
 
 
 def _shift(v: Array, infinity: float) -> None:
@@ -77,7 +91,7 @@ def _shift(v: Array, infinity: float) -> None:
     if not finite.any():
         v[:] = 0
         return
-    top = v[finite].max()
+    top = v.max(where=finite, initial=-infinity)
     v[~finite] = top
     v -= top
 
@@ -108,16 +122,27 @@ def inspect(engine: Engine) -> tuple[Start, Survey]:
     Prices stay 0.
     """
     n, _ = engine.problem.shape
-    survey = engine.survey()
+    survey = first_survey(engine.state)
     engine.sweep(survey, np.arange(n, dtype=ID), backward=False, first=True)
     solution = _identity(engine, survey)
     if solution is None:
         solution = _picks(engine, survey)
-    finite = survey.low < engine.infinity
-    engine.state.reference[finite] = survey.low[finite]
-    if engine.problem.n_virtual_columns and finite.any():
+    if engine.problem.n_virtual_columns and (survey.low < engine.infinity).any():
         engine.group_reach = _reach(engine, survey)
     return Start(0.0, 0.0, solution), survey
+
+
+def plain(engine: Engine) -> Start:
+    """The start of one plain pass from prices 0: the first sweep alone."""
+    start, _ = inspect(engine)
+    _set_references(engine)
+    return start
+
+
+def _set_references(engine: Engine) -> None:
+    """What the first sweep found smallest in a row is its reference, where it is finite."""
+    reference = engine.state.reference
+    reference[reference >= engine.infinity] = 0
 
 
 def estimate(engine: Engine) -> Start:
@@ -125,10 +150,10 @@ def estimate(engine: Engine) -> Start:
     problem, st = engine.problem, engine.state
     n, m = problem.shape
     start, survey = inspect(engine)
+    lower = _total(survey.low)
+    _set_references(engine)
     if start.solution is not None:
         return start
-    natural = np.arange(n, dtype=ID)
-    lower = _total(survey.low)
     upper = _upper(engine, survey.pick_cost)
     identity = _upper(engine, survey.second) if n <= m else float("inf")
     initial_gap = (identity if np.isfinite(identity) else upper) - lower
@@ -140,6 +165,8 @@ def estimate(engine: Engine) -> Start:
         st.v[:] = survey.runner_up if n > 1 else 0
         _shift(st.v, engine.infinity)
 
+    survey = later_survey(survey, st)
+    natural = np.arange(n, dtype=ID)
     engine.sweep(survey, natural, backward=True, first=False)
     solution = _picks(engine, survey)
     if solution is not None:
@@ -152,21 +179,20 @@ def estimate(engine: Engine) -> Start:
 
     factor = 1.0
     if initial_gap < 4 * greedy_gap:
-        regret = survey.second - survey.low
-        order = np.argsort(-regret, kind="stable").astype(ID)
+        del natural
+        # Largest regret first.
+        np.subtract(survey.low, survey.second, out=survey.second)
+        order = np.argsort(survey.second, kind="stable").astype(ID)
         engine.sweep(survey, order, backward=False, first=False)
         solution = _picks(engine, survey)
         if solution is not None:
             return Start(0.0, 0.0, solution)
         upper = min(upper, _upper(engine, survey.pick_cost))
         old = st.v.copy()
-        pick = survey.pick.copy()
-        rank = np.full(m, -1, ID)
-        picked = pick[order]
-        rank[picked[picked >= 0]] = np.flatnonzero(picked >= 0)
-        engine.undercut(pick, rank, order)
+        engine.undercut(survey.pick, _ranks(survey.pick, order, st.row_of_column), order)
+        del order
         _shift(st.v, engine.infinity)
-        engine.sweep(survey, natural, backward=False, first=False)
+        engine.sweep(survey, np.arange(n, dtype=ID), backward=False, first=False)
         lower3 = _total(survey.low) + _total(st.v)
         upper3 = _upper(engine, survey.pick_cost)
         new_gap = upper3 - lower3
@@ -178,7 +204,14 @@ def estimate(engine: Engine) -> Start:
         # and factors 1 and 1/2; where this branch is not taken factor 1 is best.
         squares = greedy_gap**2 + new_gap**2
         share = greedy_gap**2 / squares if squares > 0 else 0.5
-        st.v[:] = old + (st.v - old) * share
+        v = st.v
+        if v.dtype.kind == "f":
+            v -= old
+            v *= share
+            v += old
+        else:
+            v[:] = old + (v - old) * share
+        del old
         factor = 0.25
         _shift(st.v, engine.infinity)
 

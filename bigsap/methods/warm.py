@@ -14,8 +14,10 @@ import numpy as np
 
 from bigsap.certificate import UNIT, allowance
 from bigsap.engine import state as S
+from bigsap.engine.compressed import ListEngine
 from bigsap.engine.cpu import Engine
 from bigsap.engine.search import NEXT_ROW
+from bigsap.engine.sweep import Survey, first_survey
 from bigsap.sources.base import Array
 
 # With more loose rows than this share of all, epsilon phases from the old prices scan
@@ -47,7 +49,7 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
     """
     st, problem = engine.state, engine.problem
     n, m = problem.shape
-    st.v[:] = _fitting(engine, warm.v, grid)
+    st.v[:] = fitting(engine, warm.v, grid)
     old = np.full(n, S.FREE, S.ID) if warm.column_of_row is None else _ids(warm.column_of_row)
     if problem.n_virtual_rows:
         # The virtual rows hold free columns at one price, the largest there is.
@@ -55,21 +57,24 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
         free[old[old >= 0]] = False
         cap = _largest(st.v[free], problem.n_virtual_rows)
         np.minimum(st.v, cap, out=st.v)
-    survey = engine.survey()
+    if not warm.exact:
+        engine.known.active = True  # ``first_epsilon`` asks it
+    survey = first_survey(st)
     survey.probe[:] = old
     engine.sweep(survey, np.arange(n, dtype=S.ID), backward=False, first=True)
-    finite = survey.low[survey.low < engine.infinity]
+    low = survey.low.copy()
+    finite = low[low < engine.infinity]
     if finite.size:
         engine.group_reach = 2 * (abs(finite.max()) + abs(finite.min())) + 1
-    st.reference[:] = np.where(survey.low < engine.infinity, survey.low, 0)
-    tight = _tight(engine, old, survey.second, survey.low, warm.exact)
+    st.reference[:] = np.where(low < engine.infinity, low, 0)
+    tight = _tight(engine, old, survey.second, low, warm.exact)
     if warm.column_of_row is None:
         old = survey.pick.copy()
-        tight = _tight(engine, old, survey.pick_cost, survey.low, warm.exact)
+        tight = _tight(engine, old, survey.pick_cost, low, warm.exact)
     elif not problem.n_virtual_columns:
         # A free row may have a free column that is as good as any.
-        tight |= _free_picks(engine, old, survey, tight)
-    return _match(engine, np.where(tight, old, S.FREE).astype(S.ID), survey.low, warm.exact)
+        tight |= _free_picks(engine, old, survey, low, tight)
+    return _match(engine, np.where(tight, old, S.FREE).astype(S.ID), low, warm.exact)
 
 
 def first_epsilon(engine: Engine) -> float:
@@ -89,7 +94,7 @@ def _largest(values: Array, k: int) -> Any:
     return np.partition(values, values.size - k)[values.size - k]
 
 
-def _fitting(engine: Engine, v: Array, grid: float) -> Array:
+def fitting(engine: Engine | ListEngine, v: Array, grid: float) -> Array:
     """The prices in the engine's arithmetic: on its grid and within its range.
 
     A shift of all prices changes nothing; prices far below the rest are as good a start
@@ -116,11 +121,11 @@ def _tight(engine: Engine, columns: Array, costs: Array, low: Array, exact: bool
     reduced = costs[rows] - prices
     excess = reduced - low[rows]
     size = np.abs(reduced) + np.abs(low[rows]) + (v.max() - v.min())
-    here[rows] = excess <= _allowed(engine, size, exact)
+    here[rows] = excess <= allowed(engine, size, exact)
     return here
 
 
-def _allowed(engine: Engine, size: Array, exact: bool) -> Any:
+def allowed(engine: Engine | ListEngine, size: Array, exact: bool) -> Any:
     """How far from equal numbers of this size may be: most of what the certificate
     will put down to rounding."""
     if engine.price.kind != "f" or engine.problem.integer or exact:
@@ -128,14 +133,14 @@ def _allowed(engine: Engine, size: Array, exact: bool) -> Any:
     return 0.75 * allowance(max(engine.problem.shape), UNIT * size)
 
 
-def _free_picks(engine: Engine, old: Array, survey: Any, tight: Array) -> Array:
+def _free_picks(engine: Engine, old: Array, survey: Survey, low: Array, tight: Array) -> Array:
     """Rows that are not tight but picked a tight column that nobody keeps; updates old."""
     pick = survey.pick
     kept = np.zeros(engine.problem.shape[1], bool)
     kept[old[tight]] = True
     wanted = ~tight & (pick >= 0)
     wanted[wanted] = ~kept[pick[wanted]]
-    good: Array = wanted & _tight(engine, pick, survey.pick_cost, survey.low, True)
+    good: Array = wanted & _tight(engine, pick, survey.pick_cost, low, True)
     old[good] = pick[good]
     return good
 
@@ -147,6 +152,7 @@ def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> Array:
     words = st.words
     words[S.POSITION], words[S.STAGE] = 0, NEXT_ROW
     words[S.GROUP_SIZE] = words[S.SURPLUS] = 0
+    engine.sweeping = False
     st.group[:] = S.FREE
     st.row_of_column[:] = S.FREE
     st.column_of_row[:] = columns
@@ -188,11 +194,11 @@ def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
     matched = np.flatnonzero(st.column_of_row >= 0)
     # Rows on either side may lie at the threshold, but for rounding.
     above = low - threshold
-    allowed = _allowed(engine, np.abs(threshold) + st.v.max() - st.v.min(), exact)
-    dear = matched[above[matched] > allowed]
+    slop = allowed(engine, np.abs(threshold) + st.v.max() - st.v.min(), exact)
+    dear = matched[above[matched] > slop]
     st.row_of_column[st.column_of_row[dear]] = S.FREE
     st.column_of_row[dear] = S.FREE
-    left_over = np.flatnonzero((st.column_of_row == S.FREE) & (above >= -allowed))
+    left_over = np.flatnonzero((st.column_of_row == S.FREE) & (above >= -slop))
     left_over = left_over[np.argsort(-low[left_over], kind="stable")][: n - m]
     st.group[: left_over.size] = left_over
     st.column_of_row[left_over] = S.GROUPED - np.arange(left_over.size)

@@ -45,9 +45,9 @@ def as_source(
     """Whatever a user calls a cost matrix, as a ``CostSource``.
 
     cost: array, memmap, matrix or nested list; zarr array; path of a ``.npy`` file or
-        zarr store; xarray (its ``.data``); small dask array; DLPack array in host
-        memory; anything with ``shape``, ``dtype`` and ``__getitem__``; a callable
-        (with ``shape``); a ready ``CostSource``.
+        zarr store; xarray (its ``.data``); small dask array; DLPack array in host or
+        device memory, CuPy array; anything with ``shape``, ``dtype`` and ``__getitem__``; a
+        callable (with ``shape``); a ready ``CostSource``.
     shape: needed by a callable, otherwise checked against the object's own.
     args: further arguments of a callable.
     dtype: read the costs as this dtype (one of ``SCANNABLE``); a cost that it cannot
@@ -125,7 +125,9 @@ def _recognise(cost: Any) -> CostSource:
     if root == "xarray" and hasattr(cost, "data"):
         return _recognise(cost.data)
     if hasattr(cost, "__cuda_array_interface__"):
-        raise _device_error(cost)
+        from bigsap.sources.device import device_array
+
+        return device_array(cost)
     if _is_source(cost):
         return _checked_source(cost)
     if hasattr(cost, "__dlpack__") and hasattr(cost, "__dlpack_device__"):
@@ -141,13 +143,6 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
     except TypeError:
         return None
     return known
-
-
-def _device_error(cost: Any) -> InputError:
-    return InputError(
-        f'{_name(cost)} lies in device memory; that needs device="cuda", which this version '
-        "does not have. Copy it to the host first"
-    )
 
 
 def _checked_source(cost: Any) -> CostSource:
@@ -193,7 +188,9 @@ def _from_dask(cost: Any) -> CostSource:
 def _from_dlpack(cost: Any) -> CostSource:
     """Arrays of other libraries in host memory, without a copy."""
     if int(cost.__dlpack_device__()[0]) != _CPU_DEVICE:
-        raise _device_error(cost)
+        from bigsap.sources.device import device_array
+
+        return device_array(cost)
     try:
         return ArraySource(np.from_dlpack(cost))
     except (BufferError, RuntimeError, TypeError) as error:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from bigsap.errors import DtypeError, InputError, ShapeError, SourceError, StoreError
-from bigsap.sources.base import Array, Ids
+from bigsap.sources.base import Array, Ids, Waiting
 from bigsap.sources.convert import (
     CONVERSION_BYTES,
     check_rows,
@@ -23,6 +24,7 @@ from bigsap.sources.convert import (
     cost_shape,
     fingerprint_of,
 )
+from bigsap.sources.mapped import MapGuard
 
 
 class ArraySource:
@@ -43,6 +45,7 @@ class ArraySource:
                 "array.filled(numpy.inf) to forbid them"
             )
         self._what = what
+        self._guard = MapGuard.of(array, what)
         self.shape = cost_shape(array.shape, what)
         self.dtype = cost_dtype(array.dtype, what)
         # A plain view: np.matrix would keep rows 2-D, memmap would slow indexing.
@@ -59,13 +62,22 @@ class ArraySource:
         if self.array.dtype == self.dtype:
             # One row at a time: ``array[rows]`` would build a temporary as big as out.
             for k, row in enumerate(rows):
+                self.intact()
                 out[k] = self.array[row, columns]
+            self.intact()
             return
         width = max(columns.stop - columns.start, 1)
         step = max(1, CONVERSION_BYTES // (width * self.array.itemsize))
         for k in range(0, len(rows), step):
             some = rows[k : k + step]
+            self.intact()
             convert(self.array[some, columns], out[k : k + step], some, columns.start)
+        self.intact()
+
+    def intact(self) -> None:
+        """Raise StoreError when the mapped file was truncated; see ``mapped``."""
+        if self._guard is not None:
+            self._guard.check()
 
     def resident(self) -> Array | None:
         """The matrix for kernels, in place; None when it must be copied or converted.
@@ -105,7 +117,18 @@ class ArraySource:
         """
         if self.array.size and abs(self.array.strides[0]) > abs(self.array.strides[1]):
             return None
-        return ArraySource(self.array.T, self._what)
+        return self.across()
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the matrix lies in a mapped file."""
+        return self._guard is not None
+
+    def across(self) -> ArraySource:
+        """The transpose, however its rows lie: one may cost a cache line an item."""
+        other = ArraySource(self.array.T, self._what)
+        other._guard = self._guard
+        return other
 
     def fingerprint(self) -> str:
         """Hex digest of shape, dtype and sampled rows."""
@@ -127,6 +150,7 @@ class SliceableSource:
         self._given = np.dtype(obj.dtype)
         self.dtype = cost_dtype(obj.dtype, self._what)
         self._lock = threading.Lock()
+        self._waiting = Waiting()
 
     def __repr__(self) -> str:
         return f"SliceableSource({self._what}, shape={self.shape}, dtype={self._given})"
@@ -140,11 +164,16 @@ class SliceableSource:
         step = max(1, CONVERSION_BYTES // (width * self._given.itemsize))
         k = 0
         while k < len(rows):
+            self._waiting.look()
             stop = k + 1
             while stop < len(rows) and stop - k < step and rows[stop] == rows[stop - 1] + 1:
                 stop += 1
             self._read_run(int(rows[k]), columns, out[k:stop])
             k = stop
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called between the calls of a read of this thread."""
+        self._waiting.check = check
 
     def _read_run(self, row: int, columns: slice, out: Array) -> None:
         where = slice(row, row + len(out))
@@ -180,6 +209,11 @@ def from_npy(path: str | os.PathLike[str]) -> ArraySource:
     Raises ``StoreError`` naming the file when it is missing, truncated, longer than
     its header says or no ``.npy`` at all; ``ShapeError`` and ``DtypeError`` as for
     arrays. Pickled objects are never loaded. Opening is O(1).
+
+    A file that is truncated while it is in use is an error (``StoreError``) at the next
+    look at its size: before each read, and every tenth of a second while kernels scan it
+    in place. Should they touch what is gone within that time, the system ends the
+    process; pass ``numpy.load(path)``, a copy, where that must not happen.
     """
     file = Path(path)
     what = f"the file {os.fspath(file)!r}"

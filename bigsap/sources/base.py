@@ -8,7 +8,10 @@ access one row of the matrix at a time").
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -17,6 +20,9 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 Ids: TypeAlias = npt.NDArray[np.integer[Any]]
+
+# Between two looks of ``Waiting``.
+_LOOK_SECONDS = 0.02
 
 #: Cost dtypes that kernels scan as they are. Every source's ``dtype`` is one of
 #: these; other numeric dtypes are converted by the source (see ``scannable``).
@@ -185,6 +191,47 @@ class Interruptible(Protocol):
         ...
 
 
+@runtime_checkable
+class Guarded(Protocol):
+    """What lies in place may be taken away: a mapped file can be truncated."""
+
+    def intact(self) -> None:
+        """Raise StoreError when it was: what was read may not have been there.
+
+        Asked every tenth of a second while in use, and before results or errors count.
+        """
+        ...
+
+
+@contextmanager
+def intact_throughout(source: object) -> Iterator[None]:
+    """Whatever comes of costs in place, result or error, counts only if none were lost."""
+    if not isinstance(source, Guarded):
+        yield
+        return
+    try:
+        yield
+    except ValueError:
+        source.intact()
+        raise
+    source.intact()
+
+
+class Waiting(threading.local):
+    """The ``check`` of each thread, for a source that calls it between its rows or waits."""
+
+    check: Callable[[], None] | None = None
+    _looked = 0.0
+
+    def look(self) -> None:
+        """Call it, when that was last done some time ago."""
+        if self.check is not None:
+            now = time.perf_counter()
+            if now - self._looked >= _LOOK_SECONDS:
+                self._looked = now
+                self.check()
+
+
 def read_while(
     source: CostSource, check: Callable[[], None], rows: Ids, columns: slice, out: Array
 ) -> None:
@@ -197,3 +244,14 @@ def read_while(
         source.read(rows, columns, out)
     finally:
         source.while_waiting(None)
+
+
+@runtime_checkable
+class Minimised(Protocol):
+    """A source that makes the certificate's pass by itself, by code of its own."""
+
+    def row_minima(
+        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
+    ) -> tuple[Array, Array] | None:
+        """As ``bigsap.row_minima``; None where the host must do it."""
+        ...

@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import threading
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsap.errors import (
-    CallbackError,
-    DtypeError,
     OptionError,
-    ShapeError,
 )
-from bigsap.sources.base import Array, Fill, Ids
-from bigsap.sources.convert import check_rows, convert, cost_shape
+from bigsap.sources.base import Array, Fill, Ids, Waiting
+from bigsap.sources.convert import check_rows, cost_shape
 from bigsap.sources.probing import (
     KINDS,
-    checked_row,
-    checked_value,
     declared_dtype,
-    describe,
     infer_kind,
     name_of,
-    row_dtype,
 )
+from bigsap.sources.python_calls import PythonCalls
+from bigsap.sources.speed import note_speed
 
 if TYPE_CHECKING:
     from bigsap.sources.translation import Translation
 
-_logger = logging.getLogger("bigsap")
-
 #: Matrices with fewer pairs are not worth the fraction of a second that compiling takes.
 COMPILED_PAIRS = 1 << 14
-
-#: A block function fills at most about this many costs at once.
-_BLOCK_PAIRS = 1 << 22
-
-
-#: Types of values that numpy turns into float64 as it should, many at a time.
-_PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
-
-
-class PerformanceWarning(UserWarning):
-    """A cost function is called from Python once a pair, which is slow."""
 
 
 def from_function(
@@ -91,6 +70,14 @@ def from_function(
     answer counts. Rounding may differ from Python's in the last digits; integers are
     64-bit. Helpers that ``f`` calls are compiled along with it.
 
+    A lambda of one value that lies inside the language of ``bigsap.expression`` (arithmetic
+    on ``i``, ``j``, numbers and float64 arrays by ``x[i]``, ``x[j, k]``, conditions, sums,
+    functions of ``math`` and numpy), with costs of float64, goes through the same
+    translator; numba compiles what lies outside. The rule is the same: wherever Python
+    would raise, leave the real numbers, or hold an integer beyond 2**53, the pair is
+    computed in Python. ``evaluated_by`` of the source, and of ``Result.stats``, tells
+    which it was.
+
     Raises, here or when a row is read: CallbackError (``f`` raised; names row and column,
     chained), ShapeError, DtypeError, OptionError, InvalidCostError. A KeyboardInterrupt
     passes through. Compiling takes 0.1 to some seconds; a compiled value takes about a
@@ -115,7 +102,7 @@ def from_function(
     return source
 
 
-class FunctionSource:
+class FunctionSource(PythonCalls):
     """Costs computed by a user's function. See ``from_function``.
 
     function, args, kind: as given or found. swapped: this is the transpose, and the
@@ -146,14 +133,30 @@ class FunctionSource:
         self._translation: Translation | None = None
         self._decided = compiled is False
         self._lock = threading.Lock()
+        self._waiting = Waiting()
         # The first exception of a compiled filler's way back into Python, by thread.
         self._failed = threading.local()
         self._interrupt: BaseException | None = None
 
     def __repr__(self) -> str:
         n, m = self.shape
-        name = name_of(self.function)
-        return f"from_function({name}, {n} x {m}, kind={self.kind!r}, dtype={self.dtype})"
+        name, by = name_of(self.function), self.evaluated_by
+        return (
+            f"from_function({name}, {n} x {m}, kind={self.kind!r}, dtype={self.dtype}"
+            f"{f', evaluated by {by}' if by else ''})"
+        )
+
+    @property
+    def evaluated_by(self) -> str | None:
+        """Who computes the costs: ``"expression"``, ``"numba"`` or ``"python"``.
+
+        None as long as that is not decided: until the first row is asked for.
+        """
+        if not self._decided:
+            return None
+        if self._translation is None:
+            return "python"
+        return "numba" if self._translation.expression is None else "expression"
 
     # -- what a source can do ---------------------------------------------------------
 
@@ -171,13 +174,21 @@ class FunctionSource:
 
         self._failed.error = None
         by_row = self.kind in ("row", "block")
-        read_by_fill(translation.fill, self.shape, rows, columns, out, by_row=by_row)
+        read_by_fill(
+            translation.fill, self.shape, rows, columns, out,
+            by_row=by_row, look=self._waiting.look,
+        )  # fmt: skip
         interrupt, self._interrupt = self._interrupt, None
         error, self._failed.error = self._failed.error, None
         if interrupt is not None:
             raise interrupt
         if error is not None:
             raise error
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called between the rows of a read of this thread, and within long
+        rows of single values."""
+        self._waiting.check = check
 
     def fill(self) -> Fill | None:
         """The compiled filler, None if there is none.
@@ -233,7 +244,7 @@ class FunctionSource:
                 raise OptionError(
                     f"compiled=True, but {name_of(self.function)} cannot be compiled: {error}"
                 ) from error
-            _note_speed(self.function, self.kind, str(error))
+            note_speed(self.function, self.kind, str(error))
             return None
 
     def recover(self, row: int, start: int, stop: int, out: Array) -> None:
@@ -260,135 +271,3 @@ class FunctionSource:
         if (interrupt := self._interrupt) is not None:
             self._interrupt = None
             raise interrupt
-
-    # -- calling from Python ----------------------------------------------------------
-
-    def probe(self, *, inferred: bool) -> None:
-        """Call ``f`` for row 0, to find errors at once and the dtype of its rows.
-
-        inferred: the kind was guessed, so an answer that contradicts it is unclear.
-        """
-        m = self.shape[1]
-        if 0 in self.shape:
-            return
-        if self.kind in ("row", "part") and not self._declared:
-            part = (0, m) if self.kind == "part" else ()
-            self.dtype = row_dtype(self._call(0, *part), self.kind, self.function, inferred)
-            return
-        width = m if self.kind in ("row", "block") else 1
-        self._call_rows(np.zeros(1, np.int64), 0, width, np.empty((1, width), self.dtype))
-
-    def _call(self, *ids: int) -> Any:
-        """``f`` itself; what it raises becomes a CallbackError."""
-        try:
-            return self._python(*ids, *self.args)
-        except Exception as error:
-            called = ", ".join(str(k) for k in ids)
-            raise CallbackError(
-                f"{name_of(self.function)}({called}) raised {describe(error)} for row {ids[0]}"
-            ) from error
-
-    def _call_rows(self, rows: Ids, start: int, stop: int, out: Array) -> None:
-        if self.kind != "block":
-            for row, part in zip(rows.tolist(), out, strict=True):
-                self._call_row(row, start, stop, part)
-            return
-        step = max(1, _BLOCK_PAIRS // self.shape[1])
-        for k in range(0, len(rows), step):
-            out[k : k + step] = self._call_block(rows[k : k + step])[:, start:stop]
-
-    def _call_row(self, row: int, start: int, stop: int, out: Array) -> None:
-        """Fill ``out`` (stop - start,) with a part of one row."""
-        if self.kind == "value":
-            self._call_values(row, start, stop, out)
-            return
-        if self.kind == "block":
-            out[:] = self._call_block(np.array([row]))[0, start:stop]
-            return
-        if self.kind == "row":
-            result = self._call(row)
-            costs = self._checked(result, row, self.shape[1])[start:stop]
-        else:
-            result = self._call(row, start, stop)
-            costs = self._checked(result, row, stop - start)
-        convert(costs[None], out[None], np.array([row]), start)
-
-    def _checked(self, result: Any, row: int, size: int) -> Array:
-        costs = checked_row(result, row, size, self.dtype, self.function)
-        narrows = costs.dtype.kind == "f" and costs.dtype.itemsize > self.dtype.itemsize
-        if narrows and not self._declared and isinstance(result, np.ndarray):
-            raise DtypeError(
-                f"{name_of(self.function)} returned {costs.dtype} for row {row}, but {self.dtype}"
-                f' for row 0; pass dtype="{costs.dtype}", or make them agree'
-            )
-        return costs
-
-    def _call_block(self, rows: Ids) -> Array:
-        out = np.zeros((len(rows), self.shape[1]), self.dtype)
-        if self.dtype.kind == "f":
-            out.fill(np.nan)  # what f leaves out is an invalid cost, not a zero
-        try:
-            # f gets ids and room of its own, which it may keep or change.
-            returned = self._python(np.array(rows, np.int64), out, *self.args)
-        except Exception as error:
-            which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows.tolist()[:10]}"
-            raise CallbackError(
-                f"{name_of(self.function)} raised {describe(error)} for {which}"
-            ) from error
-        if returned is not None and self.dtype.kind == "f" and np.isnan(out).all():
-            raise ShapeError(
-                f"{name_of(self.function)} returned a {type(returned).__name__} for row"
-                f" {rows[0]} and filled nothing; a block function writes to its second argument"
-            )
-        return out
-
-    def _call_values(self, row: int, start: int, stop: int, out: Array) -> None:
-        f, args = self._python, self.args
-        values: list[Any] = []
-        append = values.append
-        try:
-            if self.swapped:
-                for column in range(start, stop):
-                    append(f(column, row, *args))
-            else:
-                for column in range(start, stop):
-                    append(f(row, column, *args))
-        except Exception as error:
-            i, j = self._pair(row, start + len(values))
-            raise CallbackError(
-                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}"
-            ) from error
-        if self.dtype == np.float64 and set(map(type, values)) <= _PLAIN_NUMBERS:
-            with contextlib.suppress(OverflowError):
-                out[:] = values
-                return
-        for k, value in enumerate(values):
-            out[k] = checked_value(value, self._pair(row, start + k), self.dtype, f)
-
-    def _pair(self, row: int, column: int) -> tuple[int, int]:
-        """The arguments of ``f``, which are the user's row and column."""
-        return (column, row) if self.swapped else (row, column)
-
-
-_noted: set[Any] = set()
-
-
-def _note_speed(f: Callable[..., Any], kind: str, reason: str) -> None:
-    """Say once a function that it is called from Python, and why."""
-    key = getattr(f, "__code__", None) or type(f)
-    if key in _noted:
-        return
-    _noted.add(key)
-    text = (
-        f"{name_of(f)} could not be compiled and is called from Python, once a"
-        f" {'pair, about 100 times slower' if kind == 'value' else 'row'}: {reason}."
-    )
-    if kind != "value":
-        _logger.info(text)
-        return
-    warnings.warn(
-        text + " Pass its data in args=, write a function of a whole row with numpy"
-        ' (kind="row"), or see bigsap.points for distances. compiled=False silences this.',
-        PerformanceWarning,
-        stacklevel=2,
-    )

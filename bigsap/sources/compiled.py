@@ -8,7 +8,8 @@ array that changes in place is seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -30,8 +31,11 @@ cgutils: Any = numba_cgutils
 #: (context, row, start, stop, out) -> nothing.
 FILL_SIGNATURE = types.void(*[types.int64] * 5)
 
-#: Pairs computed between two looks at the interpreter, so that an interrupt is served.
+#: Most pairs computed between two looks at the interpreter, so that an interrupt is served.
 PAIRS_PER_CALL = 1 << 20
+# The first call's, and how long the others should take at most.
+_FIRST_PAIRS = 1 << 10
+_CALL_SECONDS = 0.1
 
 
 @intrinsic
@@ -125,6 +129,25 @@ def _fill_rows(
         call_fill(address, context, rows[k], start, stop, out + k * stride)
 
 
+@njit(nogil=True, cache=True)
+def _fill_pairs(
+    address: int, context: int, rows: Array, columns: Array, out: int, item: int
+) -> None:
+    for k in range(rows.size):
+        call_fill(address, context, rows[k], columns[k], columns[k] + 1, out + k * item)
+
+
+def read_pairs(fill: Fill, rows: Ids, columns: Ids, out: Array) -> None:
+    """``out[k] = cost[rows[k], columns[k]]``; out (k,), of the source's dtype.
+
+    The ids are not checked. Releases the interpreter: ask for a few thousand at a time.
+    """
+    _fill_pairs(
+        fill.address, fill.context, np.ascontiguousarray(rows, np.int64),
+        np.ascontiguousarray(columns, np.int64), out.ctypes.data, out.itemsize,
+    )  # fmt: skip
+
+
 def read_by_fill(
     fill: Fill,
     shape: tuple[int, int],
@@ -133,11 +156,13 @@ def read_by_fill(
     out: Array,
     *,
     by_row: bool = False,
+    look: Callable[[], None] | None = None,
 ) -> None:
     """A source's ``read`` by means of its filler, so that both give the same bits.
 
     Releases the interpreter, but not for long. Arguments as in ``CostSource.read``.
     by_row: a part costs the filler as much as its row, so none is cut into parts.
+    look: called several times a second, unless a single row or pair takes longer.
     """
     check_rows(rows, shape[0])
     start, stop = columns.start, columns.stop
@@ -145,19 +170,23 @@ def read_by_fill(
         return
     ids = np.ascontiguousarray(rows, np.int64)
     item, stride = out.dtype.itemsize, out.strides[0]
-    width = stop - start if by_row else min(stop - start, PAIRS_PER_CALL)
-    count = max(1, PAIRS_PER_CALL // width)
-    for first in range(0, ids.size, count):
-        for left in range(start, stop, width):
-            _fill_rows(
-                fill.address,
-                fill.context,
-                ids[first : first + count],
-                left,
-                min(left + width, stop),
-                out.ctypes.data + first * stride + (left - start) * item,
-                stride,
-            )
+    # Nobody knows what a pair takes: begin with few.
+    pairs = min(PAIRS_PER_CALL, _FIRST_PAIRS)
+    k, left = 0, start
+    while k < ids.size:
+        if look is not None:
+            look()
+        clock = time.perf_counter()
+        right = stop if by_row else min(stop, left + pairs)
+        # Several rows only if whole.
+        count = max(1, pairs // (stop - start)) if (left, right) == (start, stop) else 1
+        _fill_rows(
+            fill.address, fill.context, ids[k : k + count], left, right,
+            out.ctypes.data + k * stride + (left - start) * item, stride,
+        )  # fmt: skip
+        k, left = (k + count, start) if right == stop else (k, right)
+        seconds = max(time.perf_counter() - clock, 1e-9)
+        pairs = max(1, min(PAIRS_PER_CALL, 4 * pairs, int(pairs * _CALL_SECONDS / seconds)))
 
 
 def make_fill(address: int, words: Sequence[int | float | Array], keep: Sequence[Any] = ()) -> Fill:

@@ -46,6 +46,8 @@ def cost_shape(shape: Any, what: str) -> tuple[int, int]:
     """``shape`` as two ints, or ``ShapeError``."""
     try:
         sizes = tuple(int(n) for n in shape)
+        if any(size != n for size, n in zip(sizes, shape, strict=True)):
+            raise ValueError("not whole")
     except (TypeError, ValueError, OverflowError):
         raise ShapeError(f"{what} has shape {shape!r}, not (n_rows, n_columns)") from None
     if len(sizes) != 2:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from bigsap.errors import DtypeError, ExpressionError, ShapeError
-from bigsap.sources.base import Array, Fill, Ids
+from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression_emit import c_source, cuda_source
 from bigsap.sources.expression_parser import parse
 from bigsap.sources.expression_tree import MAX_ARRAYS, RESERVED, Declared, Expression
 from bigsap.sources.metrics import digest, real_array
-
-#: Node evaluations between two looks at the interpreter: a fraction of a second.
-_OPERATIONS_PER_CALL = 1 << 28
 
 
 def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
@@ -90,6 +87,7 @@ class ExpressionSource:
         n, m = expression.shape
         self.shape = (m, n) if swapped else (n, m)
         self._fill: Fill | None = None
+        self._waiting = Waiting()
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -109,21 +107,14 @@ class ExpressionSource:
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        from bigsap.sources.compiled import PAIRS_PER_CALL, read_by_fill
+        from bigsap.sources.compiled import read_by_fill
 
-        pairs = max(1, _OPERATIONS_PER_CALL // self.expression.operations)
-        if pairs >= PAIRS_PER_CALL:
-            read_by_fill(self.fill(), self.shape, rows, columns, out)
-            return
-        # Long formulas in smaller pieces, so that an interrupt is served.
-        start, stop = columns.start, columns.stop
-        width = max(1, min(stop - start, pairs))
-        count = max(1, pairs // width)
-        for k in range(0, max(1, len(rows)), count):
-            for left in range(start, max(stop, start + 1), width):
-                part = slice(left, min(left + width, stop))
-                block = out[k : k + count, left - start : part.stop - start]
-                read_by_fill(self.fill(), self.shape, rows[k : k + count], part, block)
+        look = self._waiting.look
+        read_by_fill(self.fill(), self.shape, rows, columns, out, look=look)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called several times a second during a read of this thread."""
+        self._waiting.check = check
 
     def transposed(self) -> ExpressionSource:
         """The same formula by columns, bit for bit."""

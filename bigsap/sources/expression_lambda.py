@@ -18,6 +18,7 @@ import numpy as np
 
 from bigsap.errors import ExpressionError
 from bigsap.sources.expression import ExpressionSource
+from bigsap.sources.expression_integers import EXACT, keeps_pythons_numbers
 from bigsap.sources.expression_parser import check
 from bigsap.sources.expression_tree import (
     MAX_ARRAYS,
@@ -66,8 +67,8 @@ def lambda_expression(
 
     The costs are the lambda's up to rounding, but where Python raises (a division by zero,
     the root of a negative number) they are infinite or NaN, integers beyond 2**53 round,
-    and NaN in min and max is never dropped. Whether that matters is the caller's to
-    decide. O(size of the source file); nothing is compiled for the CPU yet.
+    and NaN in min and max is never dropped: ``expression_checked.checked_fill`` finds
+    those pairs. O(size of the source file); nothing is compiled for the CPU yet.
     """
     node = _find(function)
     if node is None:
@@ -78,7 +79,7 @@ def lambda_expression(
         tree = check(body, shape, reader.declared())
     except (_OutsideError, ExpressionError):
         return None
-    if not _same_truth(tree.root, wanted=False):
+    if not _same_truth(tree.root, wanted=False) or not keeps_pythons_numbers(tree):
         return None
     return ExpressionSource(tree, tuple(reader.arrays), ast.unparse(body)[:MAX_LENGTH])
 
@@ -205,7 +206,7 @@ class _Reader(ast.NodeTransformer):
     def captured(self, e: ast.expr, value: Any) -> ast.expr:
         if _KNOWN.get(id(value)) is not None:
             return self.named(e, _KNOWN[id(value)])
-        if type(value) in (int, np.int64) and abs(value) <= 1 << 53:
+        if type(value) in (int, np.int64) and abs(value) <= EXACT:
             value = np.array(float(value))
         if type(value) in (float, np.float64) and value == value:
             value = np.array(float(value))
@@ -227,6 +228,8 @@ class _Reader(ast.NodeTransformer):
         # The others of more than their usual arguments mean something else.
         if name is None or (isinstance(value, np.ufunc) and len(e.args) != value.nin):
             raise _OutsideError
+        if name == "where" and any(map(_may_raise, e.args)):
+            raise _OutsideError  # numpy computes what is not chosen, too
         arguments = [self.visit(argument) for argument in e.args]
         return ast.copy_location(ast.Call(self.named(e.func, name), arguments, []), e)
 
@@ -249,11 +252,21 @@ class _Reader(ast.NodeTransformer):
     def visit_Lambda(self, e: ast.Lambda) -> ast.expr:
         raise _OutsideError
 
+    def visit_Constant(self, e: ast.Constant) -> ast.expr:
+        if isinstance(e.value, int) and abs(e.value) > EXACT:
+            raise _OutsideError
+        return e
+
     visit_ListComp = visit_SetComp = visit_DictComp = visit_NamedExpr = visit_Lambda  # type: ignore[assignment]
 
     @staticmethod
     def named(e: ast.expr, name: str) -> ast.expr:
         return ast.copy_location(ast.Name(name, ast.Load()), e)
+
+
+def _may_raise(e: ast.expr) -> bool:
+    risky = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.Call)
+    return any(isinstance(below, risky) for below in ast.walk(e))
 
 
 def _same_truth(node: Node, *, wanted: bool) -> bool:

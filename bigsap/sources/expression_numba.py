@@ -7,7 +7,7 @@ The code depends on the tree and the arrays' widths only, so it serves all data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numba.np import numpy_support
 
-from bigsap.sources.compiled import FILL_SIGNATURE, pointer_f8, pointer_i8
+from bigsap.sources.compiled import FILL_SIGNATURE, call_recover, pointer_f8, pointer_i8
 from bigsap.sources.expression_emit import Emitter
 from bigsap.sources.expression_tree import Choice, Expression, Load, Loop, Node, Sum, Variable, walk
 
@@ -43,6 +43,11 @@ def _max(a: float, b: float) -> float:
 @_inline
 def _number(truth: bool) -> float:
     return 1.0 if truth else 0.0
+
+
+@_inline
+def _either(test: float, then: bool, otherwise: bool) -> bool:
+    return then if test != 0.0 else otherwise
 
 
 @_inline
@@ -86,6 +91,8 @@ def _atan2(a: float, b: float) -> float:
 _SCOPE: dict[str, Any] = {
     "carray": numpy_support.carray,
     "pointer_i8": pointer_i8,
+    "recover": call_recover,
+    "nan": math.nan,
     "pointer_f8": pointer_f8,
     "inf": math.inf,
     "f_abs": abs,
@@ -100,6 +107,7 @@ _SCOPE: dict[str, Any] = {
     "f_hypot": _hypot,
     "f_number": _number,
     "f_choose": _choose,
+    "f_either": _either,
     "f_min": _min,
     "f_max": _max,
     "f_modulo": _modulo,
@@ -112,11 +120,12 @@ def filler(expression: Expression, *, swapped: bool) -> Any:
 
     swapped: rows of the transpose, which run over i at a fixed j.
     """
-    return _compile(_fill_text(expression, swapped))
+    return compile_text(fill_text(expression, NumbaEmitter(), swapped=swapped))
 
 
 @lru_cache(maxsize=256)
-def _compile(text: str) -> Any:
+def compile_text(text: str) -> Any:
+    """The cfunc of a text of ``fill_text``; the same for equal texts."""
     scope = dict(_SCOPE)
     exec(compile(text, "<bigsap expression>", "exec"), scope)
     body = numba.njit(nogil=True, error_model="numpy")(scope["fill"])
@@ -132,16 +141,21 @@ def entry(context, row, start, stop, out):
 """
 
 
-def _fill_text(expression: Expression, swapped: bool) -> str:
-    """Python source of the fill function, made from the tree alone."""
+def fill_text(
+    expression: Expression, emitter: NumbaEmitter, *, swapped: bool, n_words: int = 0,
+    tail: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Python source of the fill function, made from the tree alone.
+
+    n_words: words of the context beyond those of the tree. tail: what follows the loop.
+    """
     row_side = "j" if swapped else "i"
     column_side = "i" if swapped else "j"
     nodes = walk(expression.root)
     loads = sorted({_key(node) for node in nodes if isinstance(node, Load)}, key=repr)
-    emitter = _Numba(2)
-    result = emitter.value(expression.root)
+    result = emitter.cost(expression.root)
 
-    n_words = 2 + len(expression.declared)
+    n_words += 2 + len(expression.declared)
     head = [
         "def fill(context, row, start, stop, out):",
         f"    words = carray(pointer_i8(context), {n_words})",
@@ -149,7 +163,8 @@ def _fill_text(expression: Expression, swapped: bool) -> str:
         "    n_value = float(words[0])",
         "    m_value = float(words[1])",
         f"    {row_side}_value = float(row)",
-        "    costs = carray(pointer_f8(out), stop - start)",
+        "    size = stop - start",
+        "    costs = carray(pointer_f8(out), size)",
     ]
     for k, declared in enumerate(expression.declared):
         if not declared.shape:
@@ -159,7 +174,7 @@ def _fill_text(expression: Expression, swapped: bool) -> str:
     for array, side in sorted({(array, side) for array, side, _ in loads}):
         shape = expression.declared[array].shape
         width = shape[1] if len(shape) == 2 else 1
-        first, size = ("row", "1") if side == row_side else ("start", "stop - start")
+        first, size = ("row", "1") if side == row_side else ("start", "size")
         head.append(
             f"    {side}{array} = carray(pointer_f8(words[{2 + array}] + {8 * width} * {first}),"
             f" ({size}, {width}))"
@@ -173,13 +188,14 @@ def _fill_text(expression: Expression, swapped: bool) -> str:
                 f"{_loaded(array, side, second)} = {side}{array}[{at}, {second or 0}]"
             )
     head += [f"    {text}" for text in ahead[row_side]]
-    head.append("    for t in range(stop - start):")
+    head.append("    for t in range(size):")
     if Variable(column_side) in nodes:  # type: ignore[arg-type]
         head.append(f"        {column_side}_value = float(start + t)")
     head += [f"        {text}" for text in ahead[column_side]]
     body = [line.replace("@row", "0" if row_side == "i" else "t") for line in emitter.lines]
     body = [line.replace("@column", "t" if row_side == "i" else "0") for line in body]
-    return "\n".join([*head, *body, f"        costs[t] = {result}", ""])
+    end = [f"        costs[t] = {result}", *(f"    {line}" for line in tail), ""]
+    return "\n".join([*head, *body, *end])
 
 
 def _key(load: Load) -> tuple[int, str, int | Loop | None]:
@@ -190,11 +206,21 @@ def _loaded(array: int, side: str, second: int | None) -> str:
     return f"{side}{array}_{second or 0}"
 
 
-def _has_sum(nodes: Iterable[Node]) -> bool:
+def has_sum(nodes: Iterable[Node]) -> bool:
+    """Whether there is a sum in one of them: worth a branch around it."""
     return any(isinstance(below, Sum) for node in nodes for below in walk(node))
 
 
-class _Numba(Emitter):
+class NumbaEmitter(Emitter):
+    """The body of the loop over a part of a row."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+
+    def cost(self, root: Node) -> str:
+        """Write what computes a cost; what it then is."""
+        return self.value(root)
+
     def constant(self, number: float) -> str:
         return repr(number)
 
@@ -220,7 +246,7 @@ class _Numba(Emitter):
     # Branches cost numba's compiler far more than statements (minutes for hundreds of them)
     # and the loop its vectors: they are written only around sums, which are worth skipping.
     def logic(self, all_hold: bool, operands: tuple[Node, ...]) -> str:
-        if _has_sum(operands):
+        if has_sum(operands):
             return super().logic(all_hold, operands)
         held = [self.let(f"{self.value(operand)} != 0.0") for operand in operands]
         result = held[0]
@@ -229,7 +255,7 @@ class _Numba(Emitter):
         return self.let(f"f_number({result})")
 
     def choice(self, node: Choice) -> str:
-        if _has_sum((node.then, node.otherwise)):
+        if has_sum((node.then, node.otherwise)):
             return super().choice(node)
         names = [self.value(part) for part in (node.test, node.then, node.otherwise)]
         return self.let(self.call("choose", names))

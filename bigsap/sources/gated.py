@@ -153,6 +153,12 @@ class Gated:
                 )
         return self._fill
 
+    @property
+    def evaluated_by(self) -> str | None:
+        """What the source tells, see ``FunctionSource``."""
+        told: str | None = getattr(self.given, "evaluated_by", None)
+        return told
+
     def while_waiting(self, check: Callable[[], None] | None) -> None:
         """Passed on to the source, where it can be interrupted."""
         if isinstance(self.source, Interruptible):
@@ -162,10 +168,14 @@ class Gated:
         """The source's own fingerprint, followed by one of the prices."""
         given = self.given
         own = given.fingerprint() if isinstance(given, Fingerprinted) else fingerprint_of(given)
+        return own + self.prices_fingerprint()
+
+    def prices_fingerprint(self) -> str:
+        """A digest of prices and sense alone."""
         digest = hashlib.blake2b(digest_size=8)
         digest.update(self.prices.dtype.str.encode() + self.prices.tobytes())
         digest.update(b"max" if self.maximize else b"min")
-        return own + digest.hexdigest()
+        return digest.hexdigest()
 
 
 class _GatedGroups(Gated):

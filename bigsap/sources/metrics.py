@@ -142,6 +142,10 @@ class PointSource:
                 f" up to {reach.max():g}); scale them down"
             )
 
+    def prepared(self) -> tuple[str, Array, Array, Array, float]:
+        """What kernels compute from: metric, x (n, d), y (d, m), weights (d,), parameter."""
+        return self._kernel, self._x, self._y, self._weights, float(self._parameter)
+
     def fill(self) -> Fill:
         """The compiled filler (compiled at first use, then kept on disk)."""
         if self._fill is None:

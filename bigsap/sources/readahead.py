@@ -17,6 +17,9 @@ from queue import SimpleQueue
 from bigsap.errors import SourceError
 from bigsap.sources.base import Array
 
+# Between two looks of a waiting reader.
+_WAIT_SECONDS = 0.05
+
 
 class Load:
     """Rows ``start`` to ``stop``: asked for, loading, loaded or failed."""
@@ -70,11 +73,15 @@ class ReadAhead:
         with self._lock:
             return self._find(row) is not None
 
-    def rows(self, row: int, start: int, stop: int) -> tuple[int, Array]:
+    def rows(
+        self, row: int, start: int, stop: int, look: Callable[[], None] = lambda: None
+    ) -> tuple[int, Array]:
         """Rows that include ``row``: the first one's id, and the values.
 
         ``start`` to ``stop`` are loaded unless ``row`` is held already. Waits;
         raises what loading raised, and forgets it, so that the next call tries again.
+        look: called many times a second while waiting; what it raises ends the wait, not
+        the loading.
         """
         if os.getpid() != self._pid:
             raise SourceError(
@@ -88,7 +95,8 @@ class ReadAhead:
                 ticket = self._add(start, stop, used=True)
             ticket.used = True
             self._latest = ticket
-        ticket.done.wait()
+        while not ticket.done.wait(_WAIT_SECONDS):
+            look()
         if ticket.error is not None:
             with self._lock:
                 if ticket in self._held:

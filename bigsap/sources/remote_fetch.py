@@ -20,7 +20,7 @@ import numpy as np
 from bigsap.errors import SourceError
 from bigsap.sources.base import Array
 
-Job = Callable[[threading.Event], Any]
+Request = Callable[[threading.Event], Any]
 
 _POLL_SECONDS = 0.05
 
@@ -28,10 +28,10 @@ _POLL_SECONDS = 0.05
 class Ticket:
     """One request: asked for, on its way, answered or failed."""
 
-    __slots__ = ("ahead", "done", "error", "ids", "job", "stop", "value")
+    __slots__ = ("ahead", "done", "error", "ids", "request", "stop", "value")
 
-    def __init__(self, job: Job, ids: Array, ahead: bool) -> None:
-        self.job = job
+    def __init__(self, request: Request, ids: Array, ahead: bool) -> None:
+        self.request = request
         self.ids = ids  # int64, sorted, distinct; empty when no rows are asked
         self.ahead = ahead
         self.stop = threading.Event()  # set when nobody waits any more
@@ -84,9 +84,9 @@ class Fetcher:
 
     # -- asking ------------------------------------------------------------------------
 
-    def demand(self, job: Job) -> Ticket:
+    def demand(self, request: Request) -> Ticket:
         """A request of any kind, to be waited for."""
-        return self._ask(Ticket(job, np.empty(0, np.int64), False))
+        return self._ask(Ticket(request, np.empty(0, np.int64), False))
 
     def demand_rows(self, ids: Array) -> Ticket:
         """Rows (int64, sorted, distinct) to be waited for."""
@@ -192,7 +192,7 @@ class Fetcher:
         while self._tokens.get() and not self._closed:
             while (ticket := self._next()) is not None:
                 try:
-                    ticket.value = ticket.job(ticket.stop)
+                    ticket.value = ticket.request(ticket.stop)
                 except BaseException as error:  # noqa: BLE001  it belongs to whoever waits
                     ticket.error = error
                 self._settle(ticket)

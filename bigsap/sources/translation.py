@@ -15,7 +15,7 @@ import ctypes
 import types as python_types
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -25,6 +25,9 @@ from numba.np import numpy_support
 
 from bigsap.sources import compiled
 from bigsap.sources.base import Array, Fill, scannable
+from bigsap.sources.expression import ExpressionSource
+from bigsap.sources.expression_checked import checked_fill
+from bigsap.sources.expression_lambda import lambda_expression
 from bigsap.sources.linking import Arguments, Linker, UntranslatableError
 
 if TYPE_CHECKING:
@@ -43,9 +46,14 @@ _SAMPLED_ROWS = 4
 
 @dataclass(frozen=True)
 class Translation:
-    """A compiled function. ``fill`` keeps all that its addresses need."""
+    """A compiled function. ``fill`` keeps all that its addresses need.
+
+    expression: the formula, where the function is a lambda inside the expression language
+    and was compiled from that; None where numba compiled it as it is.
+    """
 
     fill: Fill
+    expression: ExpressionSource | None = None
 
 
 def translate(source: FunctionSource) -> Translation:
@@ -55,6 +63,32 @@ def translate(source: FunctionSource) -> Translation:
         function = function.py_func
     if not isinstance(function, python_types.FunctionType):
         raise UntranslatableError(f"it is a {type(function).__name__}, no plain function")
+    return _as_expression(source, function) or _by_numba(source, function)
+
+
+def _as_expression(source: FunctionSource, function: Any) -> Translation | None:
+    """The lambda through the translator of expressions, if it lies inside that language."""
+    if source.kind != "value" or source.dtype != np.float64:
+        return None
+    shape = source.shape[::-1] if source.swapped else source.shape
+    formula = lambda_expression(function, shape, source.args)
+    if formula is None:
+        return None
+    if source.swapped:
+        formula = formula.transposed()
+    callback = _RECOVER(_recoverer(source))
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    fill = checked_fill(formula, address or 0)
+    fill = replace(fill, keep=(*fill.keep, callback))
+    translation = Translation(fill, formula)
+    try:
+        _compare(source, translation)
+    except UntranslatableError:
+        return None
+    return translation
+
+
+def _by_numba(source: FunctionSource, function: Any) -> Translation:
     arguments = Arguments(first_word=2)
     n_ids = 3 if source.kind == "part" else 2 if source.kind in ("value", "block") else 1
     expressions = [arguments.add(a) for a in source.args]

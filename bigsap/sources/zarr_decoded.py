@@ -6,10 +6,12 @@ The unit of work is a row of chunks: one decoded, all its rows are at hand, whic
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from bigsap.errors import StoreError
-from bigsap.sources.base import Array, Ids
+from bigsap.sources.base import Array, Ids, Waiting
 from bigsap.sources.convert import (
     FINGERPRINT_BYTES,
     check_rows,
@@ -109,6 +111,7 @@ class DecodedZarrSource:
         self._row_bytes = max(1, layout.shape[1] * layout.stored.itemsize)
         self._group = min(layout.chunk[0], max(1, GROUP_BYTES // self._row_bytes))
         self._ahead = ReadAhead(_Loader(layout))
+        self._waiting = Waiting()
 
     def __repr__(self) -> str:
         return f"DecodedZarrSource({self._layout.name}, shape={self.shape}, dtype={self.dtype})"
@@ -119,6 +122,10 @@ class DecodedZarrSource:
         top = row - row % height
         start = row - (row - top) % self._group
         return start, min(start + self._group, top + height, self.shape[0])
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called while a read of this thread waits for a chunk."""
+        self._waiting.check = check
 
     def prefetch(self, row: int) -> None:
         """Decode the rows around ``row`` in the background. Returns at once."""
@@ -157,7 +164,7 @@ class DecodedZarrSource:
             ):
                 break
             stop = end
-        return self._ahead.rows(row, start, stop)
+        return self._ahead.rows(row, start, stop, self._waiting.look)
 
     def fingerprint(self) -> str:
         """Hex digest of shape, dtype and the rows of a few groups."""

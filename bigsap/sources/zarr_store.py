@@ -29,10 +29,11 @@ def from_zarr(path_or_array: Any) -> CostSource:
     path_or_array: path of a local store (or what ``zarr.open`` takes as a URL), or a
     ``zarr.Array``, which must be 2-D and of real numbers.
 
-    Uncompressed local chunks and shards are read directly, and an array of a single
-    such chunk is mapped and scanned in place; everything else is decoded by zarr, a
-    row of chunks at a time, one ahead of the reader. Chunks that split columns work,
-    slowly, with a ``UserWarning`` that names ``bigsap rechunk``.
+    Uncompressed local chunks and shards are copied from maps (up to 64 at a time, others
+    are read), and an array of a single such chunk is mapped and scanned in place, as
+    ``from_npy`` does; everything else is decoded by zarr, a row of chunks at a time, one
+    ahead of the reader. Chunks that split columns work, slowly, with a ``UserWarning``
+    that names ``bigsap rechunk``.
 
     Raises ``StoreError`` when there is no array, its metadata is damaged or a codec
     is unknown; later, when a chunk is damaged or missing. Missing chunks of an array

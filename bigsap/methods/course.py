@@ -1,0 +1,151 @@
+"""A solve by compressed rows: how it is set, where it stands, what it has found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine import state as S
+from bigsap.engine.compressed import ListEngine
+from bigsap.engine.known import Known
+from bigsap.engine.list_bounds import pair_costs, row_bounds
+from bigsap.engine.precision import Arithmetic
+from bigsap.engine.team import Team
+from bigsap.methods.coarse import Counts
+from bigsap.methods.outcome import Outcome
+from bigsap.monitor import Monitor
+from bigsap.sources.base import Array
+
+# Stages of a course: the first evaluation of all rows; a phase to be begun; its stale
+# rows to be evaluated; its rows to be matched; all done.
+SURVEY, OPEN, REFRESH, MATCH, DONE = range(5)
+
+
+class Solved:
+    """A solve by compressed rows, while it runs and after.
+
+    outcome: set at the end. engine: of the whole problem, once it exists. rows,
+    columns: the order in which that engine has them, None for the problem's own. counts: of
+    everything but the engine.
+    """
+
+    outcome: Outcome
+
+    def __init__(self) -> None:
+        self.engine: ListEngine | None = None
+        self.rows: Array | None = None
+        self.columns: Array | None = None
+        self.counts = Counts()
+        self.first_prices = "none"
+
+    def known(self) -> tuple[Array, Array] | None:
+        """Matching (complete or not) and prices of the moment; None before there are any."""
+        engine = self.engine
+        if engine is None:
+            return None
+        return self.restored(np.maximum(engine.column_of_row, S.FREE), engine.v)
+
+    def teach(self, known: Known) -> None:
+        """Tell ``known`` what lists, prices and matching of the moment prove. O(entries)."""
+        engine, now = self.engine, self.known()
+        low = None if engine is None else row_bounds(engine)
+        if engine is not None and now is not None and low is not None:
+            known.see_duals(self._by_row(low), now[1])
+            known.see_picks(now[0], self._by_row(pair_costs(engine)))
+            if known.active:
+                known.complete = now[0]  # but for rows given up; better than a sweep's picks
+
+    def pair_costs(self) -> Array | None:
+        """(n_rows,) signed costs of the pairs of the matching of the moment, else 0."""
+        return None if self.engine is None else self._by_row(pair_costs(self.engine))
+
+    def _by_row(self, values: Array) -> Array:
+        if self.rows is None:
+            return values
+        restored = np.empty_like(values)
+        restored[self.rows] = values
+        return restored
+
+    def restored(self, matching: Array, v: Array) -> tuple[Array, Array]:
+        """Matching and prices in the problem's own order."""
+        if self.rows is None or self.columns is None:
+            return matching, v
+        prices = np.empty_like(v)
+        prices[self.columns] = v
+        original = np.full(self.rows.size, S.FREE, np.intp)
+        original[self.rows] = np.where(matching >= 0, self.columns[np.maximum(matching, 0)], S.FREE)
+        return original, prices
+
+    def seconds_per_row(self) -> float:
+        """What reading or evaluating a row took lately; 0 while unknown."""
+        engine = self.engine
+        return max(self.counts.seconds_per_row, 0.0 if engine is None else engine.seconds_per_row)
+
+    def totals(self) -> Counts:
+        """What was evaluated and scanned, over all levels."""
+        engine, total = self.engine, replace(self.counts)
+        if engine is not None:
+            total.add(Counts(engine.rows_evaluated, engine.pairs_evaluated, engine.rows_scanned))
+        return total
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How to solve, whatever the level. ``epsilon=False``: one phase from prices 0.
+
+    enough: asked after each phase whether its matching will do; None below the top level.
+    memory: bytes the lists may begin with, None as many as they like.
+    """
+
+    team: Team
+    monitor: Monitor
+    arithmetic: Arithmetic
+    epsilon: bool
+    seed: int
+    k: int | None = None
+    enough: Callable[[], bool] | None = None
+    memory: int | None = None
+
+
+@dataclass
+class Course:
+    """Where a run over the phases stands: what a checkpoint adds to the engine's.
+
+    order: ID (n,), the rows as the phases visit them. plain: one phase with epsilon 0.
+    warm: ``"pairs"`` or ``"prices"`` after a warm start with or without an assignment;
+    pairs: ID (n,) the old column of each row then. stage: what is next. epsilon: of the
+    phase at hand; below ``lowest`` the next is 0. scanned, evaluated: before the phase;
+    spent: seconds spent on it before ``clock``. phases: records of the finished ones.
+    """
+
+    order: Array
+    plain: bool
+    pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
+    warm: str = ""
+    stage: int = SURVEY
+    epsilon: float = 0.0
+    lowest: float = 0.0
+    scanned: int = 0
+    evaluated: int = 0
+    spent: float = 0.0
+    clock: float = field(default_factory=time.perf_counter)
+    phases: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent on the phase at hand, before a resumption too."""
+        return self.spent + time.perf_counter() - self.clock
+
+    def kept(self) -> dict[str, Any]:
+        """Plain values and arrays, all but the clock."""
+        own = {name: value for name, value in vars(self).items() if name != "clock"}
+        return {**own, "spent": self.seconds}
+
+    @classmethod
+    def continued(cls, saved: dict[str, Any]) -> Course:
+        """The course that was ``kept``."""
+        return cls(**{name: saved[name] for name in set(cls.__dataclass_fields__) - {"clock"}})

@@ -1,0 +1,87 @@
+"""Starting compressed rows from prices, and perhaps an assignment, that were good before.
+
+One evaluation of every row under the old prices gives its list and its smallest reduced
+cost; a row whose old pair is still tight keeps it, and only the others are searched for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigsap.engine import state as S
+from bigsap.engine.compressed import ListEngine
+from bigsap.engine.list_warm import keep_tight, pick_tight
+from bigsap.methods.warm import Warm, allowed, fitting
+from bigsap.sources.base import Array
+
+
+def begin(
+    engine: ListEngine, warm: Warm, rows: Array | None, columns: Array | None, grid: float
+) -> Array:
+    """Give the engine the old prices; the old column of each row (n,), negative = none.
+
+    rows, columns: the order in which the engine has those of ``warm``, None for its own.
+    """
+    v = fitting(engine, warm.v, grid)
+    engine.v[:] = v if columns is None else v[columns]
+    pairs = np.full(engine.problem.shape[0], S.FREE, S.ID)
+    if warm.column_of_row is not None:
+        pairs[:] = np.maximum(warm.column_of_row, S.FREE)
+    if rows is not None and columns is not None:
+        place = np.empty(columns.size, S.ID)
+        place[columns] = np.arange(columns.size)
+        pairs = pairs[rows]
+        pairs = np.where(pairs >= 0, place[pairs], S.FREE).astype(S.ID)
+    if engine.n_virtual:
+        free = np.ones(v.size, bool)
+        free[pairs[pairs >= 0]] = False
+        engine.lower_to_cap(engine.v[free])
+    return pairs
+
+
+def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
+    """Match what is tight on lists just evaluated; the rows left, in the given order.
+
+    pairs: old column of each row, negative = none. Open rows then take free columns that
+    are as good as any.
+    """
+    lists, v = engine.lists, engine.v
+    low = engine.list_minima()
+    finite = low < engine.infinity
+    size = 2 * np.abs(np.where(finite, low, 0)) + (v.max() - v.min())
+    excess = np.zeros(low.size, engine.price) + allowed(engine, size, exact=False)
+    keep_tight(
+        lists.ids, lists.costs, lists.start, lists.size, v, pairs, excess, engine.column_of_row,
+        engine.row_of_column, engine.match_cost, engine.infinity,
+    )  # fmt: skip
+    pick_tight(
+        lists.ids, lists.costs, lists.start, lists.size, v, order, engine.column_of_row,
+        engine.row_of_column, engine.match_cost, engine.infinity,
+    )  # fmt: skip
+    if engine.group.size:
+        _fill_group(engine, low)
+    if engine.n_virtual:
+        engine.hold_at_cap()
+    engine.open_price[:] = np.where(engine.row_of_column < 0, v, engine.blocked)
+    left: Array = order[engine.column_of_row[order] == S.FREE]
+    return left
+
+
+def _fill_group(engine: ListEngine, low: Array) -> None:
+    """Virtual columns: their price parts the rows with a column from those without."""
+    m, v = engine.v.size, engine.v
+    threshold = np.partition(low, m - 1)[m - 1]
+    if threshold >= engine.infinity:
+        engine.column_of_row[:] = engine.row_of_column[:] = S.FREE
+        engine.open_group()
+        return
+    # Rows on either side may lie at the threshold, but for rounding.
+    above = low - threshold
+    slop = allowed(engine, np.abs(threshold) + v.max() - v.min(), exact=False)
+    matched = np.flatnonzero(engine.column_of_row >= 0)
+    dear = matched[above[matched] > slop]
+    engine.row_of_column[engine.column_of_row[dear]] = S.FREE
+    engine.column_of_row[dear] = S.FREE
+    rest = np.flatnonzero((engine.column_of_row == S.FREE) & (above >= -slop))
+    rest = rest[np.argsort(-low[rest], kind="stable")][: engine.group.size]
+    engine.open_group(-threshold, rest)

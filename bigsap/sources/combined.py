@@ -1,0 +1,243 @@
+"""Costs made of other costs: sums, multiples, forbidden pairs.
+
+Nothing is stored: rows are read from the sources below and combined in pieces of about
+1 MiB. Forbidden pairs (infinite costs) stay forbidden whatever is done to them, and a
+finite cost never becomes infinite silently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import InputError, InvalidCostError, OptionError, ShapeError
+from bigsap.sources import as_source
+from bigsap.sources.base import (
+    Array,
+    CostSource,
+    Fingerprinted,
+    Grouped,
+    Ids,
+    Interruptible,
+    Prefetching,
+    Transposable,
+)
+from bigsap.sources.convert import CONVERSION_BYTES, fingerprint_of
+
+
+def sum_of(sources: Sequence[Any]) -> CostSource:
+    """``cost[i, j]`` = the sum of the costs of several sources of one shape, float64.
+
+    sources: one or more of whatever ``as_source`` accepts. A pair is forbidden where one of them
+    forbids it; infinities of both signs make NaN, which is an error when solved.
+    Raises ShapeError when shapes differ, InvalidCostError when a sum exceeds float64.
+    A row costs a row of each source.
+    """
+    terms = tuple(as_source(source) for source in sources)
+    if not terms:
+        raise InputError("a sum needs at least one source")
+    _same_shape(terms)
+    return _combined(terms, _Sum())
+
+
+def scaled(source: Any, factor: float) -> CostSource:
+    """``factor * cost[i, j]``, float64; forbidden pairs stay as they are.
+
+    factor: finite, also negative or 0. Raises OptionError otherwise, InvalidCostError when a
+    product exceeds float64.
+    """
+    return _combined((as_source(source),), _Scale(_finite(factor, "factor")))
+
+
+def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource:
+    """The costs, float64, with the pairs forbidden where ``forbidden[i, j]`` is not 0.
+
+    forbidden: anything ``as_source`` accepts, of the same shape. maximize: the sense of
+    the problem, which decides the infinity that forbids. Raises ShapeError when the shapes
+    differ. A row costs a row of each.
+    """
+    both = (as_source(source), as_source(forbidden))
+    _same_shape(both)
+    return _combined(both, _Mask(_forbidding(maximize)))
+
+
+def forbid_above(source: Any, threshold: float, *, maximize: bool = False) -> CostSource:
+    """The costs, float64, with every pair forbidden that costs more than ``threshold``.
+
+    threshold: finite, cost units; pairs that cost exactly as much stay allowed. maximize:
+    the sense of the problem, which decides the infinity that forbids. Raises OptionError
+    for a threshold that is not finite. A row costs a row of the source.
+    """
+    limit = _finite(threshold, "threshold")
+    return _combined((as_source(source),), _Threshold(limit, _forbidding(maximize)))
+
+
+def _finite(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise OptionError(f"{name} must be a number, got {value!r}")
+    if not math.isfinite(value):
+        raise OptionError(f"{name} must be finite, got {value}")
+    return float(value)
+
+
+def _forbidding(maximize: bool) -> float:
+    return -math.inf if maximize else math.inf
+
+
+def _same_shape(sources: Sequence[CostSource]) -> None:
+    for k, source in enumerate(sources):
+        if source.shape != sources[0].shape:
+            raise ShapeError(
+                f"costs {k} have shape {source.shape}, costs 0 have {sources[0].shape}; combined"
+                " costs need one shape"
+            )
+
+
+class _Rule:
+    """How blocks of several sources make one: the first block holds the answer.
+
+    A rule changes ``blocks[0]`` (float64) in place and returns where a finite cost became
+    infinite, or None when it cannot have.
+    """
+
+    def apply(self, blocks: Sequence[Array]) -> Array | None:
+        raise NotImplementedError
+
+
+class _Sum(_Rule):
+    def apply(self, blocks: Sequence[Array]) -> Array | None:
+        total = blocks[0]
+        infinite = np.isinf(total)
+        for block in blocks[1:]:
+            infinite |= np.isinf(block)
+            total += block
+        lost: Array = np.isinf(total) & ~infinite
+        return lost
+
+    def __repr__(self) -> str:
+        return "sum"
+
+
+class _Scale(_Rule):
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def apply(self, blocks: Sequence[Array]) -> Array | None:
+        (values,) = blocks
+        finite = ~np.isinf(values)
+        np.multiply(values, self.factor, out=values, where=finite)
+        lost: Array = np.isinf(values) & finite
+        return lost
+
+    def __repr__(self) -> str:
+        return f"scale by {self.factor!r}"
+
+
+class _Mask(_Rule):
+    def __init__(self, infinity: float) -> None:
+        self.infinity = infinity
+
+    def apply(self, blocks: Sequence[Array]) -> Array | None:
+        values, forbidden = blocks
+        values[forbidden != 0] = self.infinity
+        return None
+
+    def __repr__(self) -> str:
+        return f"mask with {self.infinity}"
+
+
+class _Threshold(_Rule):
+    def __init__(self, limit: float, infinity: float) -> None:
+        self.limit = limit
+        self.infinity = infinity
+
+    def apply(self, blocks: Sequence[Array]) -> Array | None:
+        (values,) = blocks
+        # An infinity that forbids already is kept; the wrong one too, for its error's sake.
+        values[(values > self.limit) & np.isfinite(values)] = self.infinity
+        return None
+
+    def __repr__(self) -> str:
+        return f"forbid above {self.limit!r} with {self.infinity}"
+
+
+def _combined(sources: tuple[CostSource, ...], rule: _Rule) -> _Combined:
+    if any(isinstance(source, Grouped) for source in sources):
+        return _CombinedGroups(sources, rule)
+    return _Combined(sources, rule)
+
+
+class _Combined:
+    """Rows of several sources, made one by a rule."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(self, sources: tuple[CostSource, ...], rule: _Rule) -> None:
+        self._sources = sources
+        self._rule = rule
+        self.shape = sources[0].shape
+
+    def __repr__(self) -> str:
+        inner = ", ".join(map(repr, self._sources))
+        return f"<{self._rule!r} of {inner}>"
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        width = columns.stop - columns.start
+        step = max(1, CONVERSION_BYTES // max(1, 8 * width * len(self._sources)))
+        for k in range(0, len(rows), step):
+            some = rows[k : k + step]
+            blocks = [self._block(source, some, columns) for source in self._sources]
+            with np.errstate(over="ignore", invalid="ignore"):
+                lost = self._rule.apply(blocks)
+            if lost is not None and lost.any():
+                i, j = (int(place) for place in np.argwhere(lost)[0])
+                row, column = int(some[i]), columns.start + j
+                raise InvalidCostError(
+                    f"cost[{row}, {column}] exceeds float64 ({self._rule!r})", row, column
+                )
+            out[k : k + step] = blocks[0]
+
+    def _block(self, source: CostSource, rows: Ids, columns: slice) -> Array:
+        block = np.empty((len(rows), columns.stop - columns.start), source.dtype)
+        source.read(rows, columns, block)
+        return block.astype(np.float64, copy=False)
+
+    def transposed(self) -> CostSource | None:
+        """The same rule on the transposes, where every source has one."""
+        others = [s.transposed() if isinstance(s, Transposable) else None for s in self._sources]
+        found = tuple(other for other in others if other is not None)
+        return _combined(found, self._rule) if len(found) == len(others) else None
+
+    def prefetch(self, row: int) -> None:
+        """Passed on to whatever can read ahead."""
+        for source in self._sources:
+            if isinstance(source, Prefetching):
+                source.prefetch(row)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Passed on to whatever waits."""
+        for source in self._sources:
+            if isinstance(source, Interruptible):
+                source.while_waiting(check)
+
+    def fingerprint(self) -> str:
+        """Over the rule and the fingerprints of the sources."""
+        digest = hashlib.blake2b(repr(self._rule).encode(), digest_size=16)
+        for source in self._sources:
+            own = source.fingerprint() if isinstance(source, Fingerprinted) else None
+            digest.update((own or fingerprint_of(source)).encode() + b";")
+        return digest.hexdigest()
+
+
+class _CombinedGroups(_Combined):
+    """Rows of sources of which some decode a group of rows for the price of one."""
+
+    def rows_together(self, row: int) -> tuple[int, int]:
+        """The longest group that ``row`` is in: it is what is dearest to decode twice."""
+        groups = [s.rows_together(row) for s in self._sources if isinstance(s, Grouped)]
+        return max(groups, key=lambda group: group[1] - group[0])

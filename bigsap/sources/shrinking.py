@@ -1,0 +1,127 @@
+"""Touching a page that a mapped file has lost: zeros in place of the end of the process.
+
+The system sends SIGBUS for a page beyond the end of a file, and asking for the file's size
+before each touch leaves a moment in between. While maps are *watched* a handler puts zero
+pages where the missing ones were and notes it; whoever reads the map asks ``lost``
+afterwards and discards what it read. A fault anywhere else goes to the handler that
+was there before.
+
+The fault is sent to the thread that touches, at that instruction: in numpy's copying or in a
+kernel, which hold no locks of the interpreter, so that the handler may be Python.
+On Linux, for 64-bit processors; elsewhere nothing is watched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import signal
+import sys
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+_PAGE = mmap.PAGESIZE
+_SIGINFO = 4  # SA_SIGINFO
+_FIXED = 0x10  # MAP_FIXED
+_FAILED = ctypes.c_void_p(-1).value
+# Where struct siginfo_t holds the address, 64-bit Linux.
+_ADDRESS = 16
+_WATCHABLE = sys.platform == "linux" and ctypes.sizeof(ctypes.c_void_p) == 8
+
+_Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Action(ctypes.Structure):
+    """struct sigaction of glibc and musl."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_ubyte * 128),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+class Watch:
+    """One map: addresses from ``start`` up to ``stop``. lost: pages of it were missing."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start, self.stop = start, stop
+        self.lost = False
+
+
+class _Watcher:
+    """The process's one handler, in place while there is a watch."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Replaced, never changed: the handler reads it without the lock.
+        self._watches: tuple[Watch, ...] = ()
+        self._before = _Action()
+        self._handler: Any = None
+        self._libc: Any = None
+
+    def add(self, watch: Watch) -> None:
+        with self._lock:
+            if not self._watches:
+                self._install()
+            self._watches += (watch,)
+
+    def remove(self, watch: Watch) -> None:
+        with self._lock:
+            if watch in self._watches:
+                self._watches = tuple(w for w in self._watches if w is not watch)
+                if not self._watches:
+                    self._uninstall()
+
+    def _install(self) -> None:
+        if self._libc is None:
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.mmap.restype = ctypes.c_void_p
+            libc.mmap.argtypes = (
+                ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                ctypes.c_longlong,
+            )  # fmt: skip
+            self._libc = libc
+            self._handler = _Handler(self._fault)
+        wanted = _Action(ctypes.cast(self._handler, ctypes.c_void_p).value, flags=_SIGINFO)
+        self._libc.sigaction(signal.SIGBUS, ctypes.byref(wanted), ctypes.byref(self._before))
+
+    def _uninstall(self) -> None:
+        now = _Action()
+        self._libc.sigaction(signal.SIGBUS, None, ctypes.byref(now))
+        # Somebody who has set a handler since then keeps it.
+        if now.handler == ctypes.cast(self._handler, ctypes.c_void_p).value:
+            self._libc.sigaction(signal.SIGBUS, ctypes.byref(self._before), None)
+
+    def _fault(self, number: int, info: int, context: int) -> None:
+        address = ctypes.c_size_t.from_address(info + _ADDRESS).value
+        hit = [w for w in self._watches if w.start <= address < w.stop]
+        if hit:
+            for watch in hit:
+                watch.lost = True
+            page = address - address % _PAGE
+            allowed = mmap.PROT_READ | mmap.PROT_WRITE
+            zeros = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED
+            # To the end: what lies behind a missing page is missing too.
+            size = max(w.stop for w in hit) - page
+            if self._libc.mmap(page, size, allowed, zeros, -1, 0) != _FAILED:
+                return
+        # Not ours: on return the instruction is tried again, under the former handler.
+        self._libc.sigaction(signal.SIGBUS, ctypes.byref(self._before), None)
+
+
+_watcher = _Watcher()
+
+
+def watch(owner: object, file: mmap.mmap) -> Watch:
+    """Watch a file's map until ``owner``, which must hold it, is gone."""
+    start = np.frombuffer(file, np.uint8).ctypes.data
+    found = Watch(start, start + len(file))
+    if _WATCHABLE:
+        _watcher.add(found)
+        weakref.finalize(owner, _watcher.remove, found)
+    return found
