@@ -1,0 +1,201 @@
+"""Requests to a BigSAP service: retries, keys, and problem documents as exceptions."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from bigsap.errors import BigsapError, InputError
+
+if TYPE_CHECKING:
+    import httpx
+
+_MISSING = 'the client needs httpx and httpx-sse: pip install "bigsap[http]"'
+# Answers that another attempt may change.
+_BUSY = (429, 502, 503, 504)
+_LONGEST_PAUSE = 10.0
+
+
+class ServiceError(BigsapError):
+    """The service refused a request, or a job did not end well.
+
+    problem: the problem document (RFC 9457) as the service sent it. status: the HTTP
+    status, None when the service could not be reached. slug: the last part of the
+    problem's ``type``. pointer: JSON pointer of the offending field, where there is one.
+    """
+
+    def __init__(self, problem: Mapping[str, Any], status: int | None = None) -> None:
+        self.problem = dict(problem)
+        found = self.problem.get("status")
+        self.status = status if status is not None else found if isinstance(found, int) else None
+        self.slug = str(self.problem.get("type", "about:blank")).rpartition(":")[2]
+        pointer = self.problem.get("pointer")
+        self.pointer = pointer if isinstance(pointer, str) else None
+        super().__init__(_sentence(self.problem, self.pointer))
+
+
+class UnreachableError(ServiceError):
+    """The service did not answer, or what answered is no BigSAP service."""
+
+
+class JobFailedError(ServiceError):
+    """A job ended without a result; ``job`` is its record as the service gave it."""
+
+    def __init__(self, job: Mapping[str, Any], problem: Mapping[str, Any]) -> None:
+        super().__init__(problem)
+        self.job = dict(job)
+
+
+class UploadError(ServiceError):
+    """An upload stopped half-way; ``array_id`` names what can be continued."""
+
+    def __init__(self, error: ServiceError, array_id: str) -> None:
+        super().__init__(error.problem, error.status)
+        self.array_id = array_id
+
+
+def _sentence(problem: Mapping[str, Any], pointer: str | None) -> str:
+    detail = str(problem.get("detail") or problem.get("title") or "the request was refused")
+    return f"{pointer}: {detail}" if pointer and pointer not in detail else detail
+
+
+class Transport:
+    """One connection pool to one service.
+
+    url: ``http`` or ``https``, with a path where the service has a prefix. key: sent as a
+    bearer token, never over a redirect. timeout: seconds to wait for the connection and
+    between two pieces of an answer. patience: seconds to go on trying when the service
+    cannot be reached or says that it is busy; 0 for one attempt.
+    """
+
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 30.0, patience: float = 30.0
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise ImportError(_MISSING) from error
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"{url}: the address of a service begins with http:// or https://")
+        if key is not None and (not key.isascii() or not key.isprintable()):
+            raise InputError("the key holds characters that no key has")
+        self.url = url.rstrip("/")
+        self.patience = patience
+        self._timeout = timeout
+        headers = {"Accept": "application/json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        self.http = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=timeout,
+            # A proxy of the environment cannot reach this machine's own loopback.
+            trust_env=parts.hostname not in ("localhost", "127.0.0.1", "::1"),
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.http.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        content: bytes | memoryview | None = None,
+        wait: float = 0.0,
+        again: bool = True,
+    ) -> httpx.Response:
+        """The answer to one request.
+
+        wait: seconds that the service may take on purpose. again: whether the request may
+        be sent twice. Raises ServiceError for 4xx and 5xx, UnreachableError for silence.
+        """
+
+        def send() -> httpx.Response:
+            given = {name: value for name, value in (params or {}).items() if value is not None}
+            return self.http.request(
+                method,
+                path,
+                headers=dict(headers or {}),
+                params=given or None,
+                json=json,
+                content=None if content is None else bytes(content),
+                timeout=self._timeout + wait,
+            )
+
+        return self.persist(send, again=again)
+
+    def persist(self, send: Callable[[], httpx.Response], *, again: bool = True) -> httpx.Response:
+        """``send()``, repeated with growing pauses for as long as ``patience`` lasts."""
+        import httpx
+
+        began = time.monotonic()
+        pause = 0.1
+        while True:
+            named: float | None = None
+            try:
+                answer = send()
+            except httpx.TransportError as error:
+                failure: ServiceError = unreachable(self.url, error)
+                may = again or isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+            else:
+                # A redirect is not followed: the key is for this address alone.
+                if answer.status_code < 300 or answer.status_code == 304:
+                    return answer
+                failure = refusal(answer)
+                named = _retry_after(answer.headers.get("Retry-After"))
+                # 429: refused before anything was done.
+                may = answer.status_code == 429 or (again and answer.status_code in _BUSY)
+            wanted = pause * random.uniform(0.5, 1.0) if named is None else named
+            if not may or time.monotonic() - began + wanted > self.patience:
+                raise failure
+            time.sleep(wanted)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def unreachable(url: str, error: Exception) -> UnreachableError:
+    """The failure to reach ``url`` as an exception."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return UnreachableError(
+        {
+            "type": "about:blank",
+            "title": "The service cannot be reached",
+            "detail": f"{url}: {text}",
+        }
+    )
+
+
+def refusal(answer: httpx.Response) -> ServiceError:
+    """A 3xx, 4xx or 5xx answer as an exception; its body must have been read."""
+    try:
+        problem = answer.json()
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict) or answer.status_code < 400:
+        # A proxy, or another service altogether.
+        detail = f"{answer.url}: {answer.status_code} {answer.reason_phrase}".strip()
+        return UnreachableError({"type": "about:blank", "detail": detail}, answer.status_code)
+    return ServiceError(problem, answer.status_code)
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds of a ``Retry-After`` header, which may also be a date."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None

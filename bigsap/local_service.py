@@ -1,0 +1,146 @@
+"""A service of one's own for a while: a process on a free port of the loopback."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, Any
+
+from bigsap.errors import BigsapError
+
+# What the service needs beyond the library; one missing name tells of the extra.
+_PACKAGES = ("bigsap_server", "fastapi", "uvicorn", "distributed", "pydantic_settings")
+_START_S = 60.0
+# Longer than the service gives running jobs for their checkpoints.
+_STOP_S = 60.0
+
+
+class LocalService:
+    """Starts a service on entering, stops it on leaving.
+
+    data: its folder, made when missing; jobs of an earlier service there go on. workers:
+    worker processes. ``url`` is where it listens: on 127.0.0.1, without keys.
+
+    Raises ImportError naming the extra when packages are missing, BigsapError with the
+    service's own words when it does not start.
+    """
+
+    def __init__(self, data: Path, *, workers: int = 1) -> None:
+        missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+        if missing:
+            raise ImportError(
+                f'the service needs {", ".join(missing)}: pip install "bigsap[server]"'
+            )
+        self._data, self._workers = data, workers
+        self._process: subprocess.Popen[str] | None = None
+        self._log: IO[str] | None = None
+        self._former: Any = None
+        self.url = ""
+
+    def __enter__(self) -> LocalService:
+        if threading.current_thread() is threading.main_thread():
+            # Whoever ends us by SIGTERM shall not leave the service behind.
+            self._former = signal.signal(signal.SIGTERM, _leave)
+        # Settings of the user's environment are about another service.
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("BIGSAP_")}
+        self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bigsap_server", "--host", "127.0.0.1", "--port", "0",
+             "--data", os.fspath(self._data)],
+            env={**kept, "BIGSAP_WORKERS": str(self._workers), "BIGSAP_LOG_LEVEL": "warning"},
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            # Ctrl-C is for us; we stop the service in good order.
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            self.url = self._address(self._process)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def peak_bytes(self) -> int:
+        """The most memory that the service and its workers have had resident, in sum."""
+        return 0 if self._process is None else sum(_peaks(self._process.pid))
+
+    def _address(self, process: subprocess.Popen[str]) -> str:
+        """What the service says once it listens."""
+        found: list[str] = []
+
+        def listen() -> None:
+            for line in process.stdout or ():
+                address = re.search(r"http://\S+", line)
+                if address and not found:
+                    found.append(address.group())
+                    said.set()
+            said.set()  # it has ended
+
+        said = threading.Event()
+        threading.Thread(target=listen, daemon=True).start()
+        said.wait(_START_S)
+        if not found:
+            raise BigsapError(f"the service did not start: {self._words()}")
+        return found[0]
+
+    def _words(self) -> str:
+        if self._log is None:
+            return ""
+        self._log.seek(0)
+        return " ".join(self._log.read()[-2000:].split()) or "it said nothing"
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(_STOP_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if self._former is not None:
+            signal.signal(signal.SIGTERM, self._former)
+            self._former = None
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _peaks(pid: int) -> list[int]:
+    """Peak resident bytes of a process and all that it has started (Linux; else none)."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        children = [
+            int(child)
+            for file in Path(f"/proc/{pid}/task").glob("*/children")
+            for child in file.read_text().split()
+        ]
+    except OSError:
+        return []
+    peak = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M)
+    own = [int(peak.group(1)) * 1024] if peak else []
+    return own + [value for child in children for value in _peaks(child)]

@@ -1,0 +1,88 @@
+"""Addresses that a spec names: allowed only by the operator's list, and pinned.
+
+The host is compared with the list as text, resolved once, and every connection goes to
+that address, so that a name cannot point elsewhere between check and use. Redirects are
+refused by the library.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from bigsap_server.problems import Problem
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def check_host(url: str, allowed: Iterable[str], pointer: str) -> tuple[str, int]:
+    """Host and port of an http(s) URL that the operator allows; else Problem.
+
+    An entry ``host`` allows the scheme's own port, ``host:port`` that port.
+    """
+
+    def refuse(reason: str) -> Problem:
+        return Problem("forbidden-address", reason, pointer=pointer)
+
+    if not url.isascii() or any(c.isspace() or ord(c) < 32 for c in url) or "\\" in url:
+        raise refuse("the address has characters that are not allowed")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise refuse("this is no address") from None
+    if parts.scheme not in _DEFAULT_PORTS or not host:
+        raise refuse("the address must begin with http:// or https:// and a host")
+    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
+        raise refuse("credentials in an address are not allowed")
+    default = _DEFAULT_PORTS[parts.scheme]
+    shown = f"[{host}]" if ":" in host else host
+    names = {f"{shown}:{port or default}"}
+    if (port or default) == default:
+        names.add(shown)
+    if not names & {entry.lower() for entry in allowed}:
+        raise refuse("the operator has not allowed this host and port")
+    return host, port or default
+
+
+def check_uri(uri: str, prefixes: Iterable[str], pointer: str) -> None:
+    """A zarr URI must begin with an allowed prefix, and must not leave it; else Problem."""
+    plain = uri.isascii() and not any(c.isspace() or ord(c) < 32 for c in uri)
+    # Chained (::), nested and relative addresses could leave what the prefix allows.
+    wrong = ("::", "\\", "/../", "/./", "@", "#", "?", "%2e", "%2E", "%2f", "%2F")
+    body = uri.partition("://")[2]
+    if not plain or any(part in uri for part in wrong) or "://" in body or uri.endswith("/.."):
+        raise Problem("forbidden-address", "this address is not allowed", pointer=pointer)
+    if not any(
+        uri.startswith(prefix if prefix.endswith("/") else prefix + "/") for prefix in prefixes
+    ):
+        raise Problem(
+            "forbidden-address", "the operator has not allowed this address", pointer=pointer
+        )
+
+
+def pinned_client(host: str, port: int, headers: Mapping[str, str]) -> Any:
+    """An ``httpx.Client`` that reaches ``host`` at the address it has now, and nothing else.
+
+    Raises Problem ``source-failed`` when the name is unknown.
+    """
+    import httpx
+
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        raise Problem("source-failed", f"the host {host} is unknown") from None
+    address = str(found[0][4][0])
+
+    class Pinned(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            if request.url.host != host:
+                raise httpx.ConnectError("requests to other hosts are not allowed")
+            request.extensions = {**request.extensions, "sni_hostname": host}
+            request.url = request.url.copy_with(host=address)
+            # The Host header was written from the URL as the spec has it, and stays.
+            return super().handle_request(request)
+
+    return httpx.Client(transport=Pinned(), headers=dict(headers), trust_env=False)

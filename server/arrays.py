@@ -1,0 +1,328 @@
+"""Uploaded arrays: received in blocks of rows, in any order, and sealed when complete.
+
+``arrays/{id}/data.npy`` is written in place, block by block; ``meta.json`` says which rows
+are on the disk and is replaced, atomically, after each block. A block that was cut off
+was never received: whoever uploads sends it again. A sealed array never changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from bigsap_server.problems import Problem, from_error, is_disk_full
+
+_CHUNK = 1 << 20
+_ID = re.compile(r"arr_[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What is known of an uploaded array.
+
+    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, apart.
+    finite: whether no entry received is infinite. sha256: of the raw little-endian data in
+    C order, once sealed. Times are unix seconds.
+    """
+
+    id: str
+    owner: str
+    dtype: str
+    shape: list[int]
+    created: float
+    ranges: list[list[int]] = field(default_factory=list)
+    finite: bool = True
+    sealed: float | None = None
+    sha256: str | None = None
+    offset: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.shape[0] * self.row_bytes
+
+    def missing(self) -> list[list[int]]:
+        """The rows not received, as ranges."""
+        edges = [0, *(edge for pair in self.ranges for edge in pair), self.shape[0]]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return [[start, stop] for start, stop in pairs if start < stop]
+
+
+class ArrayStore:
+    """The arrays under a folder. Methods block on the disk and may be called by any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._known: dict[str, Meta] = {}
+        self._open: Counter[str] = Counter()
+        for place in sorted(folder.iterdir()):
+            if _ID.fullmatch(place.name):
+                meta = _read_meta(place)
+                if meta is None:  # created, but its first record never reached the disk
+                    shutil.rmtree(place, ignore_errors=True)
+                else:
+                    self._known[meta.id] = meta
+
+    def create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
+        """A new array without rows. Raises Problem ``disk-full``."""
+        array_id = f"arr_{secrets.token_hex(8)}"
+        place = self.folder / array_id
+        with _disk():
+            place.mkdir()
+            header = {
+                "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+                "fortran_order": False,
+                "shape": tuple(shape),
+            }
+            with (place / "data.npy").open("xb") as file:
+                np.lib.format.write_array_header_2_0(file, header)
+                offset = file.tell()
+                meta = Meta(array_id, owner, dtype, shape, time.time(), offset=offset)
+                file.truncate(offset + meta.nbytes)
+                os.fsync(file.fileno())
+            self._write(meta)
+        return meta
+
+    def get(self, array_id: str, owner: str | None) -> Meta:
+        """The record. Raises Problem ``not-found``, also for another owner's."""
+        meta = self._known.get(array_id)
+        if meta is None or (owner is not None and meta.owner != owner):
+            raise Problem("not-found", "there is no such array")
+        return meta
+
+    def owned(self, owner: str | None) -> list[Meta]:
+        """All arrays of an owner (None: of everybody), newest first."""
+        found = [m for m in list(self._known.values()) if owner is None or m.owner == owner]
+        return sorted(found, key=lambda m: (-m.created, m.id))
+
+    def file(self, meta: Meta) -> Path:
+        """The ``.npy`` file."""
+        return self.folder / meta.id / "data.npy"
+
+    def open_block(self, meta: Meta, start: int, nbytes: int | None) -> Block:
+        """Begin to receive rows from ``start`` on; ``nbytes`` if known. Raises Problem.
+
+        Rows received before count as missing from now on: were this block cut off, they
+        would be a mixture.
+        """
+        with self._locked(meta.id):
+            meta = self._current(meta.id)
+            if meta.sealed is not None:
+                raise Problem("array-sealed", "a sealed array cannot be changed")
+            if not 0 <= start < max(1, meta.shape[0]):
+                raise Problem(
+                    "not-found", f"there is no row {start}: there are {meta.shape[0]} rows"
+                )
+            stop = meta.shape[0]
+            if nbytes is not None and meta.row_bytes:
+                stop = min(stop, start + -(-nbytes // meta.row_bytes))
+            ranges = without(meta.ranges, start, stop)
+            with _disk():
+                if ranges != meta.ranges:
+                    meta = replace(meta, ranges=ranges)
+                    self._write(meta)
+                block = Block(meta, start, self.file(meta).open("r+b", buffering=0))
+            self._open[meta.id] += 1
+            return block
+
+    def close_block(self, block: Block, whole: bool) -> Meta:
+        """End a block: record it when it was received ``whole``, else forget it.
+
+        Raises Problem when it is no whole rows.
+        """
+        rows = None
+        try:
+            if whole:
+                rows = block.finish()
+        finally:
+            block.close()
+            with self._locked(block.meta.id):
+                self._open[block.meta.id] -= 1
+                meta = self._current(block.meta.id)
+                if rows is not None:
+                    ranges = merged([*meta.ranges, [block.start, block.start + rows]])
+                    meta = replace(meta, ranges=ranges, finite=meta.finite and block.finite)
+                    with _disk():
+                        self._write(meta)
+        return meta
+
+    def seal(self, array_id: str, expected: str | None) -> Meta:
+        """Compute the hash and close the array for good. Harmless twice.
+
+        Raises Problem ``array-incomplete`` with the missing ranges, ``invalid-spec`` when
+        the hash is not the expected one. Reads the whole file.
+        """
+        with self._locked(array_id):
+            meta = self._current(array_id)
+            if meta.sealed is None:
+                if self._open[array_id]:
+                    raise Problem("array-incomplete", "a block is still being received")
+                if missing := meta.missing():
+                    raise Problem(
+                        "array-incomplete", "not all rows are received", missing=missing[:100]
+                    )
+                meta = replace(meta, sealed=time.time(), sha256=self._hash(meta))
+            if expected is not None and expected.lower() != meta.sha256:
+                raise Problem(
+                    "invalid-spec", f"the data has sha256 {meta.sha256}", pointer="/sha256"
+                )
+            with _disk():
+                self._write(meta)
+            return meta
+
+    def delete(self, array_id: str) -> None:
+        """Remove the array and its file."""
+        with self._locked(array_id):
+            self._current(array_id)
+            if self._open[array_id]:
+                raise Problem("array-in-use", "a block is still being received")
+            del self._known[array_id]
+            shutil.rmtree(self.folder / array_id, ignore_errors=True)
+        with self._guard:
+            self._locks.pop(array_id, None)
+
+    def _hash(self, meta: Meta) -> str:
+        digest = hashlib.sha256()
+        with _disk(), self.file(meta).open("rb") as file:
+            file.seek(meta.offset)
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+    def _current(self, array_id: str) -> Meta:
+        if array_id not in self._known:
+            raise Problem("not-found", "there is no such array")
+        return self._known[array_id]
+
+    def _write(self, meta: Meta) -> None:
+        target = self.folder / meta.id / "meta.json"
+        temporary = target.with_name(f".meta.{secrets.token_hex(4)}")
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                json.dump(asdict(meta), file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        self._known[meta.id] = meta
+
+    @contextmanager
+    def _locked(self, array_id: str) -> Iterator[None]:
+        with self._guard:
+            lock = self._locks.setdefault(array_id, threading.Lock())
+        with lock:
+            yield
+
+
+class Block:
+    """Rows on their way to the disk. Used by one thread at a time."""
+
+    def __init__(self, meta: Meta, start: int, file: BinaryIO) -> None:
+        self.meta, self.start, self.finite = meta, start, True
+        self._file = file
+        self._dtype = np.dtype(meta.dtype)
+        self._room = (meta.shape[0] - start) * meta.row_bytes
+        self._size = 0
+        self._rest = b""  # the beginning of an item whose end has not come yet
+        file.seek(meta.offset + start * meta.row_bytes)
+
+    def write(self, chunk: bytes) -> None:
+        """The next bytes of the body. Raises Problem for NaN, too many rows, a full disk."""
+        self._size += len(chunk)
+        if self._size > self._room:
+            raise Problem("invalid-spec", "the body has more rows than the array has from here on")
+        self._check(chunk)
+        view = memoryview(chunk)
+        with _disk():
+            while view:
+                view = view[self._file.write(view) :]
+
+    def _check(self, chunk: bytes) -> None:
+        """No NaN passes: nothing can be done with it later."""
+        if self._dtype.kind != "f":
+            return
+        data, size = self._rest + chunk, self._dtype.itemsize
+        whole = len(data) - len(data) % size
+        first = (self._size - len(chunk) - len(self._rest)) // size
+        self._rest = data[whole:]
+        values = np.frombuffer(data[:whole], self._dtype)
+        if np.isfinite(values).all():
+            return
+        self.finite = False
+        if np.isnan(values).any():
+            item = first + int(np.isnan(values).argmax())
+            width = max(1, math.prod(self.meta.shape[1:]))
+            row, column = self.start + item // width, item % width
+            raise Problem("invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column)
+
+    def finish(self) -> int:
+        """The number of rows, all on the disk now. Raises Problem unless whole."""
+        if self._size == 0 or self._size % self.meta.row_bytes:
+            raise Problem(
+                "invalid-spec", f"the body has {self._size} bytes, which are no whole rows of"
+                f" {self.meta.row_bytes} bytes",
+            )  # fmt: skip
+        with _disk():
+            os.fsync(self._file.fileno())
+        return self._size // self.meta.row_bytes
+
+    def close(self) -> None:
+        """Let the file go; what was not finished counts as not received."""
+        self._file.close()
+
+
+def merged(ranges: list[list[int]]) -> list[list[int]]:
+    """Half-open ranges, ascending and apart."""
+    found: list[list[int]] = []
+    for start, stop in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], stop)
+        else:
+            found.append([start, stop])
+    return found
+
+
+def without(ranges: list[list[int]], start: int, stop: int) -> list[list[int]]:
+    """Half-open ranges less the rows from ``start`` to ``stop``."""
+    parts = []
+    for first, last in ranges:
+        parts += [[first, min(last, start)], [max(first, stop), last]]
+    return [[first, last] for first, last in parts if first < last]
+
+
+def _read_meta(place: Path) -> Meta | None:
+    try:
+        return Meta(**json.loads((place / "meta.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+@contextmanager
+def _disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if is_disk_full(error):
+            raise from_error(error) from error
+        raise

@@ -1,0 +1,178 @@
+"""Keys: who may do what, how much and how often.
+
+A keys file is TOML, one table a key::
+
+    [alice]
+    hash = "sha256:6b0c..."          # of the key; the key itself is stored nowhere
+    scopes = ["read", "submit"]      # read, submit, admin (everything, everybody's jobs)
+    active_jobs = 20                 # quotas, optional: the service's limits otherwise
+    requests_per_s = 10
+    stored_bytes = 10_000_000_000
+
+``python -m bigsap_server.auth alice read submit`` prints a new random key and its table.
+Keys are random 256-bit numbers, so that one round of SHA-256 is enough: there is nothing to
+guess. A client sends ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sys
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from bigsap_server.problems import Problem
+from bigsap_server.settings import Limits
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+Scope = Literal["read", "submit", "admin"]
+
+
+class Key(BaseModel):
+    """One entry of the keys file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+    scopes: frozenset[Scope] = Field(min_length=1)
+    active_jobs: int | None = Field(None, ge=0)
+    requests_per_s: float | None = Field(None, gt=0)
+    burst: int | None = Field(None, ge=1)
+    stored_bytes: int | None = Field(None, ge=0)
+    streams: int | None = Field(None, ge=0)
+
+
+@dataclass
+class Caller:
+    """Who makes a request. ``owner`` of what it creates; "" where there are no keys."""
+
+    owner: str
+    scopes: frozenset[Scope]
+    active_jobs: int
+    stored_bytes: int
+    max_streams: int
+    streams: int = 0
+    bucket: Bucket | None = field(default=None, repr=False)
+
+    @property
+    def sees(self) -> str | None:
+        """Whose jobs and arrays it may see: an owner, or None for everybody's."""
+        return None if "admin" in self.scopes else self.owner
+
+    def require(self, scope: Scope) -> None:
+        """Raise Problem ``forbidden`` without the scope."""
+        if scope not in self.scopes and "admin" not in self.scopes:
+            raise Problem("forbidden", f"this needs a key with the scope {scope!r}")
+
+
+class Bucket:
+    """So many requests a second, and so many at once. Used on the event loop only."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self.rate, self.burst = rate, burst
+        self._tokens, self._seen = float(burst), time.monotonic()
+
+    def take(self) -> float:
+        """0 when the request may pass, else the seconds until one may."""
+        now = time.monotonic()
+        self._tokens = min(self.burst, self._tokens + (now - self._seen) * self.rate)
+        self._seen = now
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return 0.0
+        return (1 - self._tokens) / self.rate
+
+
+class Keys:
+    """All keys of a service, or the one caller of a service without keys."""
+
+    def __init__(self, keys: Mapping[str, Key] | None, limits: Limits) -> None:
+        self.required = keys is not None
+        self._callers: dict[str, Caller] = {}
+        for name, key in (keys or {}).items():
+            self._callers[key.hash] = Caller(
+                name,
+                key.scopes,
+                limits.active_jobs if key.active_jobs is None else key.active_jobs,
+                limits.stored_bytes if key.stored_bytes is None else key.stored_bytes,
+                limits.streams if key.streams is None else key.streams,
+                bucket=Bucket(
+                    key.requests_per_s or limits.requests_per_s, key.burst or limits.burst
+                ),
+            )
+        self._anybody = Caller(
+            "", frozenset({"admin"}), limits.active_jobs, limits.stored_bytes, limits.streams
+        )
+        # Guessing is hopeless anyway; this keeps it from being a load.
+        self._strangers = Bucket(limits.requests_per_s, limits.burst)
+
+    @classmethod
+    def read(cls, file: Path | None, limits: Limits) -> Keys:
+        """From a keys file. Raises ValueError or OSError naming the file."""
+        if file is None:
+            return cls(None, limits)
+        try:
+            found = tomllib.loads(file.read_text(encoding="utf-8"))
+            keys = TypeAdapter(dict[str, Key]).validate_python(found)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
+            raise ValueError(f"{file}: {error}") from error
+        if not keys:
+            raise ValueError(f"{file}: there is no key in it")
+        if len({key.hash for key in keys.values()}) < len(keys):
+            raise ValueError(f"{file}: two names have the same key")
+        return cls(keys, limits)
+
+    def caller(self, authorization: str | None, api_key: str | None) -> Caller:
+        """Who sent these headers. Raises Problem: unauthorized, or too many requests."""
+        if not self.required:
+            return self._anybody
+        text = api_key
+        if authorization is not None:
+            scheme, _, text = authorization.partition(" ")
+            if scheme.lower() != "bearer":
+                text = None
+        known = None if text is None else self._callers.get(hashed(text.strip()))
+        bucket = self._strangers if known is None else known.bucket
+        wait = 0.0 if bucket is None else bucket.take()
+        if wait:
+            raise Problem(
+                "too-many-requests", "too many requests with this key",
+                headers={"Retry-After": str(max(1, round(wait + 0.5)))},
+            )  # fmt: skip
+        if known is None:
+            detail = "send a key: Authorization: Bearer KEY" if text is None else "unknown key"
+            raise Problem(
+                "unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="bigsap"'}
+            )
+        return known
+
+
+def hashed(key: str) -> str:
+    """As the keys file has it. Looking a hash up tells nothing about the others by its time."""
+    return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def new_key() -> str:
+    """A random key."""
+    return "bsk_" + secrets.token_urlsafe(32)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a new key and its table for the keys file."""
+    if not argv:
+        sys.stderr.write("usage: python -m bigsap_server.auth NAME [SCOPE ...]\n")
+        return 2
+    key, scopes = new_key(), list(argv[1:]) or ["read", "submit"]
+    entry = Key(hash=hashed(key), scopes=frozenset(scopes))
+    shown = ", ".join(f'"{scope}"' for scope in sorted(entry.scopes))
+    sys.stdout.write(f'# key: {key}\n[{argv[0]}]\nhash = "{entry.hash}"\nscopes = [{shown}]\n')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

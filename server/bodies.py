@@ -1,0 +1,110 @@
+"""Reading bodies: JSON under limits, raw rows as a stream.
+
+JSON is parsed by the standard library with two additions: a repeated key is an error, and
+whatever its parser raises for monstrous input (depth, digits) is a problem document.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+from bigsap_server.problems import Problem
+from fastapi import HTTPException, Request, Response
+from fastapi.routing import APIRoute
+
+_JSON_TYPES = ("application/json", "application/merge-patch+json")
+
+
+def http_error(problem: Problem) -> HTTPException:
+    """A problem in the one form that the framework lets out of its body parsing."""
+    return HTTPException(problem.status, detail=problem)
+
+
+class StrictRequest(Request):
+    """A request whose JSON body is read under the service's limits."""
+
+    async def body(self) -> bytes:
+        """The whole body. Raises 413 beyond the limit, 415 when it is not called JSON."""
+        if not hasattr(self, "_body"):
+            limit = self.app.state.settings.limits.body_bytes
+            chunks = [chunk async for chunk in limited(self, limit)]
+            self._body = b"".join(chunks)
+            kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if self._body and kind not in _JSON_TYPES:
+                detail = "send JSON with Content-Type: application/json"
+                raise http_error(Problem("unsupported-media-type", detail))
+        return self._body
+
+    async def json(self) -> Any:
+        """The parsed body; 400 when it is no JSON."""
+        if not hasattr(self, "_json"):
+            try:
+                self._json = parse(await self.body())
+            except Problem as problem:
+                raise http_error(problem) from None
+        return self._json
+
+
+class StrictRoute(APIRoute):
+    """A route that gets a ``StrictRequest``."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, given the other request class."""
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """The chunks of a body of at most ``limit`` bytes; 413, as early as possible."""
+
+    def too_large() -> HTTPException:
+        return http_error(Problem("body-too-large", f"at most {limit} bytes are allowed here"))
+
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > limit):
+        raise too_large()
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise too_large()
+        if chunk:
+            yield chunk
+
+
+def parse(text: bytes) -> Any:
+    """The JSON value of a text. Raises Problem ``malformed-json``."""
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_object)
+    except _RepeatedKeyError as error:
+        detail = f"the key {str(error.args[0])[:100]!r} appears twice in one object"
+    except json.JSONDecodeError as error:
+        detail = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    except RecursionError:
+        detail = "nested too deeply"
+    except UnicodeDecodeError:
+        detail = "the body is not UTF-8 text"
+    except ValueError:  # a number with thousands of digits
+        detail = "a number is too long"
+    raise Problem("malformed-json", detail) from None
+
+
+class _RepeatedKeyError(Exception):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _RepeatedKeyError(key)
+            seen.add(key)
+    return found

@@ -1,0 +1,61 @@
+"""What Prometheus reads at ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+MEDIA_TYPE = CONTENT_TYPE_LATEST
+
+
+class Metrics:
+    """The figures of one server. Incremented on the event loop, read anywhere."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.requests = Counter(
+            "bigsap_requests_total", "Requests answered", ("method", "route", "status"),
+            registry=self.registry,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "bigsap_request_seconds", "Seconds until the answer began", ("route",),
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30), registry=self.registry,
+        )  # fmt: skip
+        self.submitted = Counter(
+            "bigsap_jobs_submitted_total", "Jobs accepted", registry=self.registry
+        )
+        self.uploaded = Counter(
+            "bigsap_uploaded_bytes_total", "Bytes of arrays received", registry=self.registry
+        )
+        self.streams = Gauge("bigsap_event_streams", "Open event streams", registry=self.registry)
+
+    def watch_jobs(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export the number of jobs in each state, asked for when scraped."""
+        self.registry.register(_Jobs(counts))
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self.registry)
+
+
+class _Jobs(Collector):
+    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        family = GaugeMetricFamily("bigsap_jobs", "Jobs by state", labels=["state"])
+        for state, count in self._counts().items():
+            family.add_metric([state], count)
+        yield family

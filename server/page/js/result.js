@@ -1,0 +1,152 @@
+/** What a finished job found: in words, in figures, as files, and for points in the plane as a picture. */
+
+import { jobs } from "./api.js";
+import { el, fact, fill, saveAs, say } from "./dom.js";
+import { picture } from "./matching.js";
+import { inWords, showProblem } from "./problems.js";
+import { asSentence, bytes, count, duration, number, plural, rough } from "./words.js";
+
+const FILES = {
+  col4row: "the column of each row",
+  row4col: "the row of each column",
+  u: "the dual of each row",
+  v: "the dual of each column",
+};
+const FIRST = 10; // pairs in the table
+
+/** Fills `place` with the result of `job`, or with why there is none. */
+export async function showResult(place, job, { signal }) {
+  let summary;
+  try {
+    summary = await jobs.result(job.id);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    place.hidden = false;
+    showProblem(place, error);
+    return;
+  }
+  if (signal.aborted) return;
+  const problem = el("div", { role: "alert" });
+  const look = el("div");
+  const stats = summary.stats ?? {};
+  fill(place,
+    el("h2", { id: "result-title" }, "Result"),
+    el("div", { class: "verdict", role: "status", id: "verdict" }, verdict(summary, job).map((text) => el("p", {}, text))),
+    el("dl", { class: "facts" },
+      fact("Cost", number(summary.objective)),
+      fact("Bound", number(summary.bound)),
+      fact("Gap", rough(summary.gap)),
+      fact("Certificate", certificateWord(summary)),
+      stats.method && fact("Method", stats.method),
+      stats.rows_evaluated != null && fact("Rows evaluated", count(stats.rows_evaluated)),
+      stats.rows_scanned != null && fact("Rows scanned", count(stats.rows_scanned)),
+      stats.peak_bytes != null && fact("Peak memory", bytes(stats.peak_bytes)),
+      total(stats.seconds) != null && fact("Time", duration(total(stats.seconds)))));
+  if (hasAssignment(summary)) place.append(el("h3", {}, "Downloads"), downloads(job, problem), problem, look);
+  place.hidden = false;
+  if (hasAssignment(summary)) await showPairs(look, job, summary, signal);
+}
+
+const total = (seconds) => (seconds && typeof seconds === "object"
+  ? (seconds.total ?? Object.values(seconds).reduce((sum, one) => sum + one, 0))
+  : seconds);
+
+const hasAssignment = (summary) => summary.objective != null;
+
+function certificateWord({ certificate, status }) {
+  if (!certificate?.certified) return "none";
+  return status === "optimal" ? "proof of optimality" : "proof of the bound";
+}
+
+/** The outcome in sentences. */
+export function verdict(summary, job) {
+  const { status, objective, bound, gap, certificate, message } = summary;
+  const largest = summary.maximize ?? false;
+  const [better, best] = largest ? ["higher", "largest"] : ["lower", "smallest"];
+  const said = [];
+  if (status === "infeasible") {
+    said.push("There is no complete assignment: too many pairs are forbidden.");
+    if (message) said.push(asSentence(message));
+    return said;
+  }
+  if (objective == null) {
+    const why = { time_limit: "The time limit came first", cancelled: "The job was stopped" }[status];
+    said.push(`${why ?? "The job ended"}: no complete assignment was found yet.`);
+    if (bound != null) said.push(`It is proved that no assignment has a ${better} cost than ${number(bound)}.`);
+    return said;
+  }
+  said.push(`The assignment costs ${number(objective)}.`);
+  if (status === "optimal") {
+    said.push(`This is the ${best} cost possible: the duals prove that no assignment has a ${better} one.`);
+  } else {
+    const why = {
+      gap_reached: "The job stopped at the gap that was asked for",
+      time_limit: "The job stopped at its time limit",
+      cancelled: "The job was stopped",
+    }[status] ?? "The job ended";
+    said.push(`${why}: no assignment has a ${better} cost than ${number(bound)}, ` +
+      `so this one is within ${rough(gap)} of the best.`);
+  }
+  const [rows, columns] = summary.shape ?? job.shape ?? [];
+  const left = Math.min(rows, columns) - summary.n_assigned;
+  if (left > 0) said.push(`${count(summary.n_assigned)} of ${plural(rows, "row")} are matched, the others are left out.`);
+  if (certificate?.certified) {
+    const pairs = certificate.pairs ? `all ${count(certificate.pairs)} pairs` : "every pair";
+    said.push(`The certificate comes from one more pass over ${pairs}, by code of its own that shares ` +
+      "nothing with the search.");
+  } else said.push("There is no certificate.");
+  return said;
+}
+
+/** Buttons, not links: the request needs the key and the wanted type. */
+function downloads(job, problem) {
+  const status = el("p", { class: "help", role: "status" });
+  const fetchFile = async (name, accept, ending) => {
+    fill(problem);
+    say(status, `Fetching ${name}.${ending} …`);
+    try {
+      const blob = await (await jobs.array(job.id, name, accept)).blob();
+      saveAs(blob, `${job.id}-${name}.${ending}`);
+      say(status, `${name}.${ending} is saved (${bytes(blob.size)}).`);
+    } catch (error) {
+      say(status, "");
+      showProblem(problem, error);
+    }
+  };
+  const lines = Object.entries(FILES).map(([name, what]) => el("li", { class: "row" },
+    el("span", {}, el("code", {}, name), ` ${what}`),
+    el("button", { type: "button", onclick: () => fetchFile(name, "application/x-npy", "npy"),
+      "aria-label": `Download ${name} as npy` }, "npy"),
+    el("button", { type: "button", onclick: () => fetchFile(name, "text/csv", "csv"),
+      "aria-label": `Download ${name} as CSV` }, "CSV")));
+  return el("div", {}, el("ul", { class: "downloads" }, lines), status);
+}
+
+async function showPairs(look, job, { links }, signal) {
+  const cannot = (error) => {
+    if (error.name === "AbortError" || signal.aborted) return;
+    look.append(el("p", { class: "help" }, `The matching cannot be shown: ${inWords(error)}`));
+  };
+  try {
+    const drawn = links.picture ? await jobs.picture(job.id, { signal }) : null;
+    if (signal.aborted) return;
+    if (drawn) look.append(el("h3", {}, "Picture"), picture(drawn, signal));
+  } catch (error) {
+    cannot(error);
+  }
+  try {
+    const answer = await jobs.array(job.id, `col4row?limit=${FIRST}`, "application/json", { signal });
+    const { values, total } = await answer.json();
+    if (!signal.aborted) look.append(table(values, total));
+  } catch (error) {
+    cannot(error);
+  }
+}
+
+function table(col4row, rows) {
+  return el("details", {}, el("summary", {}, `The first pairs (${plural(Math.min(rows, FIRST), "row")})`),
+    el("table", { class: "pairs" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "row"), el("th", { scope: "col" }, "column"))),
+      el("tbody", {}, col4row.map((column, row) => el("tr", {}, el("th", { scope: "row" }, count(row)),
+        el("td", {}, column < 0 ? "none" : count(column)))))));
+}

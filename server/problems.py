@@ -1,0 +1,147 @@
+"""Errors as RFC 9457 problem documents. Knows nothing of HTTP frameworks.
+
+A problem's ``type`` is ``urn:bigsap:problem:`` and a stable slug; ``pointer`` is the JSON
+pointer (RFC 6901) of the offending field, where there is one, and ``errors`` lists further ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import bigsap
+
+MEDIA_TYPE = "application/problem+json"
+PREFIX = "urn:bigsap:problem:"
+
+#: Slug, HTTP status and title of every problem.
+PROBLEMS: Mapping[str, tuple[int, str]] = {
+    "malformed-request": (400, "The request cannot be read"),
+    "malformed-json": (400, "The body is not JSON"),
+    "unauthorized": (401, "A key is needed"),
+    "forbidden": (403, "The key does not allow this"),
+    "not-found": (404, "There is no such thing"),
+    "method-not-allowed": (405, "The method is not allowed here"),
+    "not-acceptable": (406, "None of the accepted types can be given"),
+    "wrong-state": (409, "The state does not allow this"),
+    "idempotency-conflict": (409, "The idempotency key belongs to another request"),
+    "no-result": (409, "There is no result yet"),
+    "array-sealed": (409, "The array is sealed"),
+    "array-incomplete": (409, "Rows are missing"),
+    "array-in-use": (409, "An unfinished job uses the array"),
+    "body-too-large": (413, "The body is too large"),
+    "unsupported-media-type": (415, "The body has a type that is not understood here"),
+    "range-not-satisfiable": (416, "The range lies outside"),
+    "invalid-spec": (422, "The request is not valid"),
+    "invalid-cost": (422, "A cost is not a number"),
+    "forbidden-address": (422, "The address is not allowed"),
+    "forbidden-path": (422, "The path is not allowed"),
+    "invalid-store": (422, "The store cannot be used"),
+    "over-limit": (422, "A limit of this service is exceeded"),
+    "quota-exceeded": (429, "The key's quota is used up"),
+    "too-many-requests": (429, "Too many requests"),
+    "headers-too-large": (431, "The headers are too large"),
+    "internal": (500, "An error in the service"),
+    "unavailable": (503, "The service is not ready"),
+    "disk-full": (507, "The disk is full"),
+    # Outcomes of jobs, which no request can have.
+    "solve-failed": (500, "The solve failed"),
+    "source-failed": (502, "The costs could not be read"),
+    "out-of-memory": (507, "Not enough memory"),
+    "worker-lost": (503, "The worker was lost"),
+    "server-stopped": (503, "The server was stopped"),
+    "certificate-failed": (500, "The result is not what it claims"),
+}
+
+
+class Problem(Exception):
+    """An answer that is a problem document.
+
+    slug: a key of ``PROBLEMS``. pointer: JSON pointer into the body. errors: further
+    ``{"detail", "pointer"}``. headers: of the answer. extra: further members.
+    """
+
+    def __init__(
+        self,
+        slug: str,
+        detail: str,
+        *,
+        pointer: str | None = None,
+        errors: Iterable[Mapping[str, Any]] = (),
+        headers: Mapping[str, str] | None = None,
+        **extra: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.slug = slug
+        self.detail = detail
+        self.pointer = pointer
+        self.errors = [dict(error) for error in errors]
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.slug, self.detail, self.pointer, self.errors, self.extra)
+
+    @property
+    def status(self) -> int:
+        return PROBLEMS[self.slug][0]
+
+    def document(self, instance: str | None = None) -> dict[str, Any]:
+        """The JSON of RFC 9457."""
+        status, title = PROBLEMS[self.slug]
+        found: dict[str, Any] = {
+            "type": PREFIX + self.slug, "title": title, "status": status, "detail": self.detail,
+        }  # fmt: skip
+        if instance is not None:
+            found["instance"] = instance
+        if self.pointer is not None:
+            found["pointer"] = self.pointer
+        if self.errors:
+            found["errors"] = self.errors
+        return found | self.extra
+
+
+def _rebuild(
+    slug: str, detail: str, pointer: str | None, errors: list[Any], extra: dict[str, Any]
+) -> Problem:
+    return Problem(slug, detail, pointer=pointer, errors=errors, **extra)
+
+
+def pointer_to(*parts: object) -> str:
+    """A JSON pointer (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def from_error(error: BaseException, pointer: str | None = None) -> Problem:
+    """The problem that an exception of a source or a solve is, without its traceback."""
+    if isinstance(error, Problem):
+        return error
+    text = " ".join(str(error).split())[:2000]
+    extra: dict[str, Any] = {}
+    if isinstance(error, bigsap.InvalidCostError):
+        extra = {
+            name: getattr(error, name)
+            for name in ("row", "column")
+            if getattr(error, name) is not None
+        }
+        return Problem("invalid-cost", text, pointer=pointer, **extra)
+    if isinstance(error, bigsap.CertificateError):
+        return Problem("certificate-failed", text)
+    if isinstance(error, bigsap.SourceError):
+        return Problem("source-failed", text, pointer=pointer)
+    if isinstance(error, bigsap.InputError):
+        return Problem("invalid-spec", text, pointer=pointer)
+    if isinstance(error, MemoryError):
+        return Problem("out-of-memory", "not enough memory for this problem")
+    if is_disk_full(error):
+        return Problem("disk-full", "the disk is full")
+    return Problem(
+        "solve-failed", f"{type(error).__name__}: {text}" if text else type(error).__name__
+    )
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether a write failed for want of space, quota or allowed file size."""
+    import errno
+
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

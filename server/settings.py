@@ -1,0 +1,184 @@
+"""What an operator can set: environment ``BIGSAP_*``, a TOML file, command line.
+
+Precedence: command line over environment over file over the defaults here. Nested settings
+are written ``BIGSAP_LIMITS__BODY_BYTES`` in the environment and ``[limits]`` in the file.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+class Limits(BaseModel):
+    """What one request or one key may take. Shown by ``GET /v1/capabilities``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    body_bytes: int = Field(4 * MIB, ge=1024, description="largest JSON body")
+    block_bytes: int = Field(64 * MIB, ge=1024, description="largest body of one row block")
+    inline_numbers: int = Field(10_000, ge=0, description="numbers in one inline array")
+    array_bytes: int = Field(64 * GIB, ge=1, description="largest uploaded array")
+    stored_bytes: int = Field(256 * GIB, ge=1, description="all uploaded arrays of one key")
+    arrays: int = Field(1000, ge=1, description="uploaded arrays of one key")
+    active_jobs: int = Field(1000, ge=1, description="unfinished jobs of one key")
+    requests_per_s: float = Field(100.0, gt=0, description="sustained requests of one key")
+    burst: int = Field(200, ge=1, description="requests of one key at once")
+    streams: int = Field(500, ge=1, description="open event streams and long polls of one key")
+    rows: int = Field(4_000_000, ge=1, description="largest number of rows")
+    columns: int = Field(4_000_000, ge=1, description="largest number of columns")
+    pairs: int = Field(10**13, ge=1, description="largest number of pairs, rows times columns")
+    memory_bytes: int | None = Field(None, ge=MIB, description="estimated memory of one job")
+    time_limit_s: float | None = Field(None, gt=0, description="longest time limit of a job")
+    zarr_chunk_bytes: int = Field(256 * MIB, ge=1024, description="largest decoded zarr chunk")
+    depth: int = Field(16, ge=1, le=64, description="nesting of sum, scale, mask, forbid_above")
+    wait_s: float = Field(60.0, ge=0, description="longest long poll and Prefer: wait")
+    check_s: float = Field(30.0, gt=0, description="longest costs:check")
+    checks: int = Field(2, ge=1, description="costs:check at a time")
+    page_size: int = Field(500, ge=1, description="most entries of one page")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set.
+
+    ``stores`` names folders that ``zarr`` and ``array`` costs may read. ``zarr_uris`` are
+    prefixes (``https://host/path/``) that URIs must begin with; ``http_rows_hosts`` are
+    ``host`` or ``host:port``; ``credentials`` are headers that a spec asks for by name, never
+    shown. ``plugins`` are names of entry points in the group ``bigsap.costs``.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="BIGSAP_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8765, ge=0, le=65535, description="port to listen on; 0: any free one")
+    data: Path = Field(Path("bigsap-data"), description="folder of jobs, results and uploads")
+    scheduler: str | None = Field(None, description="address of a Dask scheduler; default: own")
+    executor: Literal["dask", "inline"] = Field("dask", description="inline: threads, for tests")
+    workers: int | None = Field(None, ge=1, description="worker processes; default by cores")
+    devices: list[Literal["cpu", "cuda"]] = Field(["cpu"], description="what the workers have")
+    threads_per_job: int | None = Field(None, ge=1, description="default: cores over workers")
+    attempts: int = Field(5, ge=1, description="attempts of a job whose worker gets lost")
+    checkpoint_s: float = Field(60.0, gt=0, description="seconds between checkpoints")
+    heartbeat_s: float = Field(1.0, gt=0, le=1.0, description="seconds between progress reports")
+    drain_s: float = Field(30.0, ge=0, description="seconds to stop gracefully")
+    keys: Path | None = Field(None, description="TOML file of hashed keys")
+    stores: dict[str, Path] = Field(default_factory=dict, description="named folders to read")
+    zarr_uris: list[str] = Field(default_factory=list, description="allowed prefixes of URIs")
+    http_rows_hosts: list[str] = Field(default_factory=list, description="allowed providers")
+    credentials: dict[str, dict[str, str]] = Field(
+        default_factory=dict, description="headers for providers, by name", repr=False
+    )
+    plugins: list[str] = Field(default_factory=list, description="enabled cost plugins")
+    limits: Limits = Field(default_factory=Limits, description="what requests may take")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="of logs")
+    page: bool = Field(True, description="serve the web page at /")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment: no ``.env`` of whatever folder we run in."""
+        return init_settings, env_settings
+
+    @field_validator("stores")
+    @classmethod
+    def _names(cls, stores: dict[str, Path]) -> dict[str, Path]:
+        for name in stores:
+            if not name.replace("-", "").replace("_", "").isalnum():
+                raise ValueError(f"store name {name!r} may have letters, digits, - and _ only")
+        return {name: Path(path).absolute() for name, path in stores.items()}
+
+    @field_validator("zarr_uris")
+    @classmethod
+    def _prefixes(cls, prefixes: list[str]) -> list[str]:
+        for prefix in prefixes:
+            scheme, separator, rest = prefix.partition("://")
+            if scheme not in ("http", "https", "s3", "gs", "az") or not separator:
+                raise ValueError(f"{prefix!r}: must begin with http, https, s3, gs or az and ://")
+            if "/" not in rest or "::" in prefix or "@" in rest:
+                raise ValueError(f"{prefix!r}: must be scheme://host/ and perhaps a path")
+        return prefixes
+
+    @model_validator(mode="after")
+    def _keys_where_needed(self) -> Settings:
+        if self.keys is None and not is_loopback(self.host):
+            raise ValueError(
+                f"listening on {self.host} without keys would open the service to everybody: "
+                "name a file of keys (BIGSAP_KEYS), or listen on 127.0.0.1"
+            )
+        return self
+
+    @property
+    def default_workers(self) -> int:
+        """Worker processes when nothing is set: half the cores, at least one."""
+        return self.workers or max(1, cores() // 2)
+
+    @property
+    def default_threads(self) -> int:
+        """Threads of one job when nothing is set: the cores divided fairly."""
+        return self.threads_per_job or max(1, cores() // self.default_workers)
+
+
+def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
+    """Settings from a TOML file, the environment and arguments (None: not given).
+
+    Raises ValueError (pydantic's ValidationError included) naming the setting, and
+    FileNotFoundError.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{os.fspath(file)}: not TOML: {error}") from error
+        unknown = sorted(set(values) - set(Settings.model_fields))
+        if unknown:
+            raise ValueError(f"{os.fspath(file)}: unknown settings {', '.join(unknown)}")
+    arguments = {name: value for name, value in given.items() if value is not None}
+
+    class Filed(Settings):
+        """The file comes after the environment."""
+
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
+        ) -> tuple[Any, ...]:
+            """Arguments, environment, file."""
+            return named["init_settings"], named["env_settings"], lambda: values
+
+    Filed.__name__ = Settings.__name__  # as errors should call it
+    found = Filed(**arguments)
+    return Settings.model_construct(
+        **{name: getattr(found, name) for name in Settings.model_fields}
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
