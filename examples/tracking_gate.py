@@ -6,10 +6,16 @@ distance beyond which a match is not believed. Thresholding *after* an assignmen
 ignores the price is not the same: there a far object takes a detection that a near one
 needed, and the pair is thrown away afterwards.
 
-    python examples/tracking_gate.py
+    python examples/tracking_gate.py             # 400 objects
+    python examples/tracking_gate.py --full      # 4,000 objects
+
+Measured on 2 shared cores: 4,000 objects (full size) in 18 s, cost 0.389 against 0.472 by
+thresholding; 400 in 0.5 s.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 
@@ -57,9 +63,12 @@ def main(n_objects: int = 400, n_clutter: int = 100, seed: int = 1):
             f"{name:12} {len(matched)} tracks matched, {right} of them rightly,"
             f" cost {total(table, col4row):.6f}"
         )
-    print(f"proved: no choice costs less than {gated.bound:.6f}")
+    print(
+        f"proved: no choice costs less than {gated.bound:.6f};"
+        f" {gated.stats['seconds']['total']:.2f} s"
+    )
     return total(table, gated.col4row), total(table, thresholded), gated
 
 
 if __name__ == "__main__":
-    main()
+    main(*((4_000, 1_000) if "--full" in sys.argv[1:] else ()))

@@ -1,0 +1,85 @@
+#!/bin/sh
+# One entrypoint for all roles:
+#
+#   serve       the service (default)
+#   scheduler   a Dask scheduler for several machines
+#   worker      a Dask worker, one job at a time, for the scheduler in BIGSAP_SCHEDULER
+#   key         make an access key: key NAME read submit
+#   anything else is a command of `bigsap`, such as solve, info or submit
+#
+# Each role replaces this shell (exec), so that signals reach it.
+set -eu
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+venv=${BIGSAP_VENV:-/opt/bigsap}
+PATH=$venv/bin:$PATH
+export PATH
+
+role=${1:-serve}
+[ $# -eq 0 ] || shift
+
+# Kernels that the image was built with, in a folder that may be written: numba refuses a
+# read-only cache. Another kind of processor adds its own there.
+kernels=${BIGSAP_KERNELS:-/opt/bigsap-kernels}
+cache=${NUMBA_CACHE_DIR:-/var/cache/bigsap/numba}
+export NUMBA_CACHE_DIR="$cache"
+if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then
+    printf 'entrypoint: NUMBA_CACHE_DIR=%s must be a folder that can be written; mount a volume or a tmpfs there\n' "$cache" >&2
+    exit 1
+fi
+if [ -d "$kernels/numba" ] && [ -z "$(ls -A "$cache")" ]; then
+    cp -Rp "$kernels/numba/." "$cache/"
+    chmod -R u+w "$cache"
+fi
+
+# What health.py asks for.
+note_role() {
+    printf '%s\n' "$role" >"${BIGSAP_ROLE_FILE:-/tmp/bigsap-role}"
+}
+
+# The way of the service: a lost attempt comes back to it, which counts attempts and
+# continues from the checkpoint; and a row cache may fill the memory.
+dask_settings() {
+    export DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=0
+    export DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING=False
+    export DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD=spawn
+    export DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False
+    export DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False
+    export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
+    export DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=False
+    export DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False
+}
+
+case $role in
+serve)
+    note_role
+    exec bigsap serve "$@"
+    ;;
+scheduler)
+    note_role
+    dask_settings
+    # Whoever reaches a scheduler can run code on it: a private network only.
+    exec dask scheduler \
+        --host "${BIGSAP_SCHEDULER_HOST:-0.0.0.0}" \
+        --port "${BIGSAP_SCHEDULER_PORT:-8786}" \
+        --dashboard-address "127.0.0.1:${BIGSAP_HEALTH_PORT:-8787}" "$@"
+    ;;
+worker)
+    : "${BIGSAP_SCHEDULER:?a worker needs the address of a scheduler, tcp://host:8786}"
+    note_role
+    dask_settings
+    # No nanny: the platform starts a container anew, and signals reach the worker itself,
+    # where preload.py has running solves write their checkpoints.
+    exec dask worker "$BIGSAP_SCHEDULER" \
+        --no-nanny --nthreads 1 --memory-limit 0 \
+        --local-directory "${BIGSAP_SCRATCH:-/tmp}" \
+        --dashboard-address "127.0.0.1:${BIGSAP_HEALTH_PORT:-8787}" \
+        --preload "$here/preload.py" "$@"
+    ;;
+key)
+    exec python -m bigsap_server.auth "$@"
+    ;;
+*)
+    exec bigsap "$role" "$@"
+    ;;
+esac

@@ -1,0 +1,139 @@
+"""Draw the pictures of docs/method.md from real solves: ``python docs/draw.py [--out DIR]``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+
+import bigsap
+from bigsap.engine import bounds, lists
+from bigsap.engine.compressed import ListEngine
+from bigsap.engine.ordering import compact_order
+from bigsap.engine.team import Team
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.sources.base import Array
+
+mpl.use("Agg")
+# The same picture, byte for byte, whenever it is drawn.
+mpl.rcParams.update({"svg.hashsalt": "bigsap", "font.size": 9, "axes.grid": True})
+mpl.rcParams.update({"grid.alpha": 0.3, "figure.figsize": (7, 3.2)})
+import matplotlib.pyplot as plt
+
+
+def disjoint(n: int) -> tuple[Array, Array]:
+    """Two point sets whose matched pairs lie far apart (class *disjoint* of the paper)."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((n, 2)), rng.random((n, 2))
+    upper = np.arange(n) >= n // 2
+    x += upper[:, None]
+    y += np.where(upper[:, None], [1.0, 0.0], [0.0, 1.0])
+    return x, y
+
+
+def save(figure: plt.Figure, file: Path) -> None:
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None})
+    plt.close(figure)
+
+
+def draw_phases(file: Path, n: int) -> None:
+    source = bigsap.points(*disjoint(n))
+    figure, axis = plt.subplots()
+    widest = 0.0
+    for place, epsilon in enumerate((False, True)):
+        done = bigsap.solve(source, method="ssp", epsilon=epsilon)
+        left = 0.0
+        for phase in done.stats["phases"]:
+            scans = phase["rows_scanned"] / n
+            label = f"{phase['epsilon']:.1g}" if phase["epsilon"] else "0"
+            axis.barh(place, scans, left=left, edgecolor="white")
+            widest = max(widest, scans)
+            if scans > 0.05 * widest:
+                axis.text(left + scans / 2, place, label, ha="center", va="center", fontsize=7)
+            left += scans
+    axis.set_yticks([0, 1], ["plain", "epsilon\nphases"])
+    axis.set_xlabel(f"rows scanned per row of the problem, by epsilon (disjoint points, n = {n:,})")
+    save(figure, file)
+
+
+def draw_list(file: Path, n: int, k: int = 40) -> None:
+    x, y = disjoint(n)
+    cost = ((x[0] - y) ** 2).sum(axis=1)
+    rng = np.random.default_rng(1)
+    v = -rng.random(n) * 0.5
+    tau = cost - v
+    order = np.argsort(tau)[: 4 * k]
+    theta = tau[order[k]]
+    later = tau[order] + rng.exponential(0.05, order.size)
+    figure, axis = plt.subplots()
+    place = np.arange(order.size)
+    axis.plot(place[:k], tau[order[:k]], ".", label="the list, when evaluated")
+    axis.plot(place[k:], tau[order[k:]], ".", color="silver", label="all other columns")
+    axis.plot(place[k:], later[k:], "^", color="grey", markersize=3, label="the same, later")
+    axis.axhline(theta, color="tab:red", label="threshold: nothing unlisted falls below it")
+    axis.set(xlabel="columns by c - v", ylabel="c - v")
+    axis.legend(fontsize=7)
+    save(figure, file)
+
+
+def draw_rows(file: Path, sizes: list[int]) -> None:
+    dense, compressed = [], []
+    for n in sizes:
+        source = bigsap.points(*disjoint(n))
+        done = bigsap.solve(source, method="ssp")
+        dense.append(done.stats["rows_scanned"] / n)
+        done = bigsap.solve(source, method="compressed")
+        compressed.append(done.stats["rows_evaluated"] / n)
+    figure, axis = plt.subplots()
+    axis.plot(sizes, dense, "o-", label="whole rows scanned, Algorithm 1015")
+    axis.plot(sizes, compressed, "o-", label="rows evaluated, most only in part: compressed rows")
+    axis.set(xlabel="n (disjoint points)", ylabel="per row of the problem")
+    axis.legend(fontsize=7)
+    save(figure, file)
+
+
+def draw_blocks(file: Path, n: int) -> None:
+    x, y = disjoint(n)
+    y = y[compact_order(y, bounds.BLOCK, bounds.GROUP)]
+    source = bigsap.points(x, y)
+    v = bigsap.solve(source, method="compressed", seed=1).v
+    engine = ListEngine(Problem(source), Team(1), Monitor(), np.dtype(float), 128, 0)
+    engine.v[:] = engine.open_price[:] = v
+    engine.fit_bounds()
+    engine.evaluate(np.array([0]))
+    blocks = engine.blocks
+    found = np.empty(blocks.n_blocks)
+    bounds.bound_row(0, blocks, 0, blocks.n_blocks, found)
+    tau = ((x[0] - y) ** 2).sum(axis=1) - v
+    true = np.minimum.reduceat(tau, np.arange(0, n, bounds.BLOCK))
+    order = np.argsort(true)
+    figure, axis = plt.subplots()
+    axis.plot(true[order], ".", label="smallest c - v of the block")
+    axis.plot(found[order], "_", color="tab:orange", label="bound, without looking at it")
+    axis.axhline(engine.lists.theta[0], color="tab:red", label="threshold of the list of 128")
+    opened = int(engine.lists.counters[lists.PAIRS]) / n
+    axis.set_yscale("symlog", linthresh=0.1)
+    axis.set(xlabel=f"blocks of 128 columns; the evaluation saw {opened:.0%} of the pairs")
+    axis.legend(fontsize=7)
+    save(figure, file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "pictures")
+    parser.add_argument("--n", type=int, default=4000, help="size of the problems solved")
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    n = chosen.n
+    draw_phases(chosen.out / "phases.svg", n // 4)
+    draw_list(chosen.out / "list.svg", n)
+    draw_rows(chosen.out / "rows.svg", [n // 16, n // 8, n // 4, n // 2, n])
+    draw_blocks(chosen.out / "blocks.svg", 2 * n)
+
+
+if __name__ == "__main__":
+    main()
