@@ -1,0 +1,125 @@
+"""Run the experiments, interleaved with looks at the machine's noise, and write the report.
+
+Measurements go to ``runs.jsonl`` in the output folder as they are made; a second call runs
+only what is missing. ``RESULTS.md`` and ``figure*.svg`` beside it are the report.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from bigsap.benchmarks import (
+    bandwidth,
+    cached,
+    curve,
+    decay,
+    demo,
+    machine,
+    memory,
+    outofcore,
+    paths,
+    pictures,
+    startup,
+    table1,
+    threads,
+    versus,
+)
+from bigsap.benchmarks.peers import find
+from bigsap.benchmarks.records import Log
+from bigsap.benchmarks.settings import Settings
+from bigsap.errors import InputError
+
+EXPERIMENTS: dict[str, ModuleType] = {
+    module.NAME: module
+    for module in (
+        table1, versus, curve, threads, cached, outofcore, bandwidth, startup, memory, paths,
+        decay, demo,
+    )
+}  # fmt: skip
+LOG, REPORT = "runs.jsonl", "RESULTS.md"
+_HEADING = "# Measured"
+
+
+def run(
+    settings: Settings, only: Sequence[str] | None = None, *, fresh: bool = False,
+    stamp: bool = False,
+) -> str:  # fmt: skip
+    """Measure what is missing, write the report and return it as Markdown.
+
+    only: names of EXPERIMENTS. fresh: forget earlier measurements. stamp: name the day.
+    Raises StaleError when earlier measurements are of other code or of another machine.
+    """
+    path = settings.out / LOG
+    settings.out.mkdir(parents=True, exist_ok=True)
+    if fresh:
+        path.unlink(missing_ok=True)
+    peers = {name: find(name).distribution for name in settings.peers}
+    log = Log(path, machine.header(peers, settings.scale))
+    measure(settings, list(only or EXPERIMENTS), log)
+    return _written(settings, log, stamp=stamp)
+
+
+def report_only(settings: Settings, *, stamp: bool = False) -> str:
+    """The report of what was measured, whatever the code is by now.
+
+    Raises InputError when nothing was.
+    """
+    path = settings.out / LOG
+    if not path.exists():
+        raise InputError(f"{path}: nothing was measured yet")
+    return _written(settings, Log.read(path), stamp=stamp)
+
+
+def publish(settings: Settings, head: Path, folder: Path) -> Path:
+    """Copy the report and its pictures into ``folder``, the text of ``head`` before it.
+
+    The title of the report gives way to that of ``head``. Returns the report's path.
+    """
+    text = (settings.out / REPORT).read_text().removeprefix(f"{_HEADING}\n\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    for picture in settings.out.glob("*.svg"):
+        shutil.copyfile(picture, folder / picture.name)
+    target = folder / REPORT
+    target.write_text(f"{head.read_text().rstrip()}\n\n## Machine and versions\n\n{text}")
+    return target
+
+
+def _written(settings: Settings, log: Log, *, stamp: bool) -> str:
+    found = pictures.draw(log, settings.out)
+    text = report(settings, log, found, stamp=stamp)
+    (settings.out / REPORT).write_text(text)
+    return text
+
+
+def measure(settings: Settings, names: Sequence[str], log: Log) -> None:
+    """Run what is missing of these experiments, with a look at the noise in between."""
+    machine.probe(log)
+    for name in names:
+        clock = time.perf_counter()
+        print(f"==> {name}", flush=True)
+        EXPERIMENTS[name].run(settings, log)
+        machine.probe(log)
+        print(f"    {time.perf_counter() - clock:.0f} s", flush=True)
+
+
+def report(
+    settings: Settings, log: Log, drawn: dict[str, str] | None = None, *, stamp: bool = False
+) -> str:
+    """The whole report as Markdown; experiments without a record are left out.
+
+    drawn: caption of each picture by its file name; they are shown at the end.
+    """
+    parts = [_HEADING, "\n".join(machine.lines(log))]
+    if stamp:
+        parts[1] += f"\n- date: {datetime.date.today().isoformat()}"
+    for name, module in EXPERIMENTS.items():
+        if any(log.of(experiment=name)):
+            parts += [f"## {module.TITLE}", module.render(settings, log)]
+    if drawn:
+        parts += ["## Pictures", *(f"![{text}]({file})\n\n{text}" for file, text in drawn.items())]
+    return "\n\n".join(parts) + "\n"
