@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import hypothesis
 
+from live_server import live_server, start_server
+
+# One server for all modules that need one: imported by each, each would start its own.
+__all__ = ["live_server", "start_server"]
+
 # The same examples in every run, and no deadline: the first example pays for compilation.
 hypothesis.settings.register_profile(
     "bigsap", derandomize=True, deadline=None, database=None, print_blob=False

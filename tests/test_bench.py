@@ -5,22 +5,53 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bigsap
-from bench import machine, memory, report, run, table1, versus
-from bench.costs import matrix, total
-from bench.peers import PEERS, find
-from bench.processes import Process
-from bench.records import Log, StaleError
-from bench.settings import INTEGER_CLASSES, PAPER_CLASSES, QUICK, Settings
-from instances import CLASSES
+from bigsap import cli, cli_bench
+from bigsap.benchmarks import (
+    cached,
+    decay,
+    growth,
+    machine,
+    measure,
+    memory,
+    paper,
+    paths,
+    pictures,
+    report,
+    run,
+    table1,
+    versus,
+)
+from bigsap.benchmarks.costs import matrix, total
+from bigsap.benchmarks.instances import CLASSES
+from bigsap.benchmarks.peers import PEERS, find
+from bigsap.benchmarks.processes import Process
+from bigsap.benchmarks.records import Log, StaleError
+from bigsap.benchmarks.settings import INTEGER_CLASSES, PAPER_CLASSES, QUICK, Round, Settings
 
+ROOT = Path(__file__).parent.parent
 N = 70  # larger than what solvers are warmed up with
 HEADER = {"scale": "full", "code": "abc"}
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    """The solvers that misbehave, in the processes too."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _no_collections(monkeypatch):
+    """Before each timed solve: a tenth of a second among the objects of a test session."""
+    monkeypatch.setattr(measure.gc, "collect", lambda: 0)
 
 
 @pytest.fixture
@@ -31,7 +62,13 @@ def settings(tmp_path):
             "out": tmp_path,
             "classes": ("random", "int1n"),
             "table1_sizes": (60,),
-            "peers_size": N,
+            "plain_size": 60,
+            "paths_size": 30,
+            "decay_sizes": (40,),
+            "cached_sizes": (50,),
+            "methods": ("ssp",),
+            "rounds": (Round(sizes=(N,)),),
+            "curve_sizes": (90,),
             "threads_size": 60,
             "bandwidth_size": 60,
             "memory_size": 60,
@@ -112,11 +149,16 @@ def test_log_of_other_code_is_refused(tmp_path):
 def test_rows_scanned_are_counted_and_not_counted_again(settings, monkeypatch):
     log = Log(settings.out / "runs.jsonl", HEADER)
     table1.run(settings, log)
-    expected = [
-        bigsap.solve(matrix("random", 60, seed), method="ssp").stats["rows_scanned"]
-        for seed in (0, 1)
-    ]
-    assert log.values("rows_scanned", experiment="table1", cls="random", n=60) == expected
+    here = {"experiment": "table1", "cls": "random", "n": 60}
+    for solver, epsilon in ((table1.PLAIN, False), (table1.SOLVER, True)):
+        expected = [
+            bigsap.solve(matrix("random", 60, seed), method="ssp", epsilon=epsilon).stats[
+                "rows_scanned"
+            ]
+            for seed in (0, 1)
+        ]
+        assert log.values("rows_scanned", **here, solver=solver) == expected
+        assert table1.curves(log, solver) == {"random": {60: sum(expected) / 2}}
     assert log.distinct("cls", experiment="table1") == ["random"]  # the paper has no integers
     shown = cells(table1.render(settings, log))["random"]
     assert shown[:4] == [
@@ -155,16 +197,16 @@ def saved(tmp_path_factory):
 
 def test_a_process_that_takes_too_long_is_killed_and_started_again(saved):
     large, small = saved
-    with Process("bench.fakes:slow", 1) as process:
+    with Process("bench_fakes:slow", 1) as process:
         assert process.run(large, 0.2, small) == {"timeout": 0.2}
         answer = process.run(small, 30.0, small)
     assert answer["cost"] == np.trace(np.load(small))
 
 
 def test_failures_are_told(saved):
-    with Process("bench.fakes:failing", 1) as process:
+    with Process("bench_fakes:failing", 1) as process:
         assert process.run(saved[0], 30.0) == {"failed": "ValueError: cannot"}
-    with Process("bench.fakes:crashing", 1) as process:
+    with Process("bench_fakes:crashing", 1) as process:
         assert process.run(saved[0], 30.0) == {"failed": "exit code 3"}
     with Process("no solver", 1) as process:
         assert "no solver 'no solver'" in process.run(saved[0], 30.0)["failed"]
@@ -182,8 +224,11 @@ def test_installed_peers_find_the_optimum(name, cls, tmp_path):
 
 
 def test_contest(settings):
-    peers = ("bench.fakes:identity", "bench.fakes:slow", "bench.fakes:repeated")
-    settings = replace(settings, classes=("random",), peers=peers, limit=0.5, peers_seeds=2)
+    peers = ("bench_fakes:identity", "bench_fakes:slow", "bench_fakes:repeated")
+    settings = replace(
+        settings, classes=("random",), peers=peers, limit=0.5, methods=("ssp",),
+        rounds=(Round(sizes=(N,), seeds=2),),
+    )  # fmt: skip
     log = Log(settings.out / "runs.jsonl", HEADER)
     versus.run(settings, log)
     fun = bigsap.solve(matrix("random", N, 0)).fun
@@ -192,16 +237,16 @@ def test_contest(settings):
     assert len(record["runs"]) == 2
     assert min(record["runs"]) == record["seconds"] > 0
     # A solver that was stopped on the first seed is left out of the second.
-    assert log.has("peers", "random", N, 0, "bench.fakes:slow", 1)
-    assert not log.has("peers", "random", N, 1, "bench.fakes:slow", 1)
-    assert log.has("peers", "random", N, 1, "bench.fakes:identity", 1)
+    assert log.has("peers", "random", N, 0, "bench_fakes:slow", 1)
+    assert not log.has("peers", "random", N, 1, "bench_fakes:slow", 1)
+    assert log.has("peers", "random", N, 1, "bench_fakes:identity", 1)
     shown = versus.render(settings, log)
     identity, repeated, slow = cells(shown.split("Seconds as")[0])["random"][1:4]
     assert (identity, repeated) == ("WRONG", "WRONG")
     assert slow == ">0"
     scanned = record["rows_scanned"], log.values("rows_scanned", solver="bigsap ssp", seed=1)[0]
-    per_row, _, chosen, proof = cells(shown.split("Counts")[1])["random"]
-    assert chosen == "-"
+    per_row, evaluated, _, chosen, proof = cells(shown.split("Counts")[1])["random"]
+    assert (evaluated, chosen) == ("1.0", "-")
     assert float(per_row) == pytest.approx(sum(scanned) / 2 / N, abs=0.06)
     assert float(proof) > 0
     count = len(log.records)
@@ -227,8 +272,59 @@ def test_ratios(settings, tmp_path):
     assert cells(ratios)["random"] == ["POT emd", "0.60", "0.50"]
 
 
+def test_threads_beside_each_other(settings):
+    """Who knows one thread runs with one, and is compared with whatever the others use."""
+    settings = replace(
+        settings, classes=("random",), methods=("ssp",), peers=("bench_fakes:exact",),
+        peers_threads=(1, 2), rounds=(Round(sizes=(N,)), Round(sizes=(40,), peers=False)),
+    )  # fmt: skip
+    assert versus.entrants(settings) == [
+        ("bigsap ssp", 1), ("bigsap ssp", 2), ("bench_fakes:exact", 1),
+    ]  # fmt: skip
+    log = Log(settings.out / "runs.jsonl", HEADER)
+    versus.run(settings, log)
+    ran = {(r["n"], r["solver"], r["threads"]) for r in log.of(experiment="peers")}
+    assert ran - {(N, versus.CERTIFIED, 2), (40, versus.CERTIFIED, 2)} == {
+        (N, "bigsap ssp", 1), (N, "bigsap ssp", 2), (N, "bench_fakes:exact", 1),
+        (40, "bigsap ssp", 1), (40, "bigsap ssp", 2),
+    }  # fmt: skip
+    shown = versus.render(settings, log)
+    heads = re.findall("^### n = .*", shown, re.M)
+    assert heads == ["### n = 70, 1 thread", "### n = 70, 2 threads"]
+    assert "With one thread: bench_fakes:exact." in shown
+    two = cells(shown.split("2 threads")[1].split("Counts")[0].split("Seconds as")[0])
+    assert two["class"] == ["bigsap ssp", "bench_fakes:exact"]
+    assert float(two["random"][1]) > 0
+    counts = [part.split("Largest")[0] for part in shown.split("Counts")[1:]]
+    proofs = [cells(part)["random"][-1] for part in counts]
+    assert len(proofs) == 2
+    assert all(float(seconds) > 0 for seconds in proofs)
+    by_size = cells(shown.split("paper's Table 2")[1])
+    assert {"40", "70"} <= set(by_size)
+
+
+def test_who_has_lost_is_left_out(tmp_path):
+    log = Log(tmp_path / "runs.jsonl", HEADER)
+    for solver, seconds in (("bigsap ssp", 1.0), ("slow", 3.5), ("A1015 C++", 4.0)):
+        log.add("peers", "random", 1000, 0, solver, 1, seconds=seconds, cost=1.0)
+    log.add("peers", "random", 1000, 0, "stopped", 1, timeout=8.0)
+
+    def lost(n, seed, name):
+        return versus._lost(log, "random", n, seed, name, 1)
+
+    assert lost(2000, 0, "slow")
+    assert lost(1000, 1, "slow")
+    assert not lost(1000, 0, "slow")
+    assert not lost(500, 0, "slow")
+    assert not lost(2000, 0, "A1015 C++")
+    assert lost(1000, 1, "A1015 C++")
+    assert lost(2000, 0, "stopped")
+    assert not lost(2000, 0, "bigsap ssp")
+    assert not lost(2000, 0, "unseen")
+
+
 def test_patience():
-    settings = Settings(out=None, limit=60, patience=6, floor=8)
+    settings = Settings(out=Path(), limit=60, patience=6, floor=8)
     assert settings.limit_of(None) == 60
     assert settings.limit_of(0.1) == 8
     assert settings.limit_of(2.0) == 12
@@ -237,9 +333,7 @@ def test_patience():
 
 
 def test_every_peer_is_in_the_requirements():
-    listed = re.findall(
-        r"^([\w-]+)>=", (machine.ROOT / "tests/bench/requirements.txt").read_text(), re.M
-    )
+    listed = re.findall(r"^([\w-]+)>=", (ROOT / "tests/bench/peers.txt").read_text(), re.M)
     assert {peer.distribution for peer in PEERS.values()} == set(listed)
     with pytest.raises(KeyError, match="no solver 'bigsap'"):
         find("bigsap")
@@ -256,13 +350,12 @@ def test_memory_of_a_solve_is_seen(settings):
     assert 5 < traced / 8000 < 100
 
 
-def test_everything_small(settings, capsys, monkeypatch):
+def test_everything_small(settings, monkeypatch, capsys):
     monkeypatch.setattr(machine, "code_digest", lambda: "abc")
-    settings = replace(settings, peers=("scipy",), peers_seeds=1)
+    settings = replace(settings, peers=("scipy",), classes=("disjoint", "int1n"))
     experiments = [name for name in run.EXPERIMENTS if name != "demo"]
-    assert run.main(["--only", *experiments, "--stamp"], settings) == 0
-    text = (settings.out / "RESULTS.md").read_text()
-    assert text in capsys.readouterr().out
+    text = run.run(settings, experiments, stamp=True)
+    assert (settings.out / "RESULTS.md").read_text() == text
     for name in experiments:
         assert f"## {run.EXPERIMENTS[name].TITLE}" in text
     assert "NO" not in re.findall(r"\b[A-Z]+\b", text)  # same scans, same answer
@@ -270,27 +363,194 @@ def test_everything_small(settings, capsys, monkeypatch):
     assert re.search(r"^- date: \d{4}-\d\d-\d\d$", text, re.M)
     assert "- noise: " in text
     assert str(settings.out) not in text
+    drawn = re.findall(r"\]\((\w+\.svg)\)", text)
+    assert drawn == [f"figure{k}.svg" for k in (1, 3, 4, 5, 6)]
+    for name in drawn:
+        assert (settings.out / name).read_text().count("<path") > 5
 
     lines = (settings.out / "runs.jsonl").read_text().splitlines()
-    assert run.main(["--only", *experiments], settings) == 0
+    assert "- date: " not in run.run(settings, experiments)
     added = (settings.out / "runs.jsonl").read_text().splitlines()[len(lines) :]
     assert {json.loads(line)["experiment"] for line in added} == {"noise"}
-    assert "- date: " not in (settings.out / "RESULTS.md").read_text()
+    assert "==> table1" in capsys.readouterr().out
+
+
+def test_growth():
+    found = growth.fit({n: 3.0 * n**1.5 for n in (10, 100, 1000)})
+    assert found == pytest.approx((3.0, 1.5, 0.0), rel=1e-4, abs=1e-4)
+    assert growth.fit({10: 1.0, 20: 2.0}) is None
+    shown = cells(growth.by_size({"a": {1000: 2.0, 10: 1.0}, "b": {10: 4.0}}, str))
+    assert shown["10"] == ["1.0", "4.0"]
+    assert shown["1,000"] == ["2.0", "-"]
+
+
+def test_the_papers_tables():
+    """Spot checks of the columns: first, last, and the fits the paper prints below them."""
+    assert paper.TABLE1[1000]["random"] == 12_824
+    assert paper.TABLE1[32000]["rank8"] == 1_548_766
+    assert paper.TABLE1_PLAIN[1000]["rank1"] == 1000 * 1001 // 2
+    assert paper.TABLE2[128000]["disjoint"] == 764.252
+    slopes = {"random": 1.515, "geometric": 1.494, "disjoint": 2.003, "rank2": 2.001, "rank8": 1.84}
+    for cls, slope in slopes.items():
+        found = growth.fit({n: row[cls] for n, row in paper.TABLE1_PLAIN.items()})
+        assert found[1] == pytest.approx(slope, abs=0.01)
+
+
+def test_augmentations_are_traced():
+    cost = matrix("random", 40, 2)
+    done = bigsap.solve(cost, method="ssp", epsilon=False)
+    found = paths.trace(cost, epsilon=False)
+    assert found["total"] == done.stats["rows_scanned"]
+    assert sum(scans for *_, scans in found["scans"]) == found["total"]
+    steps = [(phase, before) for phase, before, _ in found["paths"]]
+    assert len(steps) == len(set(steps))
+    assert all(length >= 1 for *_, length in found["paths"])
+    in_phases = paths.trace(cost, epsilon=True)
+    assert in_phases["epsilons"][-1] == 0
+    assert len(in_phases["epsilons"]) > 1
+
+
+def test_prices_approach_the_final_ones():
+    steps = decay.distances(matrix("disjoint", 120, 0))
+    assert len(steps) >= 2
+    assert steps[0][0] > steps[-1][0] > 0  # epsilon falls
+    assert steps[0][1] > steps[-1][1] >= 0  # and so does the distance
+
+
+def test_caches_of_all_shares(settings, tmp_path):
+    log = Log(tmp_path / "runs.jsonl", HEADER)
+    settings = replace(settings, classes=("disjoint", "rank2"), cached_seeds=1)
+    cached.run(settings, log)
+    for cls in ("disjoint", "rank2"):
+        rows = {
+            r["solver"]: r["rows_evaluated"]
+            for r in log.of(experiment="cached", cls=cls, threads=2)
+        }
+        assert list(rows) == ["all rows", "1/4 of the rows", "1/16 of the rows", "one row"]
+        assert rows["all rows"] == 50 < rows["1/4 of the rows"] < rows["one row"]
+    assert "| NO |" not in cached.render(settings, log)
+
+
+def test_no_pictures_without_matplotlib(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: None)
+    assert pictures.draw(Log(tmp_path / "runs.jsonl", HEADER), tmp_path) == {}
+    assert "they need matplotlib" in capsys.readouterr().out
+
+
+# -- the command line -----------------------------------------------------------------
+
+
+def arguments(*argv):
+    return cli.build_parser().parse_args(["bench", *argv])
+
+
+def test_sizes():
+    assert cli_bench.sizes_of(["1000..4000"]) == (1000, 1414, 2000, 2828, 4000)
+    assert cli_bench.sizes_of(["300", "100..150", "300"]) == (100, 141, 300)
+    for bad in ("x", "1", "5..3", "3.."):
+        with pytest.raises(bigsap.OptionError, match="--sizes"):
+            cli_bench.sizes_of([bad])
+
+
+def test_shares():
+    assert cli_bench.shares_of(["1/1", "1/4", "row", "1/16", "1/4"]) == (1, 4, 0, 16)
+    for bad in ("2/3", "1/0", "x", "1/"):
+        with pytest.raises(bigsap.OptionError, match="--cache"):
+            cli_bench.shares_of([bad])
+
+
+def test_settings_of_arguments(tmp_path):
+    usual = cli_bench.settings_of(arguments())
+    assert usual.scale == "full"
+    assert usual.peers == tuple(PEERS)
+    assert usual.out == Path("bigsap-bench/full").absolute()
+    chosen = cli_bench.settings_of(
+        arguments(
+            "--sizes", "100..200", "--classes", "random", "int1n", "--methods", "ssp", "--threads",
+            "1", "2", "--cache", "1/4", "row", "--devices", "cpu", "cuda", "--peers",
+            "--seeds", "2", "--out", str(tmp_path),
+        )
+    )  # fmt: skip
+    assert (chosen.scale, chosen.out) == ("chosen", tmp_path)
+    assert chosen.table1_sizes == chosen.curve_sizes == chosen.cached_sizes == (100, 141, 200)
+    assert chosen.rounds == (Round(sizes=(100, 141, 200), seeds=2),)
+    assert (chosen.classes, chosen.methods) == (("random", "int1n"), ("ssp",))
+    assert (chosen.peers_threads, chosen.shares, chosen.peers) == ((1, 2), (4, 0), ())
+    assert versus.solvers(chosen) == ["bigsap ssp", "bigsap ssp cuda"]
+    assert chosen.table1_seeds == 2
+    fewer = cli_bench.settings_of(arguments("--seeds", "1"))
+    assert [part.sizes for part in fewer.rounds] == [part.sizes for part in usual.rounds]
+    assert {part.seeds for part in fewer.rounds} == {1}
+    quick = cli_bench.settings_of(arguments("--quick"))
+    assert (quick.scale, quick.classes) == ("quick", QUICK["classes"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--classes", "easy"], "--classes: no 'easy'; there are sanity"),
+        (["--methods", "magic"], "--methods: no 'magic'"),
+        (["--peers", "magic"], "--peers: no solver 'magic'"),
+        (["--only", "nonsense"], "--only: no 'nonsense'; there are table1"),
+        (["--threads", "0"], "--threads must be at least 1"),
+        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--limit", "-1"], "--limit must be above 0"),
+        (["--patience", "nan"], "--patience must be above 0"),
+    ],
+)
+def test_bad_arguments(argv, text, tmp_path, capsys):
+    assert cli.main(["bench", "--out", str(tmp_path), *argv]) == 1
+    assert text in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_command_line(tmp_path, capsys, monkeypatch):
-    assert run.main(["--report", "--out", str(tmp_path)]) == 1
+    out = ["bench", "--out", str(tmp_path)]
+    assert cli.main([*out, "--report"]) == 1
     assert "nothing was measured yet" in capsys.readouterr().err
+    assert cli.main([*out, "--only", "list"]) == 0
+    assert capsys.readouterr().out.split()[0] == "table1"
     monkeypatch.setattr(machine, "code_digest", lambda: "def")
+    monkeypatch.setattr(machine, "probe", lambda log: None)
     for module in run.EXPERIMENTS.values():
         monkeypatch.setattr(module, "run", lambda settings, log: None)
-    assert run.main(["--quick", "--out", str(tmp_path), "--method", "ssp"]) == 0
+    assert cli.main([*out, "--quick", "--methods", "ssp"]) == 0
+    assert f"wrote {tmp_path / 'RESULTS.md'}" in capsys.readouterr().out
     (tmp_path / "runs.jsonl").write_text(json.dumps({"experiment": "header", **HEADER}) + "\n")
-    assert run.main(["--quick", "--out", str(tmp_path)]) == 1
+    assert cli.main([*out, "--quick"]) == 1
     assert "--fresh starts over" in capsys.readouterr().err
-    assert run.main(["--quick", "--out", str(tmp_path), "--fresh"]) == 0
-    with pytest.raises(SystemExit):
-        run.main(["--only", "nonsense"])
+    assert cli.main([*out, "--quick", "--fresh"]) == 0
+
+
+def test_published_with_a_head(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(machine, "probe", lambda log: None)
+    for module in run.EXPERIMENTS.values():
+        monkeypatch.setattr(module, "run", lambda settings, log: None)
+    out = ["bench", "--quick", "--out", str(tmp_path / "out"), "--to", str(tmp_path / "to")]
+    assert cli.main(out) == 1
+    assert "--head: no file" in capsys.readouterr().err
+    assert cli.main([*out[:4], "--head", "x.md"]) == 1
+    assert "--head needs --to" in capsys.readouterr().err
+    (tmp_path / "head.md").write_text("# Mine\n\nWords.\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "figure1.svg").write_text("<svg/>")
+    assert cli.main([*out, "--head", str(tmp_path / "head.md")]) == 0
+    text = (tmp_path / "to" / "RESULTS.md").read_text()
+    assert text.startswith("# Mine\n\nWords.\n\n## Machine and versions\n\n- machine: ")
+    assert "# Measured" not in text
+    assert (tmp_path / "to" / "figure1.svg").read_text() == "<svg/>"
+
+
+def test_as_a_command_of_its_own(tmp_path):
+    """From another folder, as an installed BigSAP runs it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bigsap", "bench", "--out", "found", "--only",
+         "table1", "--sizes", "40", "--seeds", "1", "--classes", "rank1", "--peers"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "| rank1 | 40 | 1 |" in (tmp_path / "found" / "RESULTS.md").read_text()
 
 
 def test_numbers():

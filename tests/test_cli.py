@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import cli
+from bigsap import cli, cli_common
 from bigsap.errors import CertificateError, InvalidCostError
 
 COST = np.array([[4.0, 1.0, 3.0, 9.0], [2.0, 0.0, 5.0, 9.0], [3.0, 2.0, 2.0, 9.0]])  # optimum 5
@@ -280,7 +280,7 @@ def test_exit_codes_are_documented():
     for code in cli.Exit:
         assert f"\n  {int(code)} " in parser.format_help()
         assert f"\n| {int(code)} |" in readme
-    assert set(cli._STATUS_EXIT) == {str(status) for status in bigsap.Status}
+    assert set(cli_common.STATUS_EXIT) == {str(status) for status in bigsap.Status}
 
 
 def test_info_names_the_machine(capsys):
@@ -303,16 +303,18 @@ def test_info_honours_the_cache_variable(tmp_path, capsys, monkeypatch):
 
 
 def test_warmup_names_what_it_compiles(capsys, monkeypatch):
-    def warmup(report):
+    def warmup(report, processes):
         report("kernel one")
-        report("kernel two")
+        report(f"kernel two by {processes}")
         return 2
 
     monkeypatch.setattr(bigsap, "warmup", warmup)
-    assert run("warmup") == 0
+    assert run("warmup", "--processes", "3") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1:3] == ["  0:00  kernel one", "  0:00  kernel two"]
+    assert lines[1:3] == ["  0:00  kernel one", "  0:00  kernel two by 3"]
     assert lines[3].startswith("2 kinds ready after")
+    assert run("warmup", "--processes", "0") == 1
+    assert "--processes must be at least 1" in capsys.readouterr().err
 
 
 def test_rechunk_makes_a_store_that_solves_alike(costs, tmp_path, capsys):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,10 +13,13 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
+from bigsap.engine import compressed as engine_compressed
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
+from bigsap.methods import compressed
 from bigsap.methods.coarse import Counts, probe
-from bigsap.methods.compressed import Solved, solve_compressed
+from bigsap.methods.compressed import solve_compressed
+from bigsap.methods.course import Setting, Solved
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
@@ -33,9 +40,8 @@ def by_lists(cost, k, *, epsilon=True, maximize=False, threads=1, source=None):
     problem = Problem(source or as_source(cost), maximize)
     solved = Solved()
     with Team(threads) as team:
-        solve_compressed(
-            problem, team, Monitor(), choose(problem), solved, epsilon=epsilon, seed=0, k=k
-        )
+        setting = Setting(team, Monitor(), choose(problem), epsilon, 0, k)
+        solve_compressed(problem, setting, solved)
     return solved
 
 
@@ -118,6 +124,12 @@ def test_rows_through_python_are_those_counted(kind, tmp_path):
     assert certificate_rows == 800
     # A1015 scans about 28 rows a row here.
     assert res.stats["rows_evaluated"] < 12 * 800
+
+
+def test_searches_that_wait_for_rows_are_not_begun_again_too_often():
+    cost = CLASSES["disjoint"](1000, seed=2)
+    res = bigsap.solve(Counted(as_source(cost)), method="compressed", certify=False)
+    assert res.stats["rows_scanned"] < 500 * 1000
 
 
 def test_points_agree_with_their_matrix():
@@ -211,6 +223,109 @@ def test_large_integers_are_exact_or_refused():
         bigsap.solve(cost << 17, method="compressed")
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+@pytest.mark.parametrize("shape", [(120, 120), (90, 120), (120, 90)])
+def test_stopped_at_any_tick_the_answer_is_honest(shape, dtype, maximize, monkeypatch):
+    """Bound, cost and assignment hold whenever the solve is stopped, and get better."""
+    monkeypatch.setattr(engine_compressed, "_SLICE_SECONDS", 0)
+    monkeypatch.setattr(engine_compressed, "_FIRST_SLICE_SCANS", 1)
+    monkeypatch.setattr(compressed, "LIST_SIZE", 8)
+    cost = CLASSES["disjoint"](120, seed=1)[: shape[0], : shape[1]]
+    cost = np.rint(cost * 1000).astype(dtype) if dtype == "i4" else cost.astype(dtype)
+    source = bigsap.from_function(
+        lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False
+    )
+    best, sign = optimum(cost, maximize), -1 if maximize else 1
+    gaps = []
+    for after in (2, 5, 12, 30, 80, 200, 500, 10**6):
+        seen = []
+
+        def stop(state, seen=seen, after=after):
+            seen.append((state.lower_bound, state.upper_bound))
+            if len(seen) > after:
+                raise StopIteration
+
+        res = bigsap.solve(
+            source, maximize=maximize, method="compressed", callback=stop, callback_every=0
+        )
+        assert sign * res.fun >= sign * best - 1e-4
+        assert len(res.row_ind) == min(shape)
+        if res.bound is None:  # not even one pass over the rows
+            assert seen[-1][0] is None
+            assert seen[-1][1] is None
+            continue
+        assert sign * res.bound <= sign * best + 1e-4
+        res.verify(cost)
+        gaps.append(res.gap)
+        for low, high in seen:
+            assert low is None or low <= best + 1e-4
+            assert high is None or high >= best - 1e-4
+        if res.status == "optimal":
+            break
+    assert gaps[-1] <= 1e-9 * abs(best)
+
+
+def test_stopped_without_a_pass_over_the_costs():
+    """Lists alone prove a bound, and know the cost: nothing slow is read at the end."""
+    n = 300
+    cost = CLASSES["disjoint"](n, seed=1)
+    slow = threading.Event()
+    last = bigsap.solve(cost, method="compressed").nit
+
+    def row(i):
+        if slow.is_set():
+            time.sleep(0.1)
+        return cost[i]
+
+    def stop(state):
+        if state.phase == last:
+            slow.set()
+            raise StopIteration
+
+    source = bigsap.from_function(row, (n, n), kind="row", compiled=False)
+    clock = time.perf_counter()
+    res = bigsap.solve(source, method="compressed", callback=stop, callback_every=1000)
+    assert time.perf_counter() - clock < 10  # a pass takes thirty seconds
+    assert res.status == "cancelled"
+    best = optimum(cost)
+    assert res.bound <= best <= res.fun
+    assert res.fun < 1.1 * best
+    slow.clear()
+    res.verify(cost)
+
+
+@pytest.mark.parametrize("share", [3.0, 0.1, 0.003])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(1000, 1000), (800, 1000)])
+def test_gap(share, maximize, shape):
+    cost = CLASSES["disjoint"](1000, seed=2)[: shape[0], : shape[1]].copy()
+    best = optimum(cost, maximize)
+    full = bigsap.solve(cost, maximize=maximize, method="compressed")
+    res = bigsap.solve(cost, maximize=maximize, method="compressed", gap=share * abs(best))
+    assert res.success
+    assert res.gap <= share * abs(best)
+    assert abs(res.fun - best) <= share * abs(best) + 1e-9
+    res.verify(cost)
+    if share > 1:
+        assert res.status == "gap_reached"
+        assert res.nit < full.nit
+        assert res.stats["rows_evaluated"] < full.stats["rows_evaluated"]
+    # One pass over the costs and no more: the lists' own bound says when.
+    assert res.stats["certificate_pairs"] == shape[0] * shape[1]
+
+
+def test_auto_stops_at_a_gap_by_lists():
+    x, y = points_of("disjoint", 2000, seed=3)
+    source = bigsap.points(x, y)
+    full, res = bigsap.solve(source), bigsap.solve(source, gap=20.0)
+    assert res.stats["method"] == "compressed"
+    assert res.status == "gap_reached"
+    assert full.fun <= res.fun <= full.fun + 20
+    assert res.stats["rows_scanned"] < full.stats["rows_scanned"]
+    res.verify(source)
+
+
 def test_stopped_early_with_a_valid_bound():
     x, y = points_of("disjoint", 6000, seed=2)
     source = bigsap.points(x, y)
@@ -222,6 +337,93 @@ def test_stopped_early_with_a_valid_bound():
             assert res.fun >= full.fun * (1 - 1e-12)
 
 
-def test_checkpoints_are_refused(tmp_path):
-    with pytest.raises(bigsap.OptionError, match="ssp"):
-        bigsap.solve(np.eye(3), method="compressed", checkpoint=tmp_path / "c")
+def test_a_source_whose_bounds_are_dropped():
+    """Far point sets under a metric whose boxes bound little: the probe's own rows count too."""
+    generator = np.random.default_rng(11)
+    x, y = generator.random((2500, 2)), generator.random((2500, 2)) + 1
+    source = bigsap.points(x, y, "euclidean")
+    res = bigsap.solve(source, method="compressed")
+    assert res.status == "optimal"
+    assert res.fun == pytest.approx(bigsap.solve(source, method="ssp").fun, rel=1e-12)
+
+
+@pytest.mark.parametrize("really", [False, True])
+def test_infeasible_is_proved_or_not_said(really, monkeypatch):
+    """A wrong "infeasible" of the lists is found out, and the dense engine solves."""
+    cost = np.random.default_rng(0).random((60, 60))
+    if really:
+        cost[:3, 2:] = np.inf
+
+    def wrong(problem, setting, solved, *rest):
+        compressed.solve_compressed(problem, setting, solved, *rest)
+        solved.outcome = replace(solved.outcome, column_of_row=None, violator=np.array([7]))
+
+    monkeypatch.setattr("bigsap.run.solve_compressed", wrong)
+    res = bigsap.solve(cost, method="compressed")
+    assert res.status == ("infeasible" if really else "optimal")
+    if really:
+        assert sorted(res.violator) == [0, 1, 2]
+    else:
+        assert res.fun == pytest.approx(optimum(cost))
+    res.verify(cost)
+
+
+def test_a_row_without_an_allowed_column_warns_of_nothing():
+    """Bounds by the lists of such a row are infinite; no arithmetic is done with them."""
+    cost = np.random.default_rng(0).random((40, 60))
+    cost[3] = np.inf
+    assert bigsap.solve(cost, method="compressed").status == "infeasible"
+    cost = np.random.default_rng(0).random((60, 40))
+    cost[3] = np.inf
+    assert bigsap.solve(cost, method="compressed").status == "optimal"
+
+
+# -- memory ----------------------------------------------------------------------------
+
+
+def test_lists_fit_into_the_memory_allowed(monkeypatch):
+    widths = []
+    make = compressed.list_engine_for
+
+    def noted(problem, team, monitor, price, k, seed):
+        widths.append(k)
+        return make(problem, team, monitor, price, k, seed)
+
+    monkeypatch.setattr(compressed, "list_engine_for", noted)
+    cost = CLASSES["geometric"](800, 1)
+    wanted = bigsap.solve(cost, method="compressed")
+    for limit in (800 * 12 * 2 * 40, 800 * 8):  # and a single row
+        res = bigsap.solve(cost, method="compressed", memory_limit=limit)
+        assert np.array_equal(res.col4row, wanted.col4row)
+    assert widths == [128, 40, 16]
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+def test_tall_matrices_in_memory_are_solved_by_their_columns(dtype, maximize):
+    cost = (np.random.default_rng(3).random((1300, 1000)) * 1000).astype(dtype)
+    if dtype != "i4":
+        cost[5, :40] = -np.inf if maximize else np.inf
+    res = bigsap.solve(cost, maximize=maximize)
+    assert (res.stats["method"], res.stats["transposed"]) == ("compressed", True)
+    rows, columns = reference(cost, maximize)
+    if dtype != "i4":  # no ties
+        np.testing.assert_array_equal(res.col4row[rows], columns)
+    assert res.fun == pytest.approx(cost[rows, columns].astype(float).sum(), rel=1e-12)
+    res.verify(cost)
+    assert res.stats["rows_evaluated"] < 1.6 * 1000
+
+
+def test_tall_matrices_in_files_are_read_by_rows(tmp_path):
+    """A column of a mapped file may be a page an item."""
+    np.save(tmp_path / "c.npy", np.random.default_rng(3).random((1300, 1000)))
+    res = bigsap.solve(bigsap.from_npy(tmp_path / "c.npy"))
+    assert (res.stats["method"], res.stats["transposed"]) == ("ssp", False)
+
+
+def test_tall_and_infeasible_names_rows():
+    cost = np.random.default_rng(3).random((1300, 1000))
+    cost[:400] = np.inf
+    res = bigsap.solve(cost)
+    assert res.status == "infeasible"
+    res.verify(cost)

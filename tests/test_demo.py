@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+import signal
+import socket
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 import bigsap
-from bigsap import demo, pictures
-from bigsap.errors import OptionError
+from bigsap import demo, local_service, pictures
+from bigsap.errors import BigsapError, OptionError
 from bigsap.monitor import Progress
 
 
@@ -93,6 +99,12 @@ def test_small_demo_from_end_to_end(tmp_path, capsys):
 
     printed = capsys.readouterr().out
     assert "15 x 10 = 150 pixels each" in printed
+    url = re.search(r"service started at (http://127\.0\.0\.1:\d+)", printed).group(1)
+    for line in (r"uploaded the point sets: arr_\w+ and arr_\w+", r"submitted job_\w+"):
+        assert re.search(line, printed)
+    assert "verified here: 22,500 pairs" in printed
+    with pytest.raises(OSError, match="refused"):  # the service is stopped
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 5)
     for label in ("n ", "cost ", "bound ", "gap ", "rows evaluated", "cache hit rate", "seconds"):
         assert f"\n{label}" in printed
     assert "peak resident" in printed
@@ -116,3 +128,59 @@ def test_small_demo_from_end_to_end(tmp_path, capsys):
         assert picture.size == (3 * 15 * 3 + 2 * 8, 10 * 3)
         shown = np.asarray(picture)[1::3, -15 * 3 + 1 :: 3]
     np.testing.assert_array_equal(shown, pictures.recoloured(*small, result.col4row))
+
+
+def test_missing_server_packages_name_the_extra(tmp_path, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "distributed" else real(name)
+    )
+    with pytest.raises(ImportError, match=r"needs distributed: pip install \"bigsap\[server\]\""):
+        local_service.LocalService(tmp_path)
+
+
+def test_service_that_does_not_start_says_why(tmp_path):
+    (tmp_path / "data").write_text("a file where a folder should be")
+    with (
+        pytest.raises(BigsapError, match=r"did not start: .*data"),
+        local_service.LocalService(tmp_path / "data"),
+    ):
+        raise AssertionError("must not start")
+
+
+def test_peak_counts_service_and_workers(tmp_path):
+    with local_service.LocalService(tmp_path / "data") as service:
+        assert 100 << 20 < service.peak_bytes() < 1 << 30
+    assert service.peak_bytes() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_demo_leaves_no_service_behind(tmp_path, number):
+    child = subprocess.Popen(
+        # So many that it cannot be over before the signal comes.
+        [sys.executable, "-m", "bigsap", "demo", "--pixels", "60000", "--out", tmp_path / "out"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    try:
+        url = ""
+        for line in child.stdout:
+            if found := re.search(r"service started at (\S+)", line):
+                url = found.group(1)
+            if line.startswith("submitted"):
+                break
+        child.send_signal(number)
+        assert child.wait(90) in (130, 143)
+    finally:
+        child.kill()
+        child.communicate()
+    until = time.monotonic() + 10
+    while True:  # nobody listens there any more
+        try:
+            socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 5).close()
+        except OSError:
+            break
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("bigsap-demo")] == []

@@ -279,13 +279,13 @@ def agree(codes, folder, ulps, transposed):
 
 
 @given(codes=st.lists(EXACT, min_size=1, max_size=12), transposed=st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_what_ieee_fixes_agrees_bit_for_bit(codes, transposed, folder):
     agree(codes, folder, 0, transposed)
 
 
 @given(codes=st.lists(INEXACT, min_size=1, max_size=12), transposed=st.booleans())
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_the_other_functions_agree_within_two_ulp(codes, transposed, folder):
     agree(codes, folder, 2, transposed)
 

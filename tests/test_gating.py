@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.errors import (
     CertificateError,
+    CheckpointError,
     DtypeError,
     InputError,
     InvalidCostError,
@@ -117,6 +118,62 @@ def instances(draw):
 def test_equals_the_textbook_model(instance, epsilon):
     cost, price, maximize = instance
     check(cost, price, solve(cost, price, maximize=maximize, epsilon=epsilon), maximize)
+
+
+@settings(max_examples=150)
+@given(instances(), st.sampled_from(["ssp", "compressed"]))
+def test_both_methods_through_the_front_door(instance, method):
+    """Also against trying everything, which shares nothing with any solver."""
+    cost, price, maximize = instance
+    result = bigsap.solve(cost, unassigned_cost=price, maximize=maximize, method=method)
+    check(cost, price, result, maximize)
+    if len(cost) <= 4:
+        best = brute_force(textbook(cost, price, maximize), maximize) if len(cost) else None
+        if best is not None:
+            assert result.fun == pytest.approx(float(best), rel=1e-13, abs=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["array", "rows", "lambda"])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(70, 70), (50, 70), (70, 50)])
+def test_stopped_and_continued(shape, maximize, kind, tmp_path):
+    x, y = points_of(*shape)
+    cost = ((x[:, None] - y) ** 2).sum(axis=2)
+    price = np.linspace(0.001, 0.2, shape[0])
+    given = {
+        "array": cost,
+        "rows": bigsap.from_function(lambda i: cost[i], shape, kind="row", compiled=False),
+        "lambda": lambda i, j: cost[i, j],
+    }[kind]
+    options = {"unassigned_cost": price, "maximize": maximize, "method": "ssp"}
+    form = {"shape": shape} if kind == "lambda" else {}
+    whole = bigsap.solve(given, **form, **options)
+    check(cost, price, whole, maximize)
+    path = tmp_path / "c"
+    for ticks in (0, 1, 5, 40):
+        count = iter(range(10**9))
+
+        def stop(_state, count=count, ticks=ticks):
+            if next(count) >= ticks:
+                raise StopIteration
+
+        bigsap.solve(
+            given, **form, **options, checkpoint=path, callback=stop, callback_every=0
+        )  # fmt: skip
+        before = path.read_bytes()
+        # The shape is the user's, as the checkpoint remembers it; the prices are not in it.
+        again = bigsap.resume(path, given, unassigned_cost=price)
+        np.testing.assert_array_equal(again.col4row, whole.col4row)
+        np.testing.assert_array_equal(again.u, whole.u)
+        np.testing.assert_array_equal(again.v, whole.v)
+        assert again.fun == whole.fun
+        assert again.stats["resumed"] == 1
+        check(cost, price, again, maximize)
+        path.write_bytes(before)
+        for other in (None, price * 2):
+            with pytest.raises(CheckpointError, match="the checkpoint is of"):
+                bigsap.resume(path, given, unassigned_cost=other)
+        assert path.read_bytes() == before
 
 
 def test_equals_trying_everything():

@@ -95,7 +95,8 @@ def test_every_package_is_listed():
         str(file.parent.relative_to(ROOT)).replace("/", ".")
         for file in (ROOT / "bigsap").rglob("__init__.py")
     }
-    assert found == set(PROJECT["tool"]["setuptools"]["packages"])
+    assert found | {"bigsap_server"} == set(PROJECT["tool"]["setuptools"]["packages"])
+    assert (ROOT / PROJECT["tool"]["setuptools"]["package-dir"]["bigsap_server"]).is_dir()
 
 
 def test_core_needs_only_numpy_and_numba():

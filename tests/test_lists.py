@@ -12,6 +12,8 @@ from bigsap.engine import bounds, lists
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.team import Team
+from bigsap.methods.coarse import Counts
+from bigsap.methods.locality import settle
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
@@ -125,39 +127,48 @@ def separable(kind, n, m, generator):
 def test_bounds_bound_every_pair(kind, seed):
     """Also with prices of 1e6 times the costs, and with prices that fell since the fit."""
     generator = np.random.default_rng(seed)
-    source = separable(kind, 30, 1000, generator)
-    source = source.select(np.arange(30), compact_order(source.separable().y.T, bounds.BLOCK))
+    m = 5000
+    source = separable(kind, 30, m, generator)
+    order = compact_order(source.separable().y.T, bounds.BLOCK, bounds.GROUP)
+    source = source.select(np.arange(30), order)
     blocks = bounds.blocks_of(source)
-    assert blocks.offset.size == -(-1000 // bounds.BLOCK)
+    assert blocks.n_blocks == -(-m // bounds.BLOCK)
+    assert blocks.offset.size == blocks.n_blocks + -(-m // (bounds.BLOCK * bounds.GROUP))
     y = source.separable().y
-    v = [1.0, 1e-3, 1e6][seed] * (generator.normal(size=1000) + y.sum(axis=0))
+    v = [1.0, 1e-3, 1e6][seed] * (generator.normal(size=m) + y.sum(axis=0))
     bounds.fit(blocks, y, v)
-    v = v - generator.random(1000) * 0.1
+    v = v - generator.random(m) * 0.1
     cost = dense(source)
-    out = np.empty(blocks.offset.size)
+    out, some = np.empty(blocks.offset.size), np.empty(7)
     for row in range(30):
-        bounds.bound_row(row, blocks, out)
+        bounds.bound_row(row, blocks, 0, out.size, out)
+        bounds.bound_row(row, blocks, 5, 12, some)
+        assert np.array_equal(some, out[5:12])
         for block in range(out.size):
-            columns = slice(block * bounds.BLOCK, (block + 1) * bounds.BLOCK)
+            width, k = bounds.BLOCK, block
+            if block >= blocks.n_blocks:
+                width, k = bounds.BLOCK * bounds.GROUP, block - blocks.n_blocks
+            columns = slice(k * width, (k + 1) * width)
             assert out[block] <= (cost[row, columns] - v[columns]).min()
 
 
 @pytest.mark.parametrize("kind", SEPARABLE)
 def test_bounded_evaluation_keeps_the_promises(kind):
     generator = np.random.default_rng(7)
-    source = separable(kind, 25, 2000, generator)
-    source = source.select(np.arange(25), compact_order(source.separable().y.T, bounds.BLOCK))
+    source = separable(kind, 25, 5000, generator)
+    order = compact_order(source.separable().y.T, bounds.BLOCK, bounds.GROUP)
+    source = source.select(np.arange(25), order)
     engine = ListEngine(Problem(source), Team(1), Monitor(), np.dtype(np.float64), 32, seed=0)
     assert engine.blocks.offset.size
     cost = dense(source)
     for attempt in range(3):
-        engine.v -= generator.random(2000) * 0.01
+        engine.v -= generator.random(5000) * 0.01
         engine.open_price[:] = -np.inf
         if attempt != 1:  # once with majorants that have loosened
             engine.fit_bounds()
         engine.evaluate(np.arange(25))
         check_lists(engine, cost, engine.v)
-    assert engine.pairs_evaluated < 3 * 25 * 2000
+    assert engine.pairs_evaluated < 3 * 25 * 5000
 
 
 def test_bounds_are_off_where_they_cannot_help():
@@ -179,3 +190,111 @@ def test_compact_order_is_a_permutation_of_small_boxes():
     assert np.median(sides) < 0.25
     assert compact_order(np.zeros((300, 2)), 128).size == 300
     assert compact_order(np.empty((0, 2)), 128).size == 0
+
+
+def block_minima(tau, order):
+    return np.minimum.reduceat(tau[:, order], np.arange(0, order.size, bounds.BLOCK), axis=1)
+
+
+@pytest.mark.parametrize("kind", ["real", "ties", "holes", "offset", "float32", "huge"])
+@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize("m", [700, 9000])
+def test_block_minima_open_only_what_matters_and_miss_nothing(kind, scattered, m):
+    """Evaluations by minima that were last seen under other prices keep every promise."""
+    generator = np.random.default_rng(m + scattered)
+    where = generator.random((m, 2))
+    cost = ((generator.random((12, 1, 2)) - where) ** 2).sum(axis=2)
+    order = compact_order(where, bounds.BLOCK)
+    if not scattered:
+        cost, order = cost[:, order], np.arange(m)
+    if kind == "ties":
+        cost = np.floor(20 * cost)
+    elif kind == "holes":
+        cost[generator.random(cost.shape) < 0.3] = np.inf
+        cost[:, order[: bounds.BLOCK]] = np.inf
+    elif kind == "offset":
+        cost += 1e12
+    elif kind == "float32":
+        cost = cost.astype(np.float32) + np.float32(1e4)
+    elif kind == "huge":
+        cost *= 1e300
+    step = 1e298 if kind == "huge" else 0.01
+    engine = engine_for(cost, 20)
+    engine.keep_minima(order.astype(np.int32) if scattered else np.empty(0, np.int32))
+    rows, wide = np.arange(12), cost.astype(np.float64)
+    for attempt in range(4):
+        free = generator.random(m) < 0.3
+        engine.open_price[:] = np.where(free, engine.v, -np.inf)
+        pairs = engine.pairs_evaluated
+        engine.evaluate(rows)
+        pairs = engine.pairs_evaluated - pairs
+        check_lists(engine, wide, engine.v)
+        tau = (wide - engine.lists.reference[:, None]) - engine.v
+        assert (engine.lists.low <= block_minima(tau, order)).all()
+        if attempt == 0:
+            assert pairs == 12 * m
+        elif m == 9000 and kind not in ("ties", "offset", "float32", "huge"):
+            assert pairs < 12 * m // 2
+        engine.v -= step * generator.random(m)
+
+
+@pytest.mark.parametrize("k", [20, 64])
+def test_blocks_never_seen_are_opened(k):
+    """A row evaluated by other means has no minima yet: every block may hold its best."""
+    generator = np.random.default_rng(6)
+    cost = generator.random((8, 3000))
+    engine = engine_for(cost, k)
+    engine.open_price[:] = engine.v
+    engine.evaluate(np.arange(8))
+    engine.keep_minima(np.empty(0, np.int32))
+    for _ in range(2):
+        engine.open_price[:] = engine.v
+        engine.evaluate(np.arange(8))
+        check_lists(engine, cost, engine.v, np.ones(3000, bool))
+        engine.v -= 0.001 * generator.random(3000)
+
+
+def test_block_minima_of_computed_rows():
+    generator = np.random.default_rng(5)
+    y = generator.random((3000, 7))
+    source = bigsap.points(generator.random((9, 7)), y[compact_order(y, bounds.BLOCK)])
+    engine = ListEngine(Problem(source), Team(2), Monitor(), np.dtype(np.float64), 16, seed=0)
+    engine.drop_bounds()
+    engine.keep_minima(np.empty(0, np.int32))
+    cost = dense(source)
+    for _ in range(3):
+        engine.open_price[:] = -np.inf
+        engine.evaluate(np.arange(9))
+        check_lists(engine, cost, engine.v)
+        engine.v -= 0.01 * generator.random(3000)
+
+
+def settled(cost, k=128):
+    problem = Problem(as_source(cost))
+    counts = Counts()
+    engine = ListEngine(problem, Team(1), Monitor(), np.dtype(np.float64), k, seed=0)
+    engine.open_price[:] = engine.v
+    engine.fit_bounds()
+    choice = settle(engine, k, 0, counts)
+    return choice, engine, counts.pairs + engine.pairs_evaluated
+
+
+def test_a_probe_chooses_how_rows_are_evaluated():
+    generator = np.random.default_rng(0)
+    n = 2500
+    x, y = generator.random((n, 2)), generator.random((n, 2))
+    flat = bigsap.points(x, y)
+    order = compact_order(y, bounds.BLOCK)
+    for cost, expected, scattered in (
+        (flat.select(np.arange(n), order), "bounds", False),
+        (dense(flat.select(np.arange(n), order)), "minima", False),
+        (dense(flat), "minima", True),
+        (generator.random((n, n)), "whole", False),
+        (bigsap.points(generator.random((n, 12)), generator.random((n, 12))), "whole", False),
+    ):
+        choice, engine, pairs = settled(cost, 32)
+        assert choice == expected
+        assert (engine.lists.order.size > 0) == scattered
+        assert (engine.blocks.offset.size > 0) == (choice == "bounds")
+        # No more than five per cent of one pass over the matrix.
+        assert pairs <= 0.05 * n * n

@@ -104,6 +104,25 @@ def test_a_real_solve():
     assert f"{result.fun:.6g}" in figure.get_suptitle()
 
 
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@pytest.mark.parametrize("again", [False, True])
+def test_the_gap_of_a_real_solve(method, again, tmp_path):
+    """Over the seconds it took, from a file too."""
+    pytest.importorskip("matplotlib")
+    x, y = np.random.default_rng(0).random((2, 300, 2)) * [1.0, 0.3]
+    result = bigsap.solve(bigsap.points(x, y), method=method)
+    if again:
+        result.save(tmp_path / "r.npz")
+        result = bigsap.Result.load(tmp_path / "r.npz")
+    figure = result.plot()
+    line = figure.axes[3].lines[0]
+    records = result.stats["gaps"]
+    assert len(records) >= 3
+    assert line.get_xdata().tolist() == [r["seconds"] for r in records]
+    assert line.get_ydata().tolist() == [r["gap"] for r in records]
+    assert not overlaps(figure)
+
+
 def test_augmentations_are_those_of_the_searched_side():
     pytest.importorskip("matplotlib")
     result = solved(cost_of("real", (6, 4)))

@@ -22,7 +22,8 @@ from bigsap.errors import (
     ShapeError,
 )
 from bigsap.sources import as_source
-from bigsap.sources.callbacks import COMPILED_PAIRS, PerformanceWarning, from_function
+from bigsap.sources.callbacks import COMPILED_PAIRS, from_function
+from bigsap.sources.speed import PerformanceWarning
 from contracts import SourceContract, read
 
 SHAPE = (6, 5)
@@ -644,11 +645,15 @@ def test_what_cannot_be_compiled_is_called_with_one_note():
         from_function(f, SHAPE, compiled=True)
 
 
+def beyond_int64(i, j, x):
+    return 2.0 ** (i * j) if i * j < 4 else (3 ** (30 + i * j))
+
+
 @pytest.mark.parametrize(
     "f",
     [
         lambda i, j, x: x[i] - x[j],  # uint8 wraps around in numpy, not in numba
-        lambda i, j, x: 2.0 ** (i * j) if i * j < 4 else (3 ** (30 + i * j)),  # beyond int64
+        beyond_int64,
     ],
 )
 def test_compiled_answers_that_are_not_pythons_are_refused(f):

@@ -1,0 +1,160 @@
+"""A headless Chromium on a real service. Skipped, with the reason, where there is no Chromium."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bigsap_server.job_request import JobRequest
+from bigsap_server.jobs import JobStore
+from page_service import Relay, Service
+from page_steps import slow_job
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the dev extra's playwright")
+
+FLAGS = [
+    # Chromium refuses its sandbox to root, and containers refuse it to Chromium. Only our own
+    # page is shown.
+    "--no-sandbox",
+    "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+TIMEOUT = 15_000  # ms, for each single wait
+OLD = JobRequest.model_validate(
+    {"shape": [2, 2], "cost": {"type": "array", "values": [[1, 2], [3, 4]]}}
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The limit is for each test, not for the start and the compiling before the first.
+
+    And the page's tests come last: Playwright keeps an event loop running in the main thread
+    until the session ends; a test after them could start none of its own (``asyncio.run``).
+    """
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here:
+            item.add_marker(pytest.mark.timeout(120, func_only=True))
+    items.sort(key=lambda item: item.path.parent == here)
+
+
+def kinds() -> list[dict[str, Any]]:
+    """A small job of each kind that the tests submit."""
+    x = [[k % 7, k % 5] for k in range(40)]
+    noise = slow_job()["cost"]
+    costs: list[dict[str, Any]] = [
+        {"type": "points", "x": x, "y": x},
+        {"type": "points", "metric": "euclidean", "x": x, "y": x},
+        {"type": "forbid_above", "threshold": 99, "cost": {"type": "points", "x": x, "y": x}},
+        {"type": "array", "values": [[float(i * j + 0.5) for i in range(9)] for j in range(9)]},
+        {"type": "array", "values": [[i * j % 7 for i in range(9)] for j in range(9)]},
+        noise,
+    ]
+    jobs = [{"shape": None, "cost": cost} for cost in costs]
+    jobs[-1] |= {"shape": [60, 60]}
+    return [*jobs, {"shape": [60, 60], "cost": noise, "options": {"method": "ssp"}}]
+
+
+def chromium() -> str:
+    """Path of the browser; skips the test without one."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found:
+            return found
+    pytest.skip("no chromium on PATH; on Debian: apt-get install chromium")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    path = chromium()
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=path, args=FLAGS, timeout=60_000)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Service]:
+    """With 1,000 jobs in its list from the beginning, all cancelled, every 25th of "project x"."""
+    found = Service(tmp_path_factory.mktemp("page") / "data", workers=2, drain_s=5)
+    store = JobStore(found.data / "jobs.sqlite")
+    store._writer.execute("PRAGMA synchronous = OFF")  # 2,000 durable writes would take a while
+    for k in range(1000):
+        label = "project x" if k % 25 == 0 else f"old {k:04}"
+        job, _ = store.submit(OLD.model_dump(mode="json"), label=label)
+        store.request_cancel(job.id, "now")
+    store.close()
+    found.start()
+    try:
+        # A fresh machine compiles now; the tests' own waits are short.
+        for job in [found.submit(body) for body in kinds()]:
+            found.wait_for(job, "succeeded", seconds=240)
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def relay(service: Service) -> Iterator[Relay]:
+    found = Relay(service.port)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Any]]:
+    """``opened(url, width=, theme=)``: a fresh visit, watched for errors and foreign requests.
+
+    A console error, an exception or a request to another origin fails the test in the end.
+    ``page.quiet = False`` allows what every refused request writes to the console, None anything.
+    """
+    visits: list[Any] = []
+    found: list[str] = []
+
+    def visit(url: str, *, width: int = 1280, theme: str = "light", ready: bool = True) -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=theme, accept_downloads=True,
+        )  # fmt: skip
+        visits.append(context)
+        context.set_default_timeout(TIMEOUT)
+        page = context.new_page()
+        page.quiet = True
+        origin = "/".join(url.split("/")[:3])
+
+        def request(sent: Any) -> None:
+            if not sent.url.startswith((origin, "blob:" + origin, "data:")):
+                found.append(f"request to {sent.url}")
+
+        def console(message: Any) -> None:
+            if message.type in ("error", "warning"):
+                refused = message.text.startswith("Failed to load resource")
+                if page.quiet or (page.quiet is False and not refused):
+                    found.append(f"console {message.type}: {message.text}")
+
+        page.on("request", request)
+        page.on("console", console)
+        page.on("pageerror", lambda error: found.append(f"exception: {error}"))
+        page.goto(url)
+        if ready:
+            page.locator("main[data-page]").wait_for()
+        return page
+
+    yield visit
+    for context in visits:
+        context.close()
+    assert not found
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str, Any], str]:
+    """``written("x.csv", rows)``: the path of a file with these numbers."""
+
+    def write(name: str, rows: Any) -> str:
+        path = tmp_path / name
+        path.write_text("".join(",".join(repr(float(v)) for v in row) + "\n" for row in rows))
+        return str(path)
+
+    return write

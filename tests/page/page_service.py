@@ -1,0 +1,105 @@
+"""A real service in a process of its own, and a TCP relay that can lose connections."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import httpx
+
+from live_server import LiveServer, free_port
+
+
+class Service(LiveServer):
+    """A server process, and what the page's tests ask of it behind the page's back."""
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", timeout=20, **options)
+
+    def submit(self, body: dict[str, Any]) -> str:
+        answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=20)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def cancel(self, job: str) -> None:
+        """Stop the job, if it still runs; its worker lives on."""
+        httpx.post(f"{self.url}/v1/jobs/{job}/cancel", json={"mode": "graceful"}, timeout=20)
+
+    def wait_for(self, job: str, *states: str, seconds: float = 30.0) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found: dict[str, Any] = self.get(f"/v1/jobs/{job}").json()
+            if found["state"] in states:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"{job} is {found['state']}, not {states}, after {seconds} s")
+
+
+class Relay:
+    """Passes TCP connections on to ``target`` while ``up``; ``cut`` ends those that are open."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.accepted = 0
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        self.up()
+
+    def up(self) -> None:
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener = listener
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        """No new connections, and an end to the open ones, both at once."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # Closing alone would leave ``accept`` waiting.
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        with self._lock:
+            found = list(self._open)
+        for one in found:
+            with suppress(OSError):  # the other side may have been quicker
+                one.shutdown(socket.SHUT_RDWR)
+
+    close = cut
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                here, _ = listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            try:
+                there = socket.create_connection(("127.0.0.1", self.target), timeout=10)
+            except OSError:
+                here.close()
+                continue
+            there.settimeout(None)
+            with self._lock:
+                self._open |= {here, there}
+            ends = threading.Barrier(2)
+            for one, other in ((here, there), (there, here)):
+                threading.Thread(target=self._pass, args=(one, other, ends), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket, ends: threading.Barrier) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        for end in (one, other):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        # Neither is closed while the other thread still uses it.
+        with suppress(threading.BrokenBarrierError):
+            ends.wait(20)
+        with self._lock:
+            self._open.discard(one)
+        one.close()

@@ -1,0 +1,74 @@
+"""The list of 1,000 jobs: pages, filters, how quick it is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from page_service import Service
+from page_steps import fits, slow_job, wait_text
+
+
+def names(page: Any) -> list[str]:
+    return [link.rsplit("/", 1)[1] for link in page.locator("tbody th a").evaluate_all(
+        "links => links.map((link) => link.hash)"
+    )]  # fmt: skip
+
+
+def turned(page: Any, button: str, before: list[str]) -> list[str]:
+    page.get_by_role("button", name=button).click()
+    page.wait_for_function("first => document.querySelector('tbody th a').hash !== first",
+                           arg=f"#/jobs/{before[0]}")  # fmt: skip
+    return names(page)
+
+
+def test_a_thousand_jobs_page_by_page(opened: Callable[..., Any], service: Service) -> None:
+    page = opened(f"{service.url}/#/jobs")
+    page.locator("tbody tr").nth(49).wait_for()
+    page.get_by_label("State").select_option("cancelled")
+    wait_text(page, "tbody tr >> nth=0", "cancelled")
+    pages = [names(page)]
+    while page.get_by_role("button", name="Older").get_attribute("aria-disabled") == "false":
+        assert len(pages[-1]) == 50
+        assert fits(page)
+        pages.append(turned(page, "Older", pages[-1]))
+    seen = [job for found in pages for job in found]
+    assert len(seen) >= 1000
+    assert len(set(seen)) == len(seen)
+    assert turned(page, "Newer", pages[-1]) == pages[-2]
+
+
+def test_filters(opened: Callable[..., Any], service: Service) -> None:
+    page = opened(f"{service.url}/#/jobs")
+    page.get_by_label("Label").fill("project x")
+    status = page.locator("#list-status").filter(has_text=re.compile("^Jobs 1 to 40"))
+    status.wait_for()
+    assert page.locator("tbody tr").count() == 40
+    assert page.locator("tbody th a").all_inner_texts() == ["project x"] * 40
+    page.get_by_label("State").select_option("failed")
+    page.get_by_text("No jobs here").wait_for()
+    assert page.get_by_role("link", name="Submit one").is_visible()
+
+
+def test_a_page_of_the_list_is_quick(opened: Callable[..., Any], service: Service) -> None:
+    page = opened(f"{service.url}/#/jobs")
+    page.locator("tbody tr").nth(49).wait_for()
+    began = time.monotonic()
+    turned(page, "Older", names(page))
+    assert time.monotonic() - began < 3  # about 0.1 s; the machine may be busy
+
+
+def test_the_list_follows_a_job(opened: Callable[..., Any], service: Service) -> None:
+    page = opened(f"{service.url}/#/jobs")
+    job = service.submit(slow_job("followed"))
+    line = page.locator("tbody tr").filter(has_text=job)
+    line.get_by_text(re.compile("starting|running")).wait_for()
+    link = line.get_by_role("link")
+    link.focus()
+    service.cancel(job)
+    line.get_by_text(re.compile("cancelled|finished")).wait_for()
+    assert link.evaluate("node => node === document.activeElement")  # not lost by the redrawing
+    link.press("Enter")
+    page.get_by_role("heading", level=1, name="followed").wait_for()

@@ -1,0 +1,141 @@
+"""A job while it runs: figures, curves, cancel, resume, delete, and a connection that breaks."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from page_service import Relay, Service
+from page_steps import slow_job, until, wait_text
+
+
+@pytest.fixture
+def running(service: Service) -> Iterator[str]:
+    job = service.submit(slow_job("slow"))
+    service.wait_for(job, "running")
+    yield job
+    service.cancel(job)
+
+
+def sequence(page: Any) -> list[int]:
+    """Numbers of the events that the page has taken, in the order of their arrival."""
+    return [int(text) for text in (page.locator("#live").get_attribute("data-seen") or "").split()]
+
+
+def test_figures_curves_and_log(opened: Callable[..., Any], service: Service) -> None:
+    job = service.submit(slow_job("busy", rows=6000))
+    page = opened(f"{service.url}/#/jobs/{job}")
+    page.set_default_timeout(60_000)
+    wait_text(page, "#bar-text", r"% of the rows assigned in phase \d")
+    facts = wait_text(page, "#job-facts", r"Rows evaluated\s*[1-9]")
+    for name in ("Assigned", "Epsilon", "Rows scanned", "Cache hit rate"):
+        assert name in facts
+    curve = page.get_by_role("img", name=re.compile("^Rows evaluated: [1-9]"))
+    curve.locator("canvas").wait_for()
+    page.get_by_role("img", name=re.compile("^Epsilon: ")).locator("canvas").wait_for()
+    wait_text(page, "#job-log", "The job is running")
+    wait_text(page, "#job-log", "Phase 1, epsilon")
+    assert page.get_by_role("progressbar", name=re.compile("rows|prices")).is_visible()
+    # At least once a second.
+    first = sequence(page)[-1]
+    time.sleep(3)
+    assert sequence(page)[-1] >= first + 3
+    service.cancel(job)
+
+
+def test_stop_and_keep_then_resume_then_stop_now_then_delete(
+    opened: Callable[..., Any], service: Service, running: str
+) -> None:
+    page = opened(f"{service.url}/#/jobs/{running}")
+    wait_text(page, "#job-facts", r"Rows evaluated\s*[1-9]")
+    assert page.get_by_role("button", name="Delete").is_hidden()
+    page.get_by_role("button", name="Stop and keep what is known").click()
+    wait_text(page, "#job-state", "cancelled")
+    wait_text(page, "#verdict", "The job was stopped")
+    page.get_by_role("button", name="Resume").click()
+    wait_text(page, "#job-state", r"running.*attempt 2")
+    page.get_by_role("button", name="Stop now").click()
+    wait_text(page, "#job-state", "cancelled")
+    log = page.locator("#job-log").inner_text()
+    assert [m for m in re.findall(r"The job is (\w+)", log) if m in ("running", "cancelled")] == [
+        "running", "cancelled", "running", "cancelled",
+    ]  # fmt: skip
+
+    page.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog", name="Delete this job?")
+    dialog.get_by_role("button", name="Keep it").click()
+    assert service.get(f"/v1/jobs/{running}").status_code == 200
+    page.get_by_role("button", name="Delete").click()
+    dialog.get_by_role("button", name="Delete it").click()
+    page.get_by_role("heading", level=1, name="Jobs").wait_for()
+    assert service.get(f"/v1/jobs/{running}").status_code == 404
+
+
+def test_a_lost_connection_leaves_no_gap(
+    opened: Callable[..., Any], service: Service, relay: Relay, running: str
+) -> None:
+    asked: list[str | None] = []  # Last-Event-ID of each request for the stream
+    page = opened(relay.url)
+    page.quiet = False
+
+    def note(request: Any) -> None:
+        if request.url.endswith("/events"):
+            asked.append(request.headers.get("last-event-id"))
+
+    page.on("request", note)
+    page.goto(f"{relay.url}/#/jobs/{running}")
+    wait_text(page, "#job-facts", r"Rows evaluated\s*[1-9]")
+    for _ in range(2):
+        last = until(lambda: sequence(page))[-1]
+        relay.cut()
+        wait_text(page, "#job-connection", "The connection is lost; trying again in")
+        assert page.locator("#live").get_attribute("data-connection") == "waiting"
+        until(lambda last=last: events(service, running)[-1] >= last + 3)  # missed meanwhile
+        relay.up()
+        wait_text(page, "#job-connection", "^Live")
+        until(lambda: sequence(page)[-1] >= events(service, running)[-1] - 1)
+    seen = sequence(page)
+    assert seen == events(service, running)[: len(seen)]
+    assert asked[0] is None
+    assert all(asked[1:])
+    assert len(set(asked)) >= 3  # from where it broke, each time
+    service.cancel(running)
+    wait_text(page, "#job-state", "cancelled")
+    until(lambda: sequence(page) == events(service, running))
+
+
+def events(service: Service, job: str) -> list[int]:
+    found: list[int] = []
+    while True:
+        page = service.get(
+            f"/v1/jobs/{job}/events", headers={"Accept": "application/json"},
+            params={"after": found[-1] if found else 0},
+        ).json()["events"]  # fmt: skip
+        if not page:
+            return found
+        found += [event["seq"] for event in page]
+
+
+def test_a_reload_shows_the_same(opened: Callable[..., Any], service: Service) -> None:
+    job = service.submit({"cost": {"type": "array", "values": [[1, 2], [3, 5]]}})
+    service.wait_for(job, "succeeded")
+    page = opened(f"{service.url}/#/jobs/{job}")
+    wait_text(page, "#verdict", "The assignment costs 5")
+    before = until(lambda: page.locator("#job-log p").count())
+    page.reload()
+    wait_text(page, "#verdict", "The assignment costs 5")
+    until(lambda: page.locator("#job-log p").count() == before)
+    until(lambda: page.locator("#live").get_attribute("data-connection") == "ended")
+
+
+def test_a_failed_job_says_why(opened: Callable[..., Any], service: Service) -> None:
+    cost = {"type": "expression", "code": "sqrt(40 - i) + j"}
+    job = service.submit({"shape": [50, 50], "cost": cost})
+    service.wait_for(job, "failed")
+    page = opened(f"{service.url}/#/jobs/{job}")
+    said = wait_text(page, "#job-reason", "A cost is not a number")
+    assert "cost[41, 0] is nan" in said
+    assert page.get_by_role("button", name="Resume").is_visible()

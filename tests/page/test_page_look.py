@@ -1,0 +1,126 @@
+"""Widths, themes, contrast, names for screen readers, and nothing from other origins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from page_service import Service
+from page_steps import fits, points, until, wait_text
+
+PAGE = Path(__file__).parents[2] / "server" / "page"
+
+
+@pytest.fixture(scope="module")
+def done(service: Service) -> str:
+    """A finished job of points in the plane."""
+    body = {
+        "cost": {"type": "points", "x": points(7, 200).tolist(), "y": points(8, 200).tolist()},
+        "label": "a label that is long enough to need more than one line on a phone, surely",
+    }
+    job = service.submit(body)
+    service.wait_for(job, "succeeded")
+    return job
+
+
+def everything(page: Any, service: Service, done: str) -> Any:
+    """Each page in turn, with all that can be unfolded unfolded."""
+    unfold = "for (const one of document.querySelectorAll('details')) one.open = true"
+    page.goto(f"{service.url}/#/new")
+    page.get_by_role("heading", level=1, name="New job").wait_for()
+    page.evaluate(unfold)
+    page.get_by_label("Gap").fill("no number")
+    page.get_by_role("button", name="Submit the job").click()
+    page.locator(".error:visible").first.wait_for()
+    yield "points"
+    for kind in ("A matrix", "An expression", "A JSON document"):
+        page.get_by_role("radio", name=kind).check()
+        page.evaluate(unfold)
+        yield kind
+    page.goto(f"{service.url}/#/jobs")
+    page.locator("tbody tr").nth(9).wait_for()
+    yield "list"
+    page.goto(f"{service.url}/#/jobs/{done}")
+    page.locator("#matching[data-drawn='200']").wait_for()
+    page.evaluate(unfold)
+    yield "job"
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog", name="Delete this job?").wait_for()
+    yield "dialog"
+    page.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 320), ("dark", 800)])
+def test_contrast_names_roles_and_no_width_that_scrolls_sideways(
+    opened: Callable[..., Any], service: Service, done: str, theme: str, width: int
+) -> None:
+    page = opened(service.url, theme=theme, width=width)
+    for name in everything(page, service, done):
+        found = Axe().run(page).response["violations"]
+        said = [(v["id"], [node["html"] for node in v["nodes"]]) for v in found]
+        assert not said, f"{name}, {theme}: {said}"
+        assert fits(page), f"{name} at {width} px"
+
+
+def test_the_theme_is_kept(opened: Callable[..., Any], service: Service) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page = opened(service.url, theme="dark")
+    dark = page.evaluate(ground)
+    button = page.get_by_role("button", name=re.compile("Theme"))
+    button.click()
+    assert button.get_by_text("Theme: light").is_visible()
+    light = page.evaluate(ground)
+    assert light != dark
+    page.reload()
+    page.locator("main[data-page]").wait_for()
+    assert page.evaluate(ground) == light
+    button.click()
+    assert page.evaluate(ground) == dark
+    button.click()
+    assert button.get_by_text("Theme: system").is_visible()
+    page.emulate_media(color_scheme="light")
+    until(lambda: page.evaluate(ground) == light)
+
+
+def test_strict_policy_and_only_own_files(opened: Callable[..., Any], service: Service) -> None:
+    answer = service.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "<style" not in answer.text
+    assert " style=" not in answer.text
+    assert not re.search(r"<script(?![^>]* src=)", answer.text)
+    page = opened(service.url)
+    # The policy is in force: what an attacker could put into the page does not run.
+    page.quiet = None
+    page.evaluate(
+        "() => { const s = document.createElement('script'); s.textContent = 'window.run = 1';"
+        "document.body.append(s); }"
+    )
+    assert page.evaluate("window.run") is None
+
+
+def test_what_a_job_is_called_is_never_markup(opened: Callable[..., Any], service: Service) -> None:
+    label = "<img src=x onerror=alert(1)>"
+    job = service.submit({"cost": {"type": "array", "values": [[1]]}, "label": label})
+    service.wait_for(job, "succeeded")
+    page = opened(f"{service.url}/#/jobs/{job}")
+    assert page.get_by_role("heading", level=1).inner_text() == label
+    page.goto(f"{service.url}/#/jobs")
+    wait_text(page, "tbody", re.escape(label))
+    assert page.locator("main img").count() == 0
+
+
+def test_vendored_files_come_with_their_licences() -> None:
+    folders = [folder for folder in (PAGE / "vendor").iterdir() if folder.is_dir()]
+    table = (PAGE / "vendor" / "README.md").read_text()
+    for folder in folders:
+        assert "Permission is hereby granted" in (folder / "LICENSE").read_text()
+        assert f"`{folder.name}/`" in table
+    text = "".join(p.read_text() for p in PAGE.rglob("*") if p.suffix in (".html", ".css", ".js")
+                   and "vendor" not in p.parts)  # fmt: skip
+    assert not re.search(r"(src|href|url)[=(]\s*[\"']?(https?:)?//", text)

@@ -1,0 +1,207 @@
+"""From numbers to a proved result: every way to say the costs, downloads, the keyboard."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from page_service import Relay, Service
+from page_steps import choose, give, paste, points, submit, until, wait_text
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+
+def best(cost: np.ndarray[Any, Any], maximize: bool = False) -> float:
+    return float(cost[linear_sum_assignment(cost, maximize)].sum())
+
+
+def cost_shown(page: Any) -> float:
+    said = wait_text(page, "#verdict", "The assignment costs")
+    found = re.search(r"costs (-?[\d,.]+?)\.\n", said + "\n")
+    assert found, said
+    return float(found.group(1).replace(",", ""))
+
+
+def test_two_csv_sets_from_files_to_download(
+    opened: Callable[..., Any], service: Service, written: Callable[..., str], tmp_path: Path
+) -> None:
+    x, y = points(1, 60), points(2, 80)
+    page = opened(service.url)
+    give(page, "First set", written("x.csv", x))
+    give(page, "Second set", written("y.csv", y))
+    page.get_by_label("Metric").select_option("euclidean")
+    page.get_by_label("Label").fill("sixty to eighty")
+    needs = wait_text(page, "#estimate", "Memory")
+    assert re.search("60 rows . 80 columns", needs)
+    assert re.search(r"about \d+ MiB", needs), needs
+    assert re.search(r"Time\s+(about|less than)", needs), needs
+
+    job = submit(page)
+    expected = cdist(x, y)
+    assert cost_shown(page) == pytest.approx(best(expected), rel=1e-9)
+    said = page.locator("#verdict").inner_text()
+    assert "smallest cost possible" in said
+    assert "The certificate comes from one more pass over all 4,800 pairs" in said
+    assert page.get_by_role("heading", level=1).inner_text() == "sixty to eighty"
+
+    page.locator("#matching[data-drawn='60']").wait_for()
+    assert "all 60 links" in page.locator("#matching canvas").get_attribute("aria-label")
+    inked = page.evaluate(
+        "(() => { const c = document.querySelector('#matching canvas');"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        "return d.reduce((n, v, k) => n + (k % 4 === 3 && v > 0 ? 1 : 0), 0); })()"
+    )
+    assert inked > 1000
+
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download col4row as npy").click()
+    assert waiting.value.suggested_filename == f"{job}-col4row.npy"
+    waiting.value.save_as(tmp_path / "col4row.npy")
+    columns = np.load(tmp_path / "col4row.npy")
+    assert expected[np.arange(60), columns].sum() == pytest.approx(best(expected))
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download v as CSV").click()
+    waiting.value.save_as(tmp_path / "v.csv")
+    text = (tmp_path / "v.csv").read_text().split()
+    assert len([line for line in text if not line[0].isalpha()]) == 80
+
+
+def test_npy_sets_too_large_for_the_spec_are_uploaded(
+    opened: Callable[..., Any], service: Service, tmp_path: Path
+) -> None:
+    x, y = points(3, 6000), np.asfortranarray(points(4, 6000).astype("f4"))
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    page = opened(service.url)
+    give(page, "First set", str(tmp_path / "x.npy"))
+    give(page, "Second set", str(tmp_path / "y.npy"))
+    wait_text(page, "fieldset >> nth=2", r"Uploaded \(46\.9 KiB\)")
+    wait_text(page, "#estimate", "6,000 rows . 6,000 columns")
+    job = submit(page)
+    found = service.wait_for(job, "succeeded", seconds=60)
+    assert found["shape"] == [6000, 6000]
+    result = service.get(f"/v1/jobs/{job}/result").json()
+    cost_shown(page)
+    drawn = page.locator("#matching[data-drawn]")
+    drawn.wait_for()
+    assert int(drawn.get_attribute("data-drawn")) == 3000  # every other link
+    columns = service.get(f"/v1/jobs/{job}/result/col4row", headers={"Accept": "application/x-npy"})
+    (tmp_path / "c.npy").write_bytes(columns.content)
+    chosen = y.astype("f8")[np.load(tmp_path / "c.npy")]
+    assert ((x - chosen) ** 2).sum() == pytest.approx(result["objective"])
+
+
+def test_an_upload_goes_on_after_a_broken_connection(
+    opened: Callable[..., Any], service: Service, relay: Relay, tmp_path: Path
+) -> None:
+    values = points(9, 600_000)  # three blocks
+    np.save(tmp_path / "x.npy", values)
+    page = opened(relay.url)
+    page.quiet = False
+    arrays = {one["id"] for one in service.get("/v1/arrays").json()["arrays"]}
+    sent: list[str] = []
+
+    def second_is_lost(route: Any) -> None:
+        sent.append(route.request.url)
+        if len(sent) == 2:
+            relay.cut()
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    page.route("**/rows/*", second_is_lost)
+    group = page.get_by_role("group", name=re.compile("First set"))
+    group.locator("input[type=file]").set_input_files(tmp_path / "x.npy")
+    until(lambda: page.wait_for_timeout(100) or len(sent) >= 2)
+    relay.up()
+    group.get_by_text("Uploaded (9.2 MiB)").wait_for()
+    (new,) = {one["id"] for one in service.get("/v1/arrays").json()["arrays"]} - arrays
+    assert len(sent) == 4  # one of three blocks again
+    found = service.get(f"/v1/arrays/{new}").json()
+    assert found["sha256"] == hashlib.sha256(values.tobytes()).hexdigest()
+    # Another choice takes the unused array back.
+    paste(page, "First set", "1 2\n3 4")
+    group.get_by_text("2 points in 2 dimensions").wait_for()
+    until(lambda: service.get(f"/v1/arrays/{new}").status_code == 404)
+
+
+def test_a_pasted_matrix_with_forbidden_pairs_maximised(
+    opened: Callable[..., Any], service: Service
+) -> None:
+    page = opened(service.url)
+    choose(page, "A matrix")
+    paste(page, "Cost matrix", "4 1 -inf\n2 0 5\n3 2 2\n")
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_role("checkbox", name="Maximise").check()
+    wait_text(page, "#estimate", "3 rows . 3 columns")
+    submit(page)
+    assert cost_shown(page) == best(np.array([[4, 1, -9e9], [2, 0, 5], [3, 2, 2]]), True)
+    assert "largest cost possible" in page.locator("#verdict").inner_text()
+
+
+def test_an_expression_fills_in_its_size(
+    opened: Callable[..., Any], service: Service, written: Callable[..., str]
+) -> None:
+    x, y = points(5, 20), points(6, 25)
+    page = opened(service.url)
+    choose(page, "An expression")
+    page.get_by_label("Cost of row i and column j").fill("abs(x[i,0] - y[j,1]) + 0.25*abs(i - j)")
+    give(page, "Array x", written("x.csv", x))
+    give(page, "Array y", written("y.csv", y))
+    assert page.get_by_label("Rows (n)").input_value() == "20"
+    assert page.get_by_label("Columns (m)").input_value() == "25"
+    submit(page)
+    i, j = np.ogrid[:20, :25]
+    expected = np.abs(x[:, :1] - y[:, 1]) + 0.25 * np.abs(i - j)
+    assert cost_shown(page) == pytest.approx(best(expected), rel=1e-9)
+
+
+def test_a_json_document_and_an_infeasible_problem_in_words(
+    opened: Callable[..., Any], service: Service
+) -> None:
+    page = opened(service.url)
+    choose(page, "A JSON document")
+    page.get_by_role("button", name="Fill in an example").click()
+    document = page.get_by_label("Job document (JSON)").input_value()
+    document = document.replace('"threshold": 3', '"threshold": 0.5')
+    page.get_by_label("Job document (JSON)").fill(document)
+    submit(page)
+    said = wait_text(page, "#verdict", "no complete assignment")
+    assert "too many pairs are forbidden" in said
+    assert page.locator("#job-state").inner_text().strip() == "finished"
+
+
+def test_everything_by_keyboard(opened: Callable[..., Any], service: Service) -> None:
+    page = opened(service.url)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")  # two point sets -> a matrix
+    assert page.get_by_role("radio", name="A matrix").is_checked()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.type") == "file"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # unfold "or paste numbers"
+    page.keyboard.press("Tab")
+    page.keyboard.type("4 1 3\n2 0 5\n3 2 2")
+    wait_text(page, "#estimate", "3 rows . 3 columns")
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "Submit the job":
+            break
+    else:
+        raise AssertionError("the button is not reached by Tab")
+    # What has the focus can be seen to have it.
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("#/jobs/job_"))
+    assert cost_shown(page) == 5
+    assert page.evaluate("document.activeElement.tagName") == "H1"

@@ -1,0 +1,55 @@
+"""The application in this process: behind a test client, or behind a real socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from bigsap_server.app import stop_waiting
+from bigsap_server.gate import Gate
+from bigsap_server.settings import Limits, Settings
+
+with warnings.catch_warnings():
+    # It would rather have a successor of httpx, which is not among our dependencies.
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+__all__ = ["TestClient", "served", "settings_in"]
+
+
+def settings_in(folder: Path, limits: dict[str, Any] | None = None, **given: Any) -> Settings:
+    """Settings of a service whose jobs run on a thread of this process."""
+    given = {"data": folder, "executor": "inline", "workers": 1} | given
+    return Settings(limits=Limits(**(limits or {})), **given)
+
+
+@contextmanager
+def served(app: Gate) -> Iterator[str]:
+    """The application behind a real socket, on a thread; yields its address."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(64)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=2
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    until = time.monotonic() + 20
+    while not server.started:
+        assert thread.is_alive()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    stop_waiting(app)
+    server.should_exit = True
+    thread.join(20)
+    listener.close()
+    assert not thread.is_alive()

@@ -1,0 +1,123 @@
+"""What the fault tests share: watching jobs from outside, and a Dask cluster of an operator's."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from live_server import free_port
+
+ARRAYS = ("col4row", "row4col", "u", "v")
+
+
+def stores(costs):
+    return f'{{"costs": "{costs}"}}'
+
+
+def post(client, body, **headers):
+    answer = client.post("/v1/jobs", json=body, headers=headers)
+    assert answer.status_code == 202, answer.text
+    return answer.json()["id"]
+
+
+def wait_for(what, seconds=60.0):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := what():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("waited in vain")
+
+
+def job_of(client, job_id):
+    answer = client.get(f"/v1/jobs/{job_id}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def searching(client, job_id, attempt=1):
+    """Wait until the attempt is in a search, with something in its checkpoint."""
+
+    def there():
+        job = job_of(client, job_id)
+        assert job["state"] not in ("succeeded", "failed"), job
+        progress = job["progress"] or {}
+        return (
+            job["state"] == "running"
+            and job["attempt"] == attempt
+            and progress.get("phase", 0) >= 1
+            and progress.get("assigned", 0) > 0
+        )
+
+    return wait_for(there)
+
+
+def same(client, job_id, expected):
+    """Whether all arrays of the job's result are those expected, bit for bit."""
+    for name in ARRAYS:
+        answer = client.get(
+            f"/v1/jobs/{job_id}/result/{name}", headers={"Accept": "application/x-npy"}
+        )
+        assert answer.status_code == 200, answer.text
+        path = Path(os.environ.get("TMPDIR", "/tmp")) / f"{job_id}-{name}.npy"
+        path.write_bytes(answer.content)
+        np.testing.assert_array_equal(np.load(path), getattr(expected, name))
+        path.unlink()
+    return True
+
+
+def runner(server, job_id):
+    """The process that runs the job, by the lock it holds."""
+    return int((server.data / "jobs" / job_id / "run.lock").read_text())
+
+
+def states(client, job_id):
+    answer = client.get(f"/v1/jobs/{job_id}/events", headers={"Accept": "application/json"})
+    assert answer.status_code == 200, answer.text
+    events = answer.json()["events"]
+    return [(e["data"]["state"], e["data"]["attempt"]) for e in events if e["kind"] == "state"]
+
+
+class Cluster:
+    """A scheduler and a worker that an operator has started."""
+
+    def __init__(self, folder):
+        self.port = free_port()
+        self.folder = folder
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self.processes = []
+
+    def _start(self, *command):
+        with (self.folder / "dask.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli.dask_" + command[0], *command[1:]],
+                stdout=log, stderr=log, cwd=self.folder,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def start_scheduler(self):
+        return self._start(
+            "scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard",
+        )  # fmt: skip
+
+    def start_worker(self):
+        return self._start(
+            "worker", self.address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard",
+            "--host", "127.0.0.1",
+        )  # fmt: skip
+
+    def close(self):
+        for process in self.processes:
+            family = []
+            if process.poll() is None:
+                family = psutil.Process(process.pid).children(recursive=True)
+                process.kill()
+            process.wait(10)
+            for child in family:
+                if child.is_running():
+                    child.kill()

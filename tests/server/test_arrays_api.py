@@ -1,0 +1,274 @@
+"""Uploads by row blocks: any order, interrupted, repeated, sealed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from bigsap_server.arrays import ArrayStore, merged, without
+from bigsap_server.problems import Problem
+from checks import SQUARE, problem, solved, upload
+
+RAW = {"Content-Type": "application/octet-stream"}
+MATRIX = np.random.default_rng(1).uniform(size=(10, 3))
+
+
+def create(api: Any, dtype: str = "float64", shape: tuple[int, ...] = (10, 3)) -> str:
+    answer = api.post("/v1/arrays", json={"dtype": dtype, "shape": list(shape)})
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["Location"] == answer.json()["links"]["self"]
+    return str(answer.headers["Location"])
+
+
+def put(api: Any, array: str, start: int, values: Any) -> Any:
+    return api.put(f"{array}/rows/{start}", content=np.asarray(values).tobytes(), headers=RAW)
+
+
+def test_blocks_in_any_order(api: Any) -> None:
+    array = create(api)
+    assert put(api, array, 6, MATRIX[6:]).json()["received"] == [[6, 10]]
+    assert put(api, array, 0, MATRIX[:2]).json()["received"] == [[0, 2], [6, 10]]
+    found = problem(api.post(array + "/seal"), 409, "array-incomplete")
+    assert found["missing"] == [[2, 6]]
+    answer = put(api, array, 2, MATRIX[2:6]).json()
+    assert answer["received"] == [[0, 10]]
+    assert answer["complete"] is True
+    sealed = api.post(array + "/seal").json()
+    assert sealed["sha256"] == hashlib.sha256(MATRIX.tobytes()).hexdigest()
+    assert sealed["sealed"] is not None
+    data = np.load(io.BytesIO(api.get(array + "/data").content), allow_pickle=False)
+    np.testing.assert_array_equal(data, MATRIX)
+
+
+def test_a_sealed_array_never_changes(api: Any) -> None:
+    array = "/v1/arrays/" + upload(api, MATRIX)
+    first = api.get(array).json()
+    problem(put(api, array, 0, MATRIX), 409, "array-sealed")
+    assert api.post(array + "/seal").json() == first
+    wrong = api.post(array + "/seal", json={"sha256": "0" * 64})
+    problem(wrong, 422, "invalid-spec", "/sha256")
+    assert api.post(array + "/seal", json={"sha256": first["sha256"]}).status_code == 200
+
+
+def test_a_wrong_hash_does_not_seal(api: Any) -> None:
+    array = "/v1/arrays/" + upload(api, MATRIX, seal=False)
+    problem(api.post(array + "/seal", json={"sha256": "0" * 64}), 422, "invalid-spec", "/sha256")
+    assert api.get(array).json()["sealed"] is None
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1"])
+def test_dtypes(api: Any, dtype: str) -> None:
+    values = np.arange(6, dtype=dtype).reshape(2, 3)
+    array = "/v1/arrays/" + upload(api, values)
+    data = np.load(io.BytesIO(api.get(array + "/data").content), allow_pickle=False)
+    assert data.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(data, values)
+
+
+def test_repeating_a_block_is_harmless(api: Any) -> None:
+    array = create(api)
+    for _ in range(2):
+        assert put(api, array, 0, MATRIX).json()["received"] == [[0, 10]]
+
+
+@pytest.mark.parametrize(
+    ("start", "body", "status", "slug"),
+    [
+        (0, MATRIX.tobytes()[:-1], 422, "invalid-spec"),
+        (0, b"", 422, "invalid-spec"),
+        (0, b"1234567", 422, "invalid-spec"),
+        (9, MATRIX[:2].tobytes(), 422, "invalid-spec"),
+        (10, MATRIX[:1].tobytes(), 404, "not-found"),
+        (0, np.full((10, 3), np.nan).tobytes(), 422, "invalid-cost"),
+    ],
+)
+def test_bad_blocks_are_not_received(
+    api: Any, start: int, body: bytes, status: int, slug: str
+) -> None:
+    array = create(api)
+    problem(api.put(f"{array}/rows/{start}", content=body, headers=RAW), status, slug)
+    assert api.get(array).json()["received"] == []
+    assert put(api, array, 0, MATRIX).status_code == 200
+
+
+def test_nan_names_row_and_column(api: Any) -> None:
+    bad = MATRIX.copy()
+    bad[7, 2] = np.nan
+    array = create(api)
+    found = problem(put(api, array, 4, bad[4:]), 422, "invalid-cost")
+    assert (found["row"], found["column"]) == (7, 2)
+
+
+def test_nan_across_chunks_of_the_network(make_app: Callable[..., Any]) -> None:
+    """An item that is cut in two by the chunking is judged as one."""
+    api = make_app()
+    bad = np.ones((10, 3))
+    bad[5, 1] = np.nan
+    text = bad.tobytes()
+    store: ArrayStore = api.app.app.state.service.arrays
+    meta = store.create("", "<f8", [10, 3])
+    block = store.open_block(meta, 0, None)
+    at = 8 * (5 * 3 + 1) + 7  # the byte that completes the bad item
+    for k in range(0, at // 7 * 7, 7):
+        block.write(text[k : k + 7])
+    with pytest.raises(Problem, match=r"\[5, 1\] is NaN"):
+        block.write(text[at // 7 * 7 : at // 7 * 7 + 7])
+    store.close_block(block, whole=False)
+
+
+def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -> None:
+    address = serve_app()
+    with httpx.Client(base_url=address) as client:
+        array = create(client, shape=(1000, 3))
+        put(client, array, 0, np.ones((1000, 3)))
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 10) as raw:
+            raw.sendall(
+                f"PUT {array}/rows/100 HTTP/1.1\r\nHost: {host}:{port}\r\n"
+                f"Content-Length: {24 * 50}\r\n\r\n".encode()
+                + b"\0" * 24 * 20
+            )
+            until = time.monotonic() + 10
+            # Rows that are being overwritten are a mixture: they count as missing.
+            while client.get(array).json()["missing"] != [[100, 150]]:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            problem(client.post(array + "/seal"), 409, "array-incomplete")
+        until = time.monotonic() + 10
+        while put(client, array, 100, np.ones((50, 3))).json()["missing"]:
+            assert time.monotonic() < until
+        until = time.monotonic() + 10
+        while client.post(array + "/seal").status_code != 200:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+def test_uploads_from_several_clients_at_once(serve_app: Callable[..., str]) -> None:
+    address = serve_app()
+    matrix = np.random.default_rng(2).uniform(size=(4000, 5))
+    with httpx.Client(base_url=address, timeout=30) as client:
+        array = create(client, shape=matrix.shape)
+        failed: list[Any] = []
+
+        def send(part: int) -> None:
+            with httpx.Client(base_url=address, timeout=30) as other:
+                for start in range(part * 100, 4000, 400):
+                    answer = put(other, array, start, matrix[start : start + 100])
+                    if answer.status_code != 200:
+                        failed.append(answer.text)
+
+        threads = [threading.Thread(target=send, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert failed == []
+        assert client.get(array).json()["missing"] == []
+        sealed = client.post(array + "/seal").json()
+    assert sealed["sha256"] == hashlib.sha256(matrix.tobytes()).hexdigest()
+
+
+def test_half_an_upload_survives_a_restart(make_app: Callable[..., Any], tmp_path: Path) -> None:
+    store = ArrayStore(tmp_path / "arrays")
+    meta = store.create("me", "<f8", [10, 3])
+    block = store.open_block(meta, 2, None)
+    block.write(MATRIX[2:5].tobytes())
+    store.close_block(block, whole=True)
+    half = store.open_block(meta, 6, 48)
+    half.write(MATRIX[6:7].tobytes())  # ... and then the process is gone
+    again = ArrayStore(tmp_path / "arrays")
+    assert again.get(meta.id, "me").ranges == [[2, 5]]
+    (tmp_path / "arrays" / "arr_0123456789abcdef").mkdir()  # created, never recorded
+    assert len(ArrayStore(tmp_path / "arrays").owned(None)) == 1
+    half.close()
+
+
+def test_a_full_disk(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    api = make_app()
+    array = create(api)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("bigsap_server.arrays.os.fsync", full)
+    problem(put(api, array, 0, MATRIX), 507, "disk-full")
+    answer = api.post("/v1/arrays", json={"dtype": "f8", "shape": [1]})
+    problem(answer, 507, "disk-full")
+    monkeypatch.undo()
+    assert api.get(array).json()["received"] == []
+    assert put(api, array, 0, MATRIX).json()["complete"] is True
+    assert solved(api, SQUARE)["state"] == "succeeded"
+
+
+def test_deleting(api: Any) -> None:
+    array = "/v1/arrays/" + upload(api, MATRIX)
+    assert len(api.get("/v1/arrays").json()["arrays"]) == 1
+    assert api.delete(array).status_code == 204
+    problem(api.get(array), 404, "not-found")
+    problem(api.delete(array), 404, "not-found")
+    assert api.get("/v1/arrays").json()["arrays"] == []
+
+
+def test_an_array_in_use_stays(make_app: Callable[..., Any]) -> None:
+    api = make_app()
+    array_id = upload(api, np.ones((2, 2)))
+    store = api.app.app.state.service.store
+    api.app.app.state.service.supervisor.stop()  # so that the job stays queued
+    spec = {
+        "cost": {"type": "sum", "terms": [{"type": "array", "values": {"array": array_id}}]},
+        "options": {"maximize": False},
+    }
+    job, _ = store.submit(spec)
+    found = problem(api.delete(f"/v1/arrays/{array_id}"), 409, "array-in-use")
+    assert job.id in found["detail"]
+    store.request_cancel(job.id, "now")
+    assert api.delete(f"/v1/arrays/{array_id}").status_code == 204
+
+
+def test_quotas(make_app: Callable[..., Any]) -> None:
+    api = make_app(limits={"arrays": 2, "stored_bytes": 1000})
+    create(api, shape=(100,))
+    problem(api.post("/v1/arrays", json={"dtype": "f8", "shape": [100]}), 429, "quota-exceeded")
+    create(api, shape=(1,))
+    problem(api.post("/v1/arrays", json={"dtype": "f8", "shape": [1]}), 429, "quota-exceeded")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"dtype": "object", "shape": [1]}, {"dtype": "f8"}, {"dtype": "f8", "shape": []},
+        {"dtype": "f8", "shape": [1, 2, 3]}, {"dtype": "f8", "shape": [-1]},
+        {"dtype": "f8", "shape": [1.5]}, {"dtype": "c16", "shape": [1]},
+        {"dtype": ">f8", "shape": [1]},
+        {"dtype": "f8", "shape": [2**60, 2**60]}, {"dtype": "U8", "shape": [1]},
+    ],
+)  # fmt: skip
+def test_arrays_that_cannot_be(api: Any, body: dict[str, Any]) -> None:
+    answer = api.post("/v1/arrays", json=body)
+    problem(answer, 422, answer.json()["type"].rpartition(":")[2])
+
+
+def test_media_types_of_blocks(api: Any) -> None:
+    array = create(api)
+    for headers in ({"Content-Type": "application/json"}, {**RAW, "Content-Encoding": "gzip"}):
+        answer = api.put(f"{array}/rows/0", content=MATRIX.tobytes(), headers=headers)
+        problem(answer, 415, "unsupported-media-type")
+
+
+def test_ranges_of_rows() -> None:
+    assert merged([[5, 7], [0, 2], [2, 3], [6, 9]]) == [[0, 3], [5, 9]]
+    assert without([[0, 10]], 3, 5) == [[0, 3], [5, 10]]
+    assert without([[0, 3], [5, 9]], 2, 6) == [[0, 2], [6, 9]]
+    assert without([[0, 3]], 3, 9) == [[0, 3]]
+    assert without([[2, 3]], 0, 9) == []

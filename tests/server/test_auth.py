@@ -1,0 +1,255 @@
+"""Keys: scopes, owners, quotas, rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bigsap_server import auth
+from bigsap_server.auth import Bucket, Keys, hashed, new_key
+from bigsap_server.settings import Limits, Settings, load
+from checks import SQUARE, problem, solved, upload
+
+KEYS = {"alice": new_key(), "bob": new_key(), "eve": new_key(), "root": new_key()}
+SCOPES = {"alice": "read submit", "bob": "read submit", "eve": "read", "root": "admin"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "keys.toml"
+    lines = []
+    for name, key in KEYS.items():
+        scopes = ", ".join(f'"{scope}"' for scope in SCOPES[name].split())
+        lines += [f"[{name}]", f'hash = "{hashed(key)}"', f"scopes = [{scopes}]"]
+        if name == "bob":
+            lines += ["active_jobs = 0", "stored_bytes = 100"]
+        if name == "eve":
+            lines += ["requests_per_s = 0.5", "burst = 3"]
+    path.write_text("\n".join(lines))
+    return path
+
+
+class As:
+    """A client with somebody's key."""
+
+    def __init__(self, client: Any, key: str | None) -> None:
+        self._client = client
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+
+    def __getattr__(self, method: str) -> Any:
+        def call(*args: Any, headers: dict[str, str] | None = None, **named: Any) -> Any:
+            return getattr(self._client, method)(
+                *args, headers=self._headers | (headers or {}), **named
+            )
+
+        return call
+
+
+@pytest.fixture
+def keyed(make_app: Callable[..., Any], file: Path) -> dict[str, As]:
+    client = make_app(keys=file)
+    return {name: As(client, key) for name, key in KEYS.items()} | {"nobody": As(client, None)}
+
+
+def test_nothing_without_a_key(keyed: dict[str, As]) -> None:
+    nobody = keyed["nobody"]
+    for path in ("/v1/jobs", "/v1/capabilities", "/v1/kernels", "/metrics", "/v1/arrays"):
+        answer = nobody.get(path)
+        problem(answer, 401, "unauthorized")
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    problem(nobody.post("/v1/jobs", json=SQUARE), 401, "unauthorized")
+    assert nobody.get("/healthz").status_code == 200
+    assert nobody.get("/openapi.json").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer "}, {"Authorization": ""},
+        {"Authorization": f"Basic {KEYS['alice']}"}, {"X-API-Key": "wrong"}, {"X-API-Key": ""},
+        {"Authorization": "Bearer wrong", "X-API-Key": KEYS["alice"]},
+        {"Authorization": f"Bearer {hashed(KEYS['alice'])}"},
+    ],
+)  # fmt: skip
+def test_wrong_keys(keyed: dict[str, As], headers: dict[str, str]) -> None:
+    problem(keyed["nobody"].get("/v1/jobs", headers=headers), 401, "unauthorized")
+
+
+def test_both_headers_work(keyed: dict[str, As]) -> None:
+    for headers in (
+        {"Authorization": f"Bearer {KEYS['alice']}"}, {"authorization": f"bearer {KEYS['alice']}"},
+        {"X-API-Key": KEYS["alice"]},
+    ):  # fmt: skip
+        assert keyed["nobody"].get("/v1/jobs", headers=headers).status_code == 200
+
+
+def test_scopes(keyed: dict[str, As]) -> None:
+    eve = keyed["eve"]
+    assert eve.get("/v1/jobs").status_code == 200
+    problem(eve.post("/v1/jobs", json=SQUARE), 403, "forbidden")
+
+
+def test_owners_see_their_own(keyed: dict[str, As]) -> None:
+    alice, eve, root = keyed["alice"], keyed["eve"], keyed["root"]
+    job = solved(alice, SQUARE)
+    array = upload(alice, np.eye(2))
+    link = job["links"]["self"]
+    problem(eve.get(link), 404, "not-found")
+    problem(keyed["bob"].get(job["links"]["result"]), 404, "not-found")
+    problem(keyed["bob"].get(job["links"]["events"]), 404, "not-found")
+    problem(keyed["bob"].delete(link), 404, "not-found")
+    problem(keyed["bob"].post(link + "/cancel"), 404, "not-found")
+    problem(keyed["bob"].get(f"/v1/arrays/{array}"), 404, "not-found")
+    problem(keyed["bob"].put(f"/v1/arrays/{array}/rows/0", content=b"x"), 404, "not-found")
+    problem(keyed["bob"].post(f"/v1/arrays/{array}/seal"), 404, "not-found")
+    assert keyed["bob"].get("/v1/jobs").json()["jobs"] == []
+    assert keyed["bob"].get("/v1/arrays").json()["arrays"] == []
+    # Nor can another's array be used, or even told from one that does not exist.
+    use = {"cost": {"type": "array", "values": {"array": array}}}
+    found = problem(keyed["bob"].post("/v1/jobs", json=use), 422, "invalid-spec", "/cost/values")
+    none = {"cost": {"type": "array", "values": {"array": "arr_0"}}}
+    other = problem(keyed["bob"].post("/v1/jobs", json=none), 422, "invalid-spec")
+    assert found["detail"].replace(array, "arr_0") == other["detail"]
+    warm = SQUARE | {"warm_start": {"job": job["id"]}}
+    problem(keyed["bob"].post("/v1/jobs", json=warm), 422, "invalid-spec", "/warm_start/job")
+    assert root.get(link).status_code == 200
+    assert len(root.get("/v1/jobs").json()["jobs"]) == 1
+    assert root.delete(link).status_code == 204
+
+
+def test_idempotency_keys_are_the_owners(keyed: dict[str, As]) -> None:
+    key = {"Idempotency-Key": "same"}
+    first = keyed["alice"].post("/v1/jobs", json=SQUARE, headers=key).json()
+    second = keyed["root"].post("/v1/jobs", json=SQUARE, headers=key).json()
+    assert first["id"] != second["id"]
+
+
+def test_quotas_of_a_key(keyed: dict[str, As]) -> None:
+    answer = keyed["bob"].post("/v1/jobs", json=SQUARE)
+    problem(answer, 429, "quota-exceeded")
+    array = {"dtype": "f8", "shape": [100]}
+    problem(keyed["bob"].post("/v1/arrays", json=array), 429, "quota-exceeded")
+    found = keyed["bob"].get("/v1/capabilities").json()["caller"]
+    assert (found["name"], found["active_jobs"], found["stored_bytes"]) == ("bob", 0, 100)
+
+
+def test_rates(keyed: dict[str, As]) -> None:
+    answers = [keyed["eve"].get("/v1/jobs") for _ in range(5)]
+    assert [answer.status_code for answer in answers[:3]] == [200] * 3
+    problem(answers[4], 429, "too-many-requests")
+    assert 1 <= int(answers[4].headers["Retry-After"]) <= 3
+    # Others are not slowed down.
+    assert keyed["alice"].get("/v1/jobs").status_code == 200
+
+
+def test_strangers_are_slowed_down(make_app: Callable[..., Any], file: Path) -> None:
+    client = make_app(keys=file, limits={"requests_per_s": 1, "burst": 5})
+    codes = [As(client, f"guess{k}").get("/v1/jobs").status_code for k in range(20)]
+    assert codes[:5] == [401] * 5
+    assert codes[-1] == 429
+
+
+def test_no_body_is_read_without_a_key(keyed: dict[str, As]) -> None:
+    sent = []
+
+    def body() -> Any:
+        for _ in range(100):
+            sent.append(1)
+            yield b" " * 1000
+
+    problem(keyed["nobody"].post("/v1/jobs", content=body()), 401, "unauthorized")
+
+
+def test_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(auth.time, "monotonic", lambda: now[0])
+    bucket = Bucket(2.0, 3)
+    assert [bucket.take() for _ in range(3)] == [0, 0, 0]
+    assert bucket.take() == pytest.approx(0.5)
+    now[0] += 0.5
+    assert bucket.take() == 0
+    now[0] += 1000
+    assert [bucket.take() > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_keys_files_that_are_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    good = f'hash = "{hashed("x")}"\nscopes = ["read"]\n'
+    for text in (
+        "", "[a", "[a]\n", f"[a]\n{good}more = 1\n", "[a]\nhash = 'x'\nscopes = ['read']\n",
+        f"[a]\n{good}[b]\n{good}",
+        '[a]\nhash = "sha256:00"\nscopes = []\n', "[a]\nkey = 'secret'\n",
+    ):  # fmt: skip
+        file.write_text(text)
+        with pytest.raises(ValueError, match=r"keys\.toml"):
+            Keys.read(file, Limits())
+    with pytest.raises(OSError, match="missing"):
+        Keys.read(tmp_path / "missing.toml", Limits())
+
+
+def test_new_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert auth.main(["carol", "read"]) == 0
+    text = capsys.readouterr().out
+    key = text.split("# key: ")[1].split()[0]
+    file = tmp_path / "keys.toml"
+    file.write_text(text)
+    caller = Keys.read(file, Limits()).caller(None, key)
+    assert (caller.owner, caller.scopes) == ("carol", {"read"})
+    assert auth.main([]) == 2
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
+def test_others_are_not_served_without_keys(host: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="without keys"):
+        Settings(host=host)
+    assert Settings(host=host, keys=tmp_path / "keys.toml").host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
+def test_loopback_needs_no_keys(host: str) -> None:
+    assert Settings(host=host).keys is None
+
+
+def test_precedence_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("port = 1\nworkers = 1\nattempts = 1\n[limits]\nrows = 1\ncolumns = 1\n")
+    monkeypatch.setenv("BIGSAP_PORT", "2")
+    monkeypatch.setenv("BIGSAP_WORKERS", "2")
+    monkeypatch.setenv("BIGSAP_LIMITS__ROWS", "2")
+    monkeypatch.setenv("BIGSAP_KEY", "the client's, not ours")
+    found = load(file, port=3, workers=None)
+    assert (found.port, found.workers, found.attempts) == (3, 2, 1)
+    assert (found.limits.rows, found.limits.columns) == (2, 1)
+    assert found.limits.pairs == Limits().pairs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "port = 'x'", "odd = 1", "[limits]\nodd = 1", "port = 99999", "x", "[stores]\n'a/b' = '/x'",
+        "zarr_uris = ['file:///']", "zarr_uris = ['https://host']", "host = '0.0.0.0'",
+    ],
+)  # fmt: skip
+def test_wrong_settings(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError):  # noqa: PT011  each says something else
+        load(file)
+
+
+def test_credentials_are_not_shown(make_app: Callable[..., Any]) -> None:
+    secret = {"rows": {"Authorization": "Bearer hush"}}
+    api = make_app(credentials=secret, http_rows_hosts=["rows.example"])
+    for path in ("/v1/capabilities", "/v1/kernels", "/metrics", "/openapi.json"):
+        assert "hush" not in api.get(path).text
+    assert "hush" not in repr(Settings(credentials=secret))
+    cost = {"type": "http_rows", "url": "http://rows.example/", "dtype": "f8"}
+    body = {"shape": [2, 2], "cost": cost | {"credentials": "other"}}
+    problem(api.post("/v1/jobs", json=body), 422, "invalid-spec", "/cost/credentials")
+    body = {"shape": [2, 2], "cost": cost | {"credentials": "rows"}}
+    answer = api.post("/v1/jobs?dry_run=true", json=body)
+    assert answer.status_code == 200
+    assert "hush" not in answer.text

@@ -1,0 +1,227 @@
+"""From cost specs to sources: every member of the union gives the costs it promises."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bigsap_server.build import Resolver, build, build_source
+from bigsap_server.job_request import JobRequest
+from bigsap_server.problems import Problem
+from bigsap_server.settings import Settings
+from bigsap_server.specs import MEMBERS
+from checks import problem, solved, upload
+from pydantic import BaseModel, ValidationError
+
+from bigsap import costspec
+
+A = [[4, 1, 3], [2, 0, 5]]
+X, Y = [[0.0, 1], [2, 3]], [[1.0, 1], [0, 2], [5, 5]]
+
+
+def costs(spec: dict[str, Any], tmp_path: Path, maximize: bool = False, **given: Any) -> Any:
+    """The whole matrix of a spec."""
+    request = {"cost": spec, "options": {"maximize": maximize}, **given}
+    plain = Settings(data=tmp_path).model_dump(mode="json")
+    source = build_source(request, tmp_path, plain)
+    out = np.empty(source.shape, source.dtype)
+    source.read(np.arange(source.shape[0]), slice(0, source.shape[1]), out)
+    return out
+
+
+INF = float("inf")
+EXPECTED: list[tuple[dict[str, Any], Any]] = [
+    ({"type": "array", "values": A}, A),
+    ({"type": "array", "array": A}, A),
+    ({"type": "array", "values": [[1, "Infinity"]]}, [[1, INF]]),
+    ({"type": "points", "x": X, "y": Y}, [[1, 1, 41], [5, 5, 13]]),
+    ({"type": "points", "x": X, "y": Y, "metric": "cityblock"}, [[1, 1, 9], [3, 3, 5]]),
+    ({"type": "points", "x": X, "y": Y, "w": [1.0, 0.0]}, [[1, 0, 25], [1, 4, 9]]),
+    ({"type": "points", "x": [1, 2], "y": [3, 5]}, [[4, 16], [1, 9]]),
+    ({"type": "points", "x": X, "y": Y, "metric": "minkowski", "p": 1.0}, [[1, 1, 9], [3, 3, 5]]),
+    ({"type": "lowrank", "a": X, "b": Y}, [[1, 2, 5], [5, 6, 25]]),
+    ({"type": "lowrank", "a": X, "b": Y, "row_terms": [1, 2], "column_terms": [0, 1, 0]},
+     [[2, 4, 6], [7, 9, 27]]),
+    ({"type": "table", "values": A, "row_class": [1, 0, 1], "column_class": [2, 0]},
+     [[5, 2], [3, 4], [5, 2]]),
+    ({"type": "expression", "code": "x[i] * 10 + j + c", "shape": [2, 2],
+      "arrays": {"x": [1, 2], "c": 0.5}}, [[10.5, 11.5], [20.5, 21.5]]),
+    ({"type": "sum", "terms": [{"type": "array", "values": A}] * 2}, 2 * np.array(A)),
+    ({"type": "scale", "factor": 0.5, "cost": {"type": "array", "values": A}}, np.array(A) / 2),
+    ({"type": "mask", "cost": {"type": "array", "values": [[1, 2]]}, "forbidden": [[0, 1]]},
+     [[1, INF]]),
+    ({"type": "mask", "cost": {"type": "array", "values": [[1, 2]]}, "allowed": [[0, 1]]},
+     [[INF, 2]]),
+    ({"type": "forbid_above", "threshold": 3.0, "cost": {"type": "array", "values": A}},
+     [[INF, 1, 3], [2, 0, INF]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "expected"), EXPECTED, ids=[str(k) for k in range(len(EXPECTED))])
+def test_members(spec: dict[str, Any], expected: Any, tmp_path: Path) -> None:
+    np.testing.assert_allclose(costs(spec, tmp_path), np.array(expected, float), rtol=1e-14)
+
+
+def test_integers_stay_integers(tmp_path: Path) -> None:
+    assert costs({"type": "array", "values": A}, tmp_path).dtype == np.int64
+    assert costs({"type": "array", "values": [[1.0]]}, tmp_path).dtype == np.float64
+
+
+def test_maximize_decides_what_forbids(tmp_path: Path) -> None:
+    spec = {"type": "forbid_above", "threshold": 3.0, "cost": {"type": "array", "values": A}}
+    assert costs(spec, tmp_path, maximize=True)[0, 0] == -INF
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [spec for spec, _ in EXPECTED if spec["type"] in costspec.KINDS and "values" in str(spec)]
+    + [spec for spec, _ in EXPECTED if spec["type"] in ("points", "lowrank", "expression")],
+)
+def test_the_command_line_reads_the_same_documents(spec: dict[str, Any], tmp_path: Path) -> None:
+    if "array" in spec or "Infinity" in str(spec):
+        pytest.skip("the service's own short form")
+    source = costspec.from_spec(json.loads(json.dumps(spec)), tmp_path)
+    out = np.empty(source.shape, source.dtype)
+    source.read(np.arange(source.shape[0]), slice(0, source.shape[1]), out)
+    np.testing.assert_array_equal(out, costs(spec, tmp_path))
+
+
+def test_examples_of_all_members(tmp_path: Path) -> None:
+    resolver = Resolver(tmp_path, Settings(data=tmp_path).model_dump(mode="json"))
+    for member in MEMBERS:
+        example = member.model_config["json_schema_extra"]["examples"][0]  # type: ignore[index]
+        spec = member.model_validate(example)
+        text = json.dumps(example)
+        if not any(word in text for word in ("arr_", "store", "plugin", "http_rows")):
+            shape = [2, 2] if "expression" in text else None
+            assert build(spec, resolver, shape, False, "/cost").shape[0] >= 2
+
+
+def test_normalised_requests_are_stable(tmp_path: Path) -> None:
+    """What is stored reads back as itself: jobs outlive the server that accepted them."""
+    for spec, _ in EXPECTED:
+        once = JobRequest.model_validate({"cost": spec}).model_dump(mode="json")
+        text = json.dumps(once, allow_nan=False)
+        assert JobRequest.model_validate(json.loads(text)).model_dump(mode="json") == once
+
+
+def test_nothing_is_converted() -> None:
+    for bad in (
+        {"cost": {"type": "array", "values": [["1"]]}},
+        {"cost": {"type": "scale", "factor": "2", "cost": {"type": "array", "values": [[1]]}}},
+        {"cost": {"type": "array", "values": [[1]]}, "options": {"maximize": 1}},
+        {"cost": {"type": "array", "values": [[1]]}, "options": {"seed": 1.0}},
+    ):
+        with pytest.raises(ValidationError):
+            JobRequest.model_validate(bad)
+
+
+def test_shapes(tmp_path: Path) -> None:
+    plain = Settings(data=tmp_path).model_dump(mode="json")
+    spec = {"type": "expression", "code": "i + j"}
+    with pytest.raises(Problem, match="needs the shape") as caught:
+        build_source({"cost": spec}, tmp_path, plain)
+    assert caught.value.pointer == "/shape"
+    with pytest.raises(Problem) as caught:
+        build_source({"cost": {**spec, "shape": [2, 3]}, "shape": [3, 2]}, tmp_path, plain)
+    assert caught.value.pointer == "/cost/shape"
+    assert build_source({"cost": spec, "shape": [2, 3]}, tmp_path, plain).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("cost", "shape"),
+    [
+        ({"type": "points", "x": "ID", "y": "ID"}, [6, 6]),
+        ({"type": "lowrank", "a": "ID", "b": "ID"}, [6, 6]),
+        ({"type": "array", "values": "ID"}, [6, 2]),
+        ({"type": "expression", "code": "x[i, 0] - x[j, 1]", "arrays": {"x": "ID"}}, [6, 6]),
+    ],
+)
+def test_uploaded_arrays_in_specs(api: Any, cost: dict[str, Any], shape: list[int]) -> None:
+    points = np.random.default_rng(3).uniform(size=(6, 2)).astype(np.float32)
+    array_id = upload(api, points)
+    text = json.dumps({"cost": cost, "shape": shape}).replace('"ID"', f'{{"array": "{array_id}"}}')
+    job = solved(api, json.loads(text))
+    assert job["state"] == "succeeded", job
+    assert job["result"]["status"] == "optimal"
+    assert job["shape"] == shape
+
+
+def test_arrays_that_are_not_sealed_or_not_finite(api: Any) -> None:
+    open_id = upload(api, np.eye(2), seal=False)
+    body = {"cost": {"type": "array", "values": {"array": open_id}}}
+    problem(api.post("/v1/jobs", json=body), 409, "array-incomplete", "/cost/values")
+    infinite = upload(api, np.array([[1.0, np.inf], [2, 3]]))
+    body = {"cost": {"type": "points", "x": {"array": infinite}, "y": [[1, 2]]}}
+    problem(api.post("/v1/jobs", json=body), 422, "invalid-cost", "/cost/x")
+    body = {"cost": {"type": "array", "values": {"array": infinite}}}
+    assert solved(api, body)["result"]["objective"] == 4
+
+
+def test_large_formulas_are_judged_without_their_arrays(
+    make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import bigsap_server.plan
+
+    monkeypatch.setattr(bigsap_server.plan, "_SMALL_BYTES", 100)
+    api = make_app()
+    array_id = upload(api, np.ones((100, 3)))
+    arrays = {"x": {"array": array_id}, "c": 2.0}
+
+    def ask(code: str, shape: list[int]) -> Any:
+        cost = {"type": "expression", "code": code, "arrays": arrays}
+        return api.post("/v1/jobs?dry_run=true", json={"shape": shape, "cost": cost})
+
+    assert ask("x[i, 0] * c + j", [100, 7]).status_code == 200
+    assert ask("x[i, 0] - x[j, 2]", [100, 100]).status_code == 200
+    problem(ask("x[i, 3]", [100, 7]), 422, "invalid-spec", "/cost/code")
+    problem(ask("x[j, 0]", [100, 7]), 422, "invalid-spec", "/cost/code")
+    problem(ask("x[i, 0]", [101, 7]), 422, "invalid-spec", "/cost/arrays/x")
+
+
+class _Params(BaseModel):
+    size: int
+    step: float = 1.0
+
+
+def _fake_plugin(params: _Params, shape: tuple[int, int] | None) -> Any:
+    """Costs of a grid."""
+    n = params.size
+    return np.abs(np.subtract.outer(np.arange(n), np.arange(n))) * params.step
+
+
+_fake_plugin.Params = _Params  # type: ignore[attr-defined]
+
+
+def test_plugins(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = importlib.metadata.EntryPoint("grid", "fake_grid:plugin", "bigsap.costs")
+    module = types.ModuleType("fake_grid")
+    module.plugin = _fake_plugin  # type: ignore[attr-defined]
+    monkeypatch.setitem(__import__("sys").modules, "fake_grid", module)
+    original = importlib.metadata.entry_points
+
+    def entry_points(**wanted: Any) -> Any:
+        if wanted.get("group") == "bigsap.costs":
+            return [entry] if wanted.get("name", "grid") == "grid" else []
+        return original(**wanted)
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    cost = {"type": "plugin", "name": "grid", "params": {"size": 4}}
+    api = make_app(plugins=["grid"])
+    job = solved(api, {"cost": cost})
+    assert job["result"]["objective"] == 0
+    bad = {"cost": cost | {"params": {"size": "many"}}}
+    problem(api.post("/v1/jobs", json=bad), 422, "invalid-spec", "/cost/params/size")
+    (plugin,) = api.get("/v1/kernels").json()["plugins"]
+    assert plugin["schema"]["properties"]["size"]["type"] == "integer"
+
+
+def test_plugins_that_are_installed_but_not_enabled(api: Any) -> None:
+    cost = {"type": "plugin", "name": "grid", "params": {}}
+    problem(api.post("/v1/jobs", json={"cost": cost}), 422, "invalid-spec", "/cost/name")

@@ -1,0 +1,131 @@
+"""Estimates of dry runs against solves: they need to be right to a factor only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bigsap_server.build import Resolver, build_source
+from bigsap_server.estimate import estimate
+from bigsap_server.job_request import JobRequest
+from bigsap_server.plan import plan
+from bigsap_server.settings import load
+
+import bigsap
+
+#: Of one machine against another, and of the figures against a machine.
+SECONDS_FACTOR = 10
+MEMORY_FACTOR = 2
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lab")
+    rng = np.random.default_rng(3)
+    for name in "xy":
+        np.save(folder / f"{name}.npy", rng.random((2000, 3)))
+    np.save(folder / "m.npy", rng.random((1500, 1500)))
+    return folder
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"store": "lab", "path": f"{name}.npy"}
+
+
+POINTS = {"type": "points", "metric": "euclidean", "x": ref("x"), "y": ref("y")}
+BODIES: dict[str, dict[str, Any]] = {
+    "points": {"cost": POINTS},
+    "dense": {"cost": POINTS, "options": {"method": "ssp", "cache": "8MiB"}},
+    "matrix": {"cost": {"type": "array", "values": ref("m")}},
+    "formula": {
+        "shape": [2000, 2000],
+        "cost": {
+            "type": "expression", "code": "abs(x[i,0]-y[j,0]) + 0.1*(x[i,1]-y[j,1])**2",
+            "arrays": {"x": ref("x"), "y": ref("y")},
+        },
+    },
+    "rows through Python": {"cost": {"type": "scale", "factor": 2, "cost": POINTS}},
+}  # fmt: skip
+
+
+def settings(lab: Path) -> dict[str, Any]:
+    return load(data=lab / "data", stores={"lab": lab}).model_dump(mode="json")
+
+
+def guess(lab: Path, body: dict[str, Any]) -> dict[str, Any]:
+    request = JobRequest.model_validate(body)
+    given = settings(lab)
+    return estimate(request, plan(request, Resolver(Path(given["data"]), given), ["cpu"]), 1)
+
+
+def solve(lab: Path, body: dict[str, Any]) -> float:
+    """Seconds of a solve whose kernels are loaded."""
+    request = JobRequest.model_validate(body)
+    given = settings(lab)
+    times = []
+    for _ in range(2):
+        started = time.perf_counter()
+        source = build_source(request.model_dump(mode="json"), given["data"], given)
+        options = request.options
+        result = bigsap.solve(source, method=options.method, cache=options.cache, threads=1)
+        assert result.status == "optimal"
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_seconds(lab: Path, name: str) -> None:
+    found, real = guess(lab, BODIES[name])["seconds"], solve(lab, BODIES[name])
+    assert found / SECONDS_FACTOR < real < found * SECONDS_FACTOR, (found, real)
+
+
+MEASURED = """
+import json, re, sys
+from pathlib import Path
+import bigsap
+from bigsap_server.build import build_source
+body, given = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+options = body["options"]
+source = build_source(body, given["data"], given)
+bigsap.solve(source, method=options["method"], cache=options["cache"], threads=1)
+# Not ru_maxrss: it starts with what the parent had.
+status = Path("/proc/self/status").read_text()
+print(1024 * int(re.search(r"VmHWM:\\s*([0-9]+) kB", status)[1]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("cache", ["1MiB", "64MiB"])
+def test_memory(lab: Path, cache: str) -> None:
+    import json
+
+    body = BODIES["dense"] | {"options": {"method": "ssp", "cache": cache}}
+    text = JobRequest.model_validate(body).model_dump_json()
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, text, json.dumps(settings(lab))],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    found, real = guess(lab, body)["memory_bytes"], int(done.stdout)
+    assert found / MEMORY_FACTOR < real < found * MEMORY_FACTOR, (found, real)
+
+
+def test_estimates_grow_with_the_problem() -> None:
+    def asked(n: int, **options: Any) -> dict[str, Any]:
+        cost = {"type": "expression", "code": "abs(i - j)"}
+        body = {"shape": [n, n], "cost": cost, "options": options}
+        request = JobRequest.model_validate(body)
+        given = load(data="unused").model_dump(mode="json")
+        return estimate(request, plan(request, Resolver(Path("unused"), given), ["cpu"]), 1)
+
+    small, large = asked(1000), asked(100_000)
+    assert small["seconds"] < large["seconds"]
+    assert small["memory_bytes"] < large["memory_bytes"]
+    assert large["memory_bytes"] < 8 * 100_000**2 / 10, "no matrix is kept"
+    assert asked(100_000, time_limit_s=5)["seconds"] < 6
+    dense, cached = (asked(50_000, method="ssp", cache=size) for size in ("1GiB", "4GiB"))
+    assert cached["memory_bytes"] - dense["memory_bytes"] == 3 << 30

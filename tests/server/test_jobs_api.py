@@ -1,0 +1,535 @@
+"""Jobs over HTTP: submitting, waiting, listing, cancelling, resuming, deleting, following."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from checks import NOW, SQUARE, problem, solved, upload, vector
+
+# Minutes of rows, so that there is something to cancel.
+LONG = {
+    "shape": [3000, 3000],
+    "cost": {"type": "scale", "factor": 1.0,
+             "cost": {"type": "expression",
+                      "code": "abs(sin(i * 12.9898 + j * 78.233) * 43758.5453 % 1 - 0.5)"}},
+    "options": {"method": "ssp", "cache": "1MiB"},
+}  # fmt: skip
+
+
+def wait_for(api: Any, job: dict[str, Any], *states: str, seconds: float = 60) -> dict[str, Any]:
+    until = time.monotonic() + seconds
+    while True:
+        found: dict[str, Any] = api.get(job["links"]["self"]).json()
+        if found["state"] in states:
+            return found
+        assert time.monotonic() < until, found
+        time.sleep(0.05)
+
+
+def test_submit_answers_at_once(api: Any) -> None:
+    answer = api.post("/v1/jobs", json=SQUARE | {"label": "three"})
+    assert answer.status_code == 202
+    job = answer.json()
+    assert answer.headers["Location"] == f"/v1/jobs/{job['id']}" == job["links"]["self"]
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert job["state"] in ("queued", "starting", "running")
+    assert (job["label"], job["cost"], job["shape"]) == ("three", "array", [3, 3])
+    found = wait_for(api, job, "succeeded")
+    assert found["finished"] >= found["started"] >= found["created"]
+    assert found["outcome"] == {"status": "optimal", "objective": 5, "bound": 5, "gap": 0}
+    assert "resume" not in found["links"]
+
+
+def test_prefer_wait_gives_the_result(api: Any) -> None:
+    answer = api.post("/v1/jobs", json=SQUARE, headers=NOW)
+    assert answer.status_code == 200
+    assert answer.headers["Preference-Applied"] == "wait=30"
+    job = answer.json()
+    assert job["state"] == "succeeded"
+    assert job["result"]["objective"] == 5
+    assert job["result"] == api.get(job["links"]["result"]).json()
+
+
+def test_prefer_wait_that_is_too_short(make_app: Callable[..., Any]) -> None:
+    api = make_app(limits={"wait_s": 0.2})
+    started = time.monotonic()
+    answer = api.post("/v1/jobs", json=LONG, headers={"Prefer": "respond-async, wait=50"})
+    assert time.monotonic() - started < 20
+    assert answer.status_code == 202
+    assert answer.headers["Preference-Applied"] == "wait=0.2"
+    api.post(answer.json()["links"]["cancel"], json={"mode": "now"})
+    wait_for(api, answer.json(), "cancelled")
+
+
+def test_idempotency(api: Any) -> None:
+    key = {"Idempotency-Key": "abc"}
+    first = api.post("/v1/jobs", json=SQUARE, headers=key)
+    again = api.post("/v1/jobs", json=SQUARE, headers=key)
+    assert again.status_code == first.status_code == 202
+    assert again.headers["Location"] == first.headers["Location"]
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert "Idempotency-Replayed" not in first.headers
+    other = SQUARE | {"label": "other"}
+    problem(api.post("/v1/jobs", json=other, headers=key), 409, "idempotency-conflict")
+    assert len(api.get("/v1/jobs").json()["jobs"]) == 1
+
+
+def test_a_replay_outlives_what_it_refers_to(api: Any) -> None:
+    array = upload(api, np.eye(2))
+    earlier = solved(api, SQUARE)
+    key = {"Idempotency-Key": "k", "Prefer": "wait=30"}
+    points = {"cost": {"type": "points", "x": {"array": array}, "y": [[1, 2], [3, 4]]}}
+    start = SQUARE | {"warm_start": {"job": earlier["id"]}}
+    first = api.post("/v1/jobs", json=points, headers=key)
+    warm = api.post("/v1/jobs", json=start, headers=key | {"Idempotency-Key": "w"})
+    assert first.status_code == warm.status_code == 200
+    assert api.delete(f"/v1/arrays/{array}").status_code == 204
+    assert api.delete(earlier["links"]["self"]).status_code == 204
+    again = api.post("/v1/jobs", json=points, headers=key)
+    assert again.status_code == 200, again.text
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json() == first.json()
+    again = api.post("/v1/jobs", json=start, headers=key | {"Idempotency-Key": "w"})
+    assert again.json() == warm.json()
+    # Another body with the key is a conflict, whatever else is wrong with it.
+    other = points | {"label": "other"}
+    problem(api.post("/v1/jobs", json=other, headers=key), 409, "idempotency-conflict")
+    # Without the key it is judged as ever, and a dry run replays nothing.
+    problem(api.post("/v1/jobs", json=points), 422, "invalid-spec", "/cost/x")
+    problem(api.post("/v1/jobs?dry_run=true", json=points, headers=key), 422, "invalid-spec")
+
+
+def test_idempotency_of_racing_clients(serve_app: Callable[..., str]) -> None:
+    address = serve_app()
+    found: list[str] = []
+
+    def send() -> None:
+        headers = {"Idempotency-Key": "race"}
+        answer = httpx.post(address + "/v1/jobs", json=SQUARE, headers=headers, timeout=30)
+        found.append(answer.json()["id"])
+
+    threads = [threading.Thread(target=send) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def test_dry_run(api: Any) -> None:
+    body = {"shape": [250_000, 250_000], "cost": {"type": "expression", "code": "abs(i - j)"}}
+    answer = api.post("/v1/jobs?dry_run=true", json=body)
+    assert answer.status_code == 200
+    found = answer.json()
+    assert found["spec"]["options"]["method"] == "auto"
+    assert found["spec"]["shape"] == [250_000, 250_000]
+    effort = found["estimate"]
+    assert 1e8 < effort["memory_bytes"] < 1e10
+    assert effort["memory_bytes"] == sum(effort["memory"].values())
+    assert 10 < effort["seconds"] < 1e5
+    assert effort["seconds_low"] < effort["seconds"] < effort["seconds_high"]
+    assert api.get("/v1/jobs").json()["jobs"] == []
+    problem(api.post("/v1/jobs?dry_run=true", json={"cost": 1}), 422, "invalid-spec", "/cost")
+    small = api.post("/v1/jobs?dry_run=true", json=SQUARE).json()["estimate"]
+    assert small["seconds"] < effort["seconds"]
+
+
+def test_normalised_spec_can_be_submitted_again(api: Any) -> None:
+    spec = api.post("/v1/jobs?dry_run=true", json=SQUARE).json()["spec"]
+    assert solved(api, spec)["result"]["objective"] == 5
+    assert api.post("/v1/jobs?dry_run=true", json=spec).json()["spec"] == spec
+
+
+def test_paging(make_app: Callable[..., Any]) -> None:
+    api = make_app()
+    made = [api.post("/v1/jobs", json=SQUARE | {"label": f"l{k % 2}"}).json() for k in range(7)]
+    newest_first = [job["id"] for job in reversed(made)]
+    seen: list[str] = []
+    token: str | None = None
+    while True:
+        parameters = {"page_size": 3} | ({"page_token": token} if token else {})
+        page = api.get("/v1/jobs", params=parameters).json()
+        assert len(page["jobs"]) <= 3
+        seen += [job["id"] for job in page["jobs"]]
+        token = page["next_page_token"]
+        if token is None:
+            break
+    assert seen == newest_first
+    labelled = api.get("/v1/jobs", params={"label": "l1"}).json()["jobs"]
+    assert [job["id"] for job in labelled] == [job["id"] for job in made if job["label"] == "l1"][
+        ::-1
+    ]
+    for job in made:
+        wait_for(api, job, "succeeded")
+    assert len(api.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]) == 7
+    assert api.get("/v1/jobs", params={"state": "failed"}).json()["jobs"] == []
+
+
+def test_etag_and_long_poll(serve_app: Callable[..., str]) -> None:
+    with httpx.Client(base_url=serve_app(), timeout=60) as api:
+        job = api.post("/v1/jobs", json=SQUARE).json()
+        tag, states = "", [job["state"]]
+        until = time.monotonic() + 40
+        while states[-1] != "succeeded":
+            assert time.monotonic() < until
+            answer = api.get(
+                job["links"]["self"], params={"wait": 20}, headers={"If-None-Match": tag}
+            )
+            assert answer.status_code == 200
+            assert answer.headers["ETag"] != tag
+            tag = answer.headers["ETag"]
+            states.append(answer.json()["state"])
+        unchanged = api.get(job["links"]["self"], headers={"If-None-Match": tag})
+        assert unchanged.status_code == 304
+        assert unchanged.content == b""
+        assert unchanged.headers["ETag"] == tag
+        started = time.monotonic()
+        waited = api.get(
+            job["links"]["self"], params={"wait": 0.5}, headers={"If-None-Match": f'W/"x", {tag}'}
+        )
+        assert waited.status_code == 304
+        assert time.monotonic() - started >= 0.5
+        assert api.get(job["links"]["self"], params={"wait": 30}).status_code == 200
+
+
+@pytest.mark.parametrize("mode", ["graceful", "now"])
+def test_cancel_a_running_job(api: Any, mode: str) -> None:
+    job = api.post("/v1/jobs", json=LONG).json()
+    wait_for(api, job, "running")
+    until = time.monotonic() + 60
+    while not (api.get(job["links"]["self"]).json()["progress"] or {}).get("rows_evaluated"):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    answer = api.post(job["links"]["cancel"], json={"mode": mode})
+    assert answer.status_code in (200, 202)
+    assert answer.json()["cancel"] == mode
+    found = wait_for(api, job, "cancelled")
+    assert "resume" in found["links"]
+    if mode == "graceful":
+        result = api.get(job["links"]["result"]).json()
+        assert result["status"] == "cancelled"
+    else:
+        problem(api.get(job["links"]["result"]), 409, "no-result")
+    assert api.post(job["links"]["self"] + "/cancel").status_code == 200
+
+
+def test_resume_and_delete(api: Any) -> None:
+    job = api.post("/v1/jobs", json=LONG).json()
+    wait_for(api, job, "running")
+    problem(api.delete(job["links"]["self"]), 409, "wrong-state")
+    problem(api.post(job["links"]["self"] + "/resume"), 409, "wrong-state")
+    api.post(job["links"]["cancel"], json={"mode": "now"})
+    wait_for(api, job, "cancelled")
+    again = api.post(job["links"]["self"] + "/resume")
+    assert again.status_code == 202
+    assert again.json()["state"] in ("queued", "starting", "running")
+    assert wait_for(api, job, "running")["attempt"] == 2
+    api.post(job["links"]["cancel"], json={"mode": "now"})
+    wait_for(api, job, "cancelled")
+    assert api.delete(job["links"]["self"]).status_code == 204
+    problem(api.get(job["links"]["self"]), 404, "not-found")
+    problem(api.delete(job["links"]["self"]), 404, "not-found")
+
+
+def test_states_that_do_not_allow_it(api: Any) -> None:
+    job = solved(api, SQUARE)
+    found = problem(api.post(job["links"]["self"] + "/cancel"), 409, "wrong-state")
+    assert found["state"] == "succeeded"
+    problem(api.post(job["links"]["self"] + "/resume"), 409, "wrong-state")
+    bad = api.post(job["links"]["self"] + "/cancel", json={"mode": "softly"})
+    problem(bad, 422, "invalid-spec", "/mode")
+
+
+def test_infeasible_is_a_success(api: Any) -> None:
+    values = [[1, "Infinity"], [2, "Infinity"]]
+    job = solved(api, {"cost": {"type": "array", "values": values}})
+    assert job["state"] == "succeeded"
+    assert job["result"]["status"] == "infeasible"
+    assert job["result"]["objective"] is None
+
+
+def test_options_reach_the_solver(api: Any) -> None:
+    job = solved(api, SQUARE | {"options": {"maximize": True, "method": "ssp", "seed": 3}})
+    assert job["result"]["objective"] == 11
+    assert job["result"]["stats"]["method"] == "ssp"
+    gated = solved(api, SQUARE | {"options": {"unassigned_cost": 0.5}})
+    assert gated["result"]["objective"] < 5
+
+
+def test_warm_start(api: Any) -> None:
+    first = solved(api, SQUARE)
+    again = solved(api, SQUARE | {"warm_start": {"job": first["id"]}})
+    assert again["result"]["objective"] == 5
+    v = vector(api, first, "v").tolist()
+    col4row = vector(api, first, "col4row").tolist()
+    given = solved(api, SQUARE | {"warm_start": {"v": v, "col4row": col4row}})
+    assert given["result"]["objective"] == 5
+    wide = {"cost": {"type": "array", "values": [[1, 2]]}, "warm_start": {"job": first["id"]}}
+    problem(api.post("/v1/jobs", json=wide), 422, "invalid-spec", "/warm_start/job")
+
+
+def test_quota_of_active_jobs(make_app: Callable[..., Any]) -> None:
+    api = make_app(limits={"active_jobs": 1})
+    job = api.post("/v1/jobs", json=LONG).json()
+    answer = api.post("/v1/jobs", json=SQUARE)
+    problem(answer, 429, "quota-exceeded")
+    assert int(answer.headers["Retry-After"]) >= 1
+    api.post(job["links"]["cancel"], json={"mode": "now"})
+    wait_for(api, job, "cancelled")
+    assert api.post("/v1/jobs", json=SQUARE).status_code == 202
+
+
+def read_events(lines: Any) -> list[dict[str, str]]:
+    """The events of a stream, as the standard says."""
+    found: list[dict[str, str]] = []
+    event: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(":")
+            event[name] = value.removeprefix(" ")
+        elif event:
+            found.append(event)
+            event = {}
+    return found
+
+
+def test_event_stream(serve_app: Callable[..., str]) -> None:
+    with httpx.Client(base_url=serve_app(), timeout=60) as api:
+        job = api.post("/v1/jobs", json=SQUARE).json()
+        with api.stream("GET", job["links"]["events"]) as stream:
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            found = read_events(stream.iter_lines())
+        assert found[-1]["event"] == "end"
+        ids = [int(event["id"]) for event in found[:-1]]
+        assert ids == list(range(1, len(ids) + 1))
+        states = [json.loads(e["data"])["data"]["state"] for e in found if e["event"] == "state"]
+        assert states[0] == "queued"
+        assert states[-1] == "succeeded"
+        # Cut off anywhere, it goes on without a gap or a repetition.
+        for last in ids[:-1]:
+            header = {"Last-Event-ID": str(last)}
+            with api.stream("GET", job["links"]["events"], headers=header) as stream:
+                rest = read_events(stream.iter_lines())
+            assert [int(event["id"]) for event in rest[:-1]] == ids[last:]
+        done = api.get(job["links"]["events"], headers={"Last-Event-ID": str(ids[-1])})
+        assert done.status_code == 204
+
+
+def test_events_as_json_pages(api: Any) -> None:
+    job = solved(api, SQUARE)
+    accept = {"Accept": "application/json"}
+    whole = api.get(job["links"]["events"], headers=accept).json()
+    assert whole["over"] is True
+    assert [event["seq"] for event in whole["events"]] == list(range(1, whole["next"] + 1))
+    seen, after = [], 0
+    while True:
+        page = api.get(
+            job["links"]["events"], params={"after": after, "limit": 2}, headers=accept
+        ).json()
+        if not page["events"]:
+            break
+        seen += page["events"]
+        after = page["next"]
+    assert seen == whole["events"]
+
+
+def test_progress_while_running(serve_app: Callable[..., str]) -> None:
+    """At least once a second: phase, epsilon, rows, cache, bounds."""
+    with httpx.Client(base_url=serve_app(), timeout=60) as api:
+        job = api.post("/v1/jobs", json=LONG).json()
+        times: list[float] = []
+        last: dict[str, Any] = {}
+        with api.stream("GET", job["links"]["events"]) as stream:
+            for line in stream.iter_lines():
+                if line.startswith("data:") and '"kind":"progress"' in line:
+                    times.append(time.monotonic())
+                    last = json.loads(line[5:])["data"]
+                    if len(times) == 4:
+                        break
+        api.post(job["links"]["cancel"], json={"mode": "now"})
+        wait_for(api, job, "cancelled")
+    # Once a second, and some room for a busy machine.
+    assert np.median(np.diff(times)) < 1.1
+    assert np.diff(times).max() < 5
+    assert {
+        "phase", "epsilon", "assigned", "rows_evaluated", "rows_scanned", "cache_hit",
+        "lower_bound", "upper_bound", "gap", "eta_s", "seconds",
+    } <= set(last)  # fmt: skip
+
+
+def test_streams_have_a_limit(serve_app: Callable[..., str]) -> None:
+    with httpx.Client(base_url=serve_app(limits={"streams": 1}), timeout=60) as api:
+        job = api.post("/v1/jobs", json=LONG).json()
+        with api.stream("GET", job["links"]["events"]) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            answer = api.get(job["links"]["events"])
+            problem(answer, 429, "too-many-requests")
+            assert "Retry-After" in answer.headers
+        # Its place is free again as soon as the service sees that the client has left.
+        until = time.monotonic() + 20
+        while True:
+            with api.stream("GET", job["links"]["events"]) as stream:
+                if stream.status_code == 200:
+                    break
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        api.post(job["links"]["cancel"], json={"mode": "now"})
+        wait_for(api, job, "cancelled")
+
+
+def test_result_arrays(api: Any) -> None:
+    job = solved(api, SQUARE)
+    link = job["links"]["result"]
+    np.testing.assert_array_equal(vector(api, job, "col4row"), [1, 0, 2])
+    np.testing.assert_array_equal(vector(api, job, "row4col"), [1, 0, 2])
+    u, v = vector(api, job, "u"), vector(api, job, "v")
+    assert u.sum() + v.sum() == 5
+    text = api.get(link + "/u", headers={"Accept": "text/csv"})
+    assert text.headers["content-type"].startswith("text/csv")
+    rows = [line.split(",") for line in text.text.splitlines()]
+    assert rows[0] == ["row", "u"]
+    assert [float(value) for _, value in rows[1:]] == u.tolist()
+    part = api.get(link + "/v?offset=1&limit=1", headers={"Accept": "text/csv"}).text
+    assert part.splitlines() == ["column,v", f"1,{v[1]!r}".replace("np.float64(", "").rstrip(")")]
+    page = api.get(
+        link + "/col4row", params={"offset": 1, "limit": 1}, headers={"Accept": "application/json"}
+    ).json()
+    assert page == {"name": "col4row", "offset": 1, "total": 3, "values": [0], "next": 2}
+    past = api.get(link + "/u?offset=99", headers={"Accept": "application/json"}).json()
+    assert (past["values"], past["next"]) == ([], None)
+    problem(api.get(link + "/u", headers={"Accept": "image/png"}), 406, "not-acceptable")
+    problem(api.get(link + "/w"), 422, "invalid-spec")
+
+
+def test_result_ranges(api: Any) -> None:
+    job = solved(api, SQUARE)
+    link = job["links"]["result"] + "/col4row"
+    whole = api.get(link)
+    assert whole.headers["accept-ranges"] == "bytes"
+    assert np.load(io.BytesIO(whole.content)).tolist() == [1, 0, 2]
+    size = len(whole.content)
+    for text, part in (
+        ("bytes=0-9", whole.content[:10]),
+        (f"bytes={size - 8}-", whole.content[-8:]),
+        ("bytes=-8", whole.content[-8:]),
+    ):
+        answer = api.get(link, headers={"Range": text})
+        assert answer.status_code == 206
+        assert answer.content == part
+    found = api.get(link, headers={"Range": f"bytes={size}-"})
+    problem(found, 416, "range-not-satisfiable")
+    assert found.headers["Content-Range"] == f"bytes */{size}"
+    for nonsense in ("rows=1-2", "bytes=x", "bytes=9-1", "bytes=", "bytes=" + "0-1," * 50 + "0-1"):
+        answer = api.get(link, headers={"Range": nonsense})
+        assert answer.status_code == 200
+        assert answer.content == whole.content
+
+
+def test_costs_check(api: Any) -> None:
+    cost = {"type": "expression", "code": "x[i] / (j + 1)", "arrays": {"x": [1.0, 2.0]}}
+    found = api.post("/v1/costs:check", json={"shape": [2, 2], "cost": cost}).json()
+    assert found["ok"] is True
+    assert (found["shape"], found["dtype"]) == ([2, 2], "float64")
+    assert found["sample"]["costs"] == [[1.0, 0.5], [2.0, 1.0]]
+    assert found["compile_s"] >= 0
+    nan = {"shape": [2, 2], "cost": cost | {"code": "x[i] / j - x[i] / j"}}
+    problem(api.post("/v1/costs:check", json=nan), 422, "invalid-cost", "/cost")
+    assert api.post("/v1/costs:check?sample=false", json=nan).json()["ok"] is True
+
+
+def test_costs_check_that_takes_too_long(make_app: Callable[..., Any]) -> None:
+    api = make_app(limits={"check_s": 0.2})
+    found = api.post("/v1/costs:check", json=SQUARE)
+    problem(found, 422, "over-limit", "/cost")
+
+
+def test_costs_check_that_takes_too_much_memory(tmp_path: Path) -> None:
+    """The limit of its process; mapped files do not count."""
+    code = (
+        "import numpy, resource; from bigsap_server import checking;"
+        "checking._MEMORY_BYTES = 1 << 30; checking._limit(10);"
+        "numpy.memmap('big', 'u1', 'w+', 0, (4 << 30,))\n"
+        "try: numpy.ones(2 << 30, 'u1')\n"
+        "except MemoryError: print('refused')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "refused"
+
+
+def test_catalogue_and_capabilities(api: Any) -> None:
+    kernels = {entry["type"]: entry for entry in api.get("/v1/kernels").json()["kernels"]}
+    assert len(kernels) == 12
+    for entry in kernels.values():
+        assert entry["schema"]["properties"]["type"]["const"] == entry["type"]
+        assert entry["example"]["type"] == entry["type"]
+        assert entry["description"]
+    assert kernels["http_rows"]["enabled"] is False
+    assert kernels["points"]["enabled"] is True
+    found = api.get("/v1/capabilities").json()
+    assert found["limits"]["inline_numbers"] == 10_000
+    assert found["devices"] == ["cpu"]
+    assert found["versions"]["bigsap"]
+    assert found["auth"] is False
+
+
+def test_health_and_metrics(api: Any) -> None:
+    assert api.get("/healthz").json() == {"status": "ok"}
+    until = time.monotonic() + 20
+    while api.get("/readyz").status_code != 200:
+        assert time.monotonic() < until
+    solved(api, SQUARE)
+    text = api.get("/metrics").text
+    assert 'bigsap_jobs{state="succeeded"} 1.0' in text
+    assert "bigsap_jobs_submitted_total 1.0" in text
+    assert 'bigsap_requests_total{method="POST",route="/v1/jobs",status="200"} 1.0' in text
+
+
+def test_readiness_follows_the_parts(make_app: Callable[..., Any]) -> None:
+    api = make_app()
+    service = api.app.app.state.service
+    service.supervisor.stop()
+    found = problem(api.get("/readyz"), 503, "unavailable")
+    assert found["checks"] == {"store": True, "executor": False, "disk": True, "accepting": True}
+    assert api.get("/healthz").status_code == 200
+
+
+def test_headers_of_every_answer(api: Any) -> None:
+    for path in ("/healthz", "/v1/jobs", "/v1/nothing"):
+        headers = api.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["x-request-id"]
+        assert "server" not in headers
+    assert api.get("/v1/jobs").headers["cache-control"] == "no-store"
+    given = api.get("/healthz", headers={"X-Request-ID": "my-id.1"})
+    assert given.headers["x-request-id"] == "my-id.1"
+
+
+def test_an_error_of_the_service_shows_nothing(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("secret in /home/me/service.py")
+
+    monkeypatch.setattr(api.app.app.state.service.store, "page", broken)
+    found = problem(api.get("/v1/jobs"), 500, "internal")
+    assert "secret" not in json.dumps(found)

@@ -1,0 +1,153 @@
+"""The OpenAPI document: complete, with examples, and nothing it allows breaks the service."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import hypothesis
+import numpy as np
+import pytest
+import schemathesis
+from apps import served, settings_in
+from bigsap_server.app import create_app
+from bigsap_server.job_request import JobRequest
+from bigsap_server.specs import MEMBERS
+from checks import SQUARE, solved, upload
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation.modes import GenerationMode
+
+DOCUMENT: dict[str, Any] = create_app(settings_in(Path("unused"))).app.openapi()
+OPERATIONS = {
+    found.ok().label: found.ok()
+    for found in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
+}
+# These leave nothing to choose, so that there is no wrong choice either.
+FIXED = ("GET /healthz", "GET /readyz")
+CASES = [
+    pytest.param(label, mode, id=f"{label} {mode.value}")
+    for label in OPERATIONS
+    for mode in GenerationMode
+    if not (label in FIXED and mode == GenerationMode.NEGATIVE)
+]
+# One check compiles for about a second, in a process of its own.
+EXAMPLES = {"POST /v1/jobs": 40, "POST /v1/costs:check": 8}
+
+
+SEEN: dict[str, Counter[int]] = defaultdict(Counter)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """An address, and the ids of a finished job and of a sealed and an open array."""
+    folder: Path = tmp_path_factory.mktemp("schemathesis") / "data"
+    limits = {
+        "wait_s": 0.05, "rows": 500, "columns": 500, "pairs": 100_000, "array_bytes": 1 << 16,
+        "check_s": 10, "time_limit_s": None,
+    }  # fmt: skip
+    with (
+        served(create_app(settings_in(folder, limits))) as url,
+        httpx.Client(base_url=url, timeout=30) as client,
+    ):
+        yield {
+            "url": url,
+            "job_id": solved(client, SQUARE)["id"],
+            "sealed": upload(client, np.eye(3)),
+            "open": upload(client, np.eye(3), seal=False),
+        }
+
+
+@pytest.mark.parametrize(("label", "mode"), CASES)
+def test_no_request_breaks_the_service(
+    label: str, mode: GenerationMode, service: dict[str, str]
+) -> None:
+    answers: list[int] = []
+
+    @hypothesis.settings(
+        max_examples=EXAMPLES.get(label, 15),
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(case=OPERATIONS[label].as_strategy(generation_mode=mode))
+    def send(case: schemathesis.Case) -> None:
+        # A random id is that of nothing: most requests should reach something.
+        turn = len(answers) % 3
+        if "job_id" in case.path_parameters and turn and case.method != "DELETE":
+            case.path_parameters["job_id"] = service["job_id"]
+        if "array_id" in case.path_parameters and turn and case.method != "DELETE":
+            case.path_parameters["array_id"] = service["open" if turn == 1 else "sealed"]
+        answer = case.call(base_url=service["url"], timeout=30)
+        answers.append(answer.status_code)
+        case.validate_response(answer, checks=[not_a_server_error])
+        if answer.status_code >= 400 and case.method != "HEAD":
+            assert answer.headers["content-type"] == ["application/problem+json"]
+            assert answer.json()["status"] == answer.status_code
+
+    send()
+    assert answers
+    SEEN[label].update(answers)
+    # The service is as it was.
+    assert httpx.get(service["url"] + "/readyz", timeout=10).status_code == 200
+
+
+def test_requests_got_through() -> None:
+    """Most operations have answered a request as it wished, not only refused some."""
+    if len(SEEN) < len(OPERATIONS):
+        pytest.skip("only some of the operations have been tried")
+    total = sum(SEEN.values(), Counter())
+    print(f"{total.total()} requests:", dict(sorted(total.items())))
+    assert total.total() > 500
+    assert max(total) < 500
+    refused = {label for label, answers in SEEN.items() if min(answers) >= 300}
+    # A random id is that of no job; a finished one can be neither cancelled nor resumed.
+    assert refused <= {
+        "POST /v1/jobs/{job_id}/cancel", "POST /v1/jobs/{job_id}/resume",
+        "DELETE /v1/jobs/{job_id}", "DELETE /v1/arrays/{array_id}",
+        "PUT /v1/arrays/{array_id}/rows/{start}",
+    }  # fmt: skip
+
+
+def test_every_resource_is_described() -> None:
+    found = {
+        f"{method.upper()} {path}"
+        for path, operations in DOCUMENT["paths"].items()
+        for method in operations
+    }
+    table = """
+    POST /v1/jobs|GET /v1/jobs|GET /v1/jobs/{job_id}|POST /v1/jobs/{job_id}/cancel
+    POST /v1/jobs/{job_id}/resume|DELETE /v1/jobs/{job_id}|GET /v1/jobs/{job_id}/events
+    GET /v1/jobs/{job_id}/result|GET /v1/jobs/{job_id}/result/{name}|POST /v1/arrays
+    PUT /v1/arrays/{array_id}/rows/{start}|POST /v1/arrays/{array_id}/seal|GET /v1/kernels
+    POST /v1/costs:check|GET /v1/capabilities|GET /healthz|GET /readyz|GET /metrics
+    """
+    assert {item.strip() for item in table.replace("\n", "|").split("|") if item.strip()} <= found
+
+
+def test_examples_are_in_the_document_and_valid() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    for member in MEMBERS:
+        (example,) = schemas[member.__name__]["examples"]
+        member.model_validate(example)
+    assert len(schemas["JobRequest"]["examples"]) == 2
+    for example in schemas["JobRequest"]["examples"]:
+        JobRequest.model_validate(example)
+
+
+def test_the_union_is_discriminated() -> None:
+    cost = DOCUMENT["components"]["schemas"]["JobRequest"]["properties"]["cost"]
+    assert cost["discriminator"]["propertyName"] == "type"
+    assert set(cost["discriminator"]["mapping"]) == {
+        "points", "lowrank", "table", "array", "zarr", "expression", "http_rows", "plugin",
+        "sum", "scale", "mask", "forbid_above",
+    }  # fmt: skip
+
+
+def test_errors_are_problem_documents_in_the_document() -> None:
+    for path, operations in DOCUMENT["paths"].items():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if status.startswith(("4", "5")) and not path.startswith(("/healthz",)):
+                    assert list(answer["content"]) == ["application/problem+json"], path

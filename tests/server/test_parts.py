@@ -1,0 +1,215 @@
+"""Small parts: layers, negotiation, logs, problems, waking."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import errno
+import json
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import bigsap_server
+import pytest
+from bigsap_server import logs
+from bigsap_server.estimate import size_bytes
+from bigsap_server.negotiation import accepted, check_range, matches, preferred_wait
+from bigsap_server.notify import Notifier
+from bigsap_server.problems import PROBLEMS, Problem, from_error, pointer_to
+
+import bigsap
+from live_server import LiveServer
+
+SERVER = Path(bigsap_server.__file__).parent
+
+
+def test_the_server_uses_only_what_bigsap_exports() -> None:
+    for file in SERVER.glob("*.py"):
+        tree = ast.parse(file.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bigsap."):
+                raise AssertionError(f"{file.name} imports from {node.module}")
+            if isinstance(node, ast.ImportFrom) and node.module == "bigsap":
+                names = {alias.name for alias in node.names}
+                assert names <= set(bigsap.__all__), file.name
+            if isinstance(node, ast.Import):
+                assert not any(a.name.startswith("bigsap.") for a in node.names), file.name
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "bigsap"
+            ):
+                assert node.attr in bigsap.__all__, f"{file.name}: bigsap.{node.attr}"
+
+
+def test_modules_are_short() -> None:
+    for file in SERVER.glob("*.py"):
+        assert len(file.read_text().splitlines()) <= 410, file.name
+
+
+def test_workers_need_no_web_framework() -> None:
+    code = (
+        "import sys; import bigsap_server.build, bigsap_server.worker;"
+        "print([m for m in ('fastapi', 'uvicorn', 'starlette', 'distributed') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"
+
+
+OFFERS = ["application/x-npy", "text/csv", "application/json"]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, 0), ("", 0), ("*/*", 0), ("text/csv", 1), ("application/json", 2),
+        ("text/*", 1), ("application/json;q=0.5, text/csv;q=0.9", 1), ("TEXT/CSV", 1),
+        ("application/json, */*;q=0.1", 2), ("application/x-npy;q=0, */*", 1),
+        ("text/csv;q=0.5;x=y", 1), ("image/png, application/json", 2),
+    ],
+)  # fmt: skip
+def test_accept(header: str | None, expected: int) -> None:
+    assert accepted(header, OFFERS) == OFFERS[expected]
+
+
+@pytest.mark.parametrize("header", ["image/png", "text/csv;q=0", "text", "text/csv;q=abc", ","])
+def test_accept_of_nothing_we_have(header: str) -> None:
+    with pytest.raises(Problem):
+        accepted(header, OFFERS)
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, None), ("wait=5", 5), ("respond-async, wait=10", 10), ("wait = 3; x", 3),
+        ("await=5", None), ("wait=-5", None), ("wait=5.5", None), ('wait="7"', 7),
+        ("handling=lenient", None),
+    ],
+)  # fmt: skip
+def test_prefer(header: str | None, expected: float | None) -> None:
+    assert preferred_wait(header) == expected
+
+
+def test_entity_tags() -> None:
+    assert matches('"1"', '"1"')
+    assert matches('W/"1"', '"1"')
+    assert matches('"0", "1"', '"1"')
+    assert matches("*", '"1"')
+    assert not matches('"2"', '"1"')
+    assert not matches(None, '"1"')
+
+
+def test_ranges() -> None:
+    assert check_range("bytes=0-1, 5-", 10)
+    assert not check_range("bytes=5-1", 10)
+    assert not check_range("bytes=-", 10)
+    assert not check_range("BYTES 1", 10)
+    with pytest.raises(Problem):
+        check_range("bytes=10-", 10)
+    with pytest.raises(Problem):
+        check_range("bytes=-0", 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("8GiB", 8 << 30), ("1.5 MiB", 3 << 19), ("10kB", 10_000), ("5", 5), (7, 7), (None, None)],
+)
+def test_sizes(text: str | int | None, expected: int | None) -> None:
+    assert size_bytes(text) == expected
+
+
+def test_problems() -> None:
+    for slug, (status, title) in PROBLEMS.items():
+        assert 400 <= status < 600
+        assert title
+        assert slug.replace("-", "").isalpha()
+    found = Problem("over-limit", "too many", pointer="/a", row=3)
+    assert found.document("/x") == {
+        "type": "urn:bigsap:problem:over-limit", "title": PROBLEMS["over-limit"][1], "status": 422,
+        "detail": "too many", "instance": "/x", "pointer": "/a", "row": 3,
+    }  # fmt: skip
+    # Workers send them between processes.
+    assert pickle.loads(pickle.dumps(found)).document() == found.document()
+    assert pointer_to("a/b", 0, "c~d") == "/a~1b/0/c~0d"
+
+
+@pytest.mark.parametrize(
+    ("error", "slug"),
+    [
+        (bigsap.InvalidCostError("cost[1, 2] is nan", 1, 2), "invalid-cost"),
+        (bigsap.StoreError("chunk missing"), "source-failed"),
+        (bigsap.OptionError("bad"), "invalid-spec"),
+        (bigsap.CertificateError("not tight"), "certificate-failed"),
+        (MemoryError(), "out-of-memory"),
+        (OSError(errno.ENOSPC, "full"), "disk-full"),
+        (OSError(errno.EDQUOT, "quota"), "disk-full"),
+        (OSError(errno.EACCES, "denied"), "solve-failed"),
+        (RuntimeError("x"), "solve-failed"),
+    ],
+)
+def test_errors_of_a_solve(error: Exception, slug: str) -> None:
+    assert from_error(error).slug == slug
+
+
+def test_logs_are_json_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    formatter = logs.JsonFormatter()
+    token = logs.context.set({"request": "r1", "job": "job_1"})
+    try:
+        record = logging.LogRecord("bigsap_server", logging.INFO, "f.py", 1, "a %s", ("b",), None)
+        record.seconds = 0.5
+        found = json.loads(formatter.format(record))
+    finally:
+        logs.context.reset(token)
+    assert found["message"] == "a b"
+    assert (found["request"], found["job"], found["seconds"]) == ("r1", "job_1", 0.5)
+    assert found["level"] == "info"
+    assert found["time"].endswith("Z")
+    assert "\n" not in formatter.format(record)
+
+
+def test_access_lines_carry_job_ids(live_server: LiveServer) -> None:
+    """In the log of a real server."""
+    body = {"cost": {"type": "array", "values": [[1, 2], [3, 4]]}}
+    with live_server.client() as client:
+        job = client.post("/v1/jobs", json=body).json()
+        assert live_server.finished(job["id"])["state"] == "succeeded"
+        assert client.post(f"/v1/jobs/{job['id']}/cancel").status_code == 409
+    log = live_server.data.parent / f"{live_server.data.name}.log"
+    # The line is written once the answer is sent.
+    until = time.monotonic() + 10
+    while True:
+        lines = [json.loads(line) for line in log.read_text().splitlines() if line[-1:] == "}"]
+        if any(line.get("job") == job["id"] and line.get("status") == 409 for line in lines):
+            break
+        assert time.monotonic() < until, lines[-5:]
+        time.sleep(0.05)
+
+
+def test_waking_from_other_threads() -> None:
+    async def scenario() -> None:
+        notifier = Notifier(asyncio.get_running_loop())
+        with notifier.watching("a") as watch, notifier.watching("a") as other:
+            assert not await watch.wait(0.01)
+            threading.Timer(0.05, notifier.wake, ("a",)).start()
+            assert await watch.wait(10)
+            assert await other.wait(10)
+            notifier.wake("b")
+            assert not await watch.wait(0.05)
+            notifier.wake("a")
+            await asyncio.sleep(0.05)  # a change between two waits is not missed
+            assert await watch.wait(10)
+            threading.Timer(0.05, notifier.close).start()
+            assert await watch.wait(10)
+            assert notifier.stopping
+            await asyncio.wait_for(watch.wait(100), 5)  # no waiting any more
+        assert notifier._watches == {}
+
+    asyncio.run(scenario())

@@ -1,0 +1,394 @@
+"""Zarr stores and remote addresses: what is allowed, and that it is judged before use."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx
+import numpy as np
+import pytest
+import zarr
+from bigsap_server.addresses import check_host, check_uri, pinned_client
+from bigsap_server.problems import Problem
+from bigsap_server.remote_stores import Limit, bounded
+from bigsap_server.stores import check_metadata
+from checks import problem, solved
+from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+from zarr.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+
+from live_server import LiveServer
+
+MATRIX = np.array([[4.0, 1, 3], [2, 0, 5], [3, 2, 2]])
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    store = tmp_path / "lab"
+    store.mkdir()
+    good = zarr.create_array(store / "good.zarr", shape=(3, 3), dtype="f8", chunks=(1, 3))
+    good[:] = MATRIX
+    old = zarr.create_array(
+        store / "old.zarr", shape=(3, 3), dtype="f4", chunks=(3, 3), zarr_format=2
+    )
+    old[:] = MATRIX
+    sharded = zarr.create_array(
+        store / "sharded.zarr", shape=(4, 3), dtype="i4", chunks=(1, 3), shards=(2, 3)
+    )
+    sharded[:] = 1
+    zarr.create_group(store / "group.zarr")
+    return store
+
+
+def spec(path: str) -> dict[str, Any]:
+    return {"cost": {"type": "zarr", "store": "lab", "path": path}}
+
+
+@pytest.mark.parametrize("path", ["good.zarr", "old.zarr"])
+def test_good_stores_are_solved(make_app: Callable[..., Any], lab: Path, path: str) -> None:
+    api = make_app(stores={"lab": lab})
+    job = solved(api, spec(path))
+    assert job["shape"] == [3, 3]
+    assert job["result"]["objective"] == 5
+
+
+def test_shards_are_known(make_app: Callable[..., Any], lab: Path) -> None:
+    api = make_app(stores={"lab": lab})
+    answer = api.post("/v1/jobs?dry_run=true", json=spec("sharded.zarr"))
+    assert answer.json()["spec"]["shape"] == [4, 3]
+
+
+def change(lab: Path, **changes: Any) -> None:
+    file = lab / "good.zarr" / "zarr.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+HUGE = {"name": "regular", "configuration": {"chunk_shape": [100_000, 100_000]}}
+SHARD = {
+    "name": "sharding_indexed",
+    "configuration": {
+        "chunk_shape": [1, 1],
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "index_location": "end",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "slug"),
+    [
+        ({"chunk_grid": HUGE}, "over-limit"),
+        ({"chunk_grid": HUGE, "codecs": [SHARD]}, "invalid-store"),
+        ({"codecs": [{"name": "numcodecs.pickle"}]}, "invalid-store"),
+        ({"codecs": [{"name": "../../evil"}]}, "invalid-store"),
+        ({"codecs": []}, "invalid-store"),
+        ({"codecs": "bytes"}, "invalid-store"),
+        ({"data_type": "object"}, "invalid-store"),
+        ({"data_type": {"name": "fixed_length_utf32"}}, "invalid-store"),
+        ({"data_type": "complex128"}, "invalid-store"),
+        ({"shape": [3]}, "invalid-store"),
+        ({"shape": [3, 10**30]}, "invalid-store"),
+        ({"shape": [3, -3]}, "invalid-store"),
+        ({"shape": None}, "invalid-store"),
+        ({"zarr_format": 4}, "invalid-store"),
+        ({"storage_transformers": [{"name": "x"}]}, "invalid-store"),
+        ({"chunk_grid": {"name": "rectilinear"}}, "invalid-store"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 3]}}},
+         "invalid-store"),
+    ],
+)  # fmt: skip
+def test_bombs_are_refused_before_decoding(
+    make_app: Callable[..., Any], lab: Path, changes: dict[str, Any], slug: str
+) -> None:
+    change(lab, **changes)
+    api = make_app(stores={"lab": lab})
+    problem(api.post("/v1/jobs", json=spec("good.zarr")), 422, slug, "/cost")
+
+
+def test_damaged_metadata(make_app: Callable[..., Any], lab: Path) -> None:
+    api = make_app(stores={"lab": lab})
+    file = lab / "good.zarr" / "zarr.json"
+    for text in ("", "{", "[]", "[" * 100_000, '{"zarr_format": 3}', " " * (2 << 20)):
+        file.write_text(text)
+        problem(api.post("/v1/jobs", json=spec("good.zarr")), 422, "invalid-store", "/cost")
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+    problem(api.post("/v1/jobs", json=spec("good.zarr")), 422, "invalid-store", "/cost")
+
+
+def test_both_formats_at_once_are_both_judged(make_app: Callable[..., Any], lab: Path) -> None:
+    """Readers differ in which metadata they believe."""
+    api = make_app(stores={"lab": lab})
+    (lab / "good.zarr" / ".zarray").write_text(
+        json.dumps(
+            {"zarr_format": 2, "shape": [3, 3], "chunks": [3, 3], "dtype": "|O", "filters": None}
+        )
+    )
+    problem(api.post("/v1/jobs", json=spec("good.zarr")), 422, "invalid-store", "/cost")
+
+
+@pytest.mark.parametrize("path", ["group.zarr", "missing.zarr", "good.zarr/c", "old.zarr/.zarray"])
+def test_what_is_no_array(make_app: Callable[..., Any], lab: Path, path: str) -> None:
+    api = make_app(stores={"lab": lab})
+    answer = api.post("/v1/jobs", json=spec(path))
+    problem(answer, 422, "invalid-store")
+
+
+def test_limit_of_a_chunk_is_the_operators(make_app: Callable[..., Any], lab: Path) -> None:
+    wide = zarr.create_array(lab / "wide.zarr", shape=(40, 40), dtype="f8", chunks=(40, 40))
+    wide[:] = 0
+    api = make_app(stores={"lab": lab}, limits={"zarr_chunk_bytes": 8 * 1600 - 1})
+    problem(api.post("/v1/jobs", json=spec("wide.zarr")), 422, "over-limit", "/cost")
+
+
+def test_version_2_codecs() -> None:
+    good = {
+        "zarr_format": 2, "shape": [3, 3], "chunks": [3, 3], "dtype": "<f8", "filters": None,
+        "compressor": {"id": "blosc"},
+    }  # fmt: skip
+    assert check_metadata(good, 1000, "")[0] == [3, 3]
+    for bad in (
+        {"compressor": {"id": "pickle"}}, {"filters": [{"id": "x"}]}, {"dtype": "<U8"},
+        {"dtype": [["a", "<f8"]]}, {"compressor": 3},
+    ):  # fmt: skip
+        with pytest.raises(Problem):
+            check_metadata(good | bad, 1000, "")
+
+
+ALLOWED = ["https://data.example/lab/", "s3://bucket/"]
+
+
+@pytest.mark.parametrize("uri", ["https://data.example/lab/a.zarr", "s3://bucket/a/b.zarr"])
+def test_allowed_addresses(uri: str) -> None:
+    check_uri(uri, ALLOWED, "")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://data.example/lab", "https://data.example/other/a", "http://data.example/lab/a",
+        "https://data.example.evil/lab/a", "https://data.example@evil/lab/a", "file:///etc/passwd",
+        "https://data.example/lab/../x", "https://data.example/lab/%2e%2e/x", "memory://x",
+        "zip::https://data.example/lab/a", "https://data.example/lab/a::memory://x",
+        "reference://x", "https://data.example/lab/a?u=http://evil", "https://data.example/lab/a#b",
+        "https://data.example/lab/\\..", "https://data.example/lab/a b", "https://data.example/lab/é",
+        "https://data.example/lab/http://evil/", "simplecache::s3://bucket/a", "",
+    ],
+)  # fmt: skip
+def test_forbidden_addresses(uri: str) -> None:
+    with pytest.raises(Problem):
+        check_uri(uri, ALLOWED, "")
+
+
+def test_addresses_are_off_by_default(api: Any) -> None:
+    body = {"cost": {"type": "zarr", "uri": "https://data.example/lab/a.zarr"}}
+    problem(api.post("/v1/jobs", json=body), 422, "forbidden-address", "/cost/uri")
+    cost = {"type": "http_rows", "url": "http://127.0.0.1:9/", "dtype": "f8"}
+    answer = api.post("/v1/jobs", json={"shape": [2, 2], "cost": cost})
+    problem(answer, 422, "forbidden-address", "/cost/url")
+
+
+HOSTS = ["rows.example", "rows.example:8000", "10.0.0.7:80", "[::1]:9000"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://rows.example/", "https://rows.example/x", "http://rows.example:8000/",
+        "http://ROWS.example/", "http://10.0.0.7/", "http://[::1]:9000/",
+    ],
+)  # fmt: skip
+def test_allowed_hosts(url: str) -> None:
+    check_host(url, HOSTS, "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://rows.example:8001/", "http://evil.rows.example/", "http://rows.example.evil/",
+        "http://rows.example@evil/", "http://evil@rows.example/", "http://evil#rows.example/",
+        "http://rows.example:80:80/", "http://10.0.0.8/", "http://169.254.169.254/", "http://0xa000007/",
+        "http://167772167/", "http://10.0.7/", "ftp://rows.example/", "http:///x", "http://",
+        "//rows.example", "http://rows.example\\@evil/", "http://rows.example /", "http://r\u043ews.example/",
+        "http://[::1]/", "http://[::ffff:10.0.0.7]/", "http://localhost/", "gopher://rows.example",
+    ],
+)  # fmt: skip
+def test_forbidden_hosts(url: str) -> None:
+    with pytest.raises(Problem) as caught:
+        check_host(url, HOSTS, "/cost/url")
+    assert caught.value.slug == "forbidden-address"
+
+
+def test_a_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DNS rebinding: whatever the name says later, connections go where it said first."""
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    asked = []
+
+    def resolve(host: str, *args: Any, **named: Any) -> Any:
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    original = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pinned_client("rows.example", port, {}) as client:
+        monkeypatch.setattr(
+            socket,
+            "getaddrinfo",
+            lambda host, *a, **k: original(asked.append(host) or host, *a, **k),
+        )
+        with pytest.raises(httpx.ConnectError):
+            client.get("http://other.example/")
+        server.settimeout(10)
+        request = client.build_request("GET", f"http://rows.example:{port}/x")
+        transport = client._transport
+        seen: list[bytes] = []
+
+        def answer() -> None:
+            peer, _ = server.accept()
+            seen.append(peer.recv(4096))
+            peer.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+            peer.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert transport.handle_request(request).status_code == 204
+        thread.join(10)
+    server.close()
+    assert asked.count("rows.example") == 1
+    assert f"host: rows.example:{port}".encode() in seen[0].lower()
+
+
+def test_unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(8, "not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(Problem, match="unknown"):
+        pinned_client("nowhere.invalid", 80, {})
+
+
+class _Files(SimpleHTTPRequestHandler):
+    """Serves a folder; below /away all is somewhere else, below others no answer is honest.
+
+    sent: bytes of the dishonest answers, by the folder's name.
+    """
+
+    sent: ClassVar[dict[str, int]] = {}
+
+    def do_GET(self) -> None:
+        _, folder, *rest = self.path.split("/")
+        if folder == "away":
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/away"))
+            self.end_headers()
+            return
+        wanted = "/".join(rest[1:])
+        if folder in RUDE:
+            self.path = "/" + "/".join(rest)
+        if wanted == ("zarr.json" if folder == "long" else "c/0/0") and folder in RUDE:
+            self.send_response(200)
+            for name, value in RUDE[folder].items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.sent.setdefault(folder, 0)
+            with suppress(OSError):  # the other side has had enough
+                while self.sent[folder] < 64 << 20:
+                    self.wfile.write(bytes(1 << 16))
+                    self.sent[folder] += 1 << 16
+        else:
+            super().do_GET()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+RUDE = {
+    "claims": {"Content-Length": str(1 << 40)},
+    "endless": {},
+    "packed": {"Content-Encoding": "gzip"},
+    "long": {},
+}
+
+
+@pytest.fixture
+def files(lab: Path) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=str(lab)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def remote(uri: str) -> dict[str, Any]:
+    return {"shape": [3, 3], "cost": {"type": "zarr", "uri": uri}}
+
+
+def test_allowed_address_is_solved(start_server: Callable[..., LiveServer], files: str) -> None:
+    """In a process of its own: fsspec keeps a thread and connections for good."""
+    server = start_server(zarr_uris=json.dumps([files]), attempts=1)
+    with server.client() as client:
+        good = solved(client, remote(files + "good.zarr"))
+        assert good["result"]["objective"] == 5
+        for path in ("away/good.zarr", "missing.zarr", "group.zarr"):
+            job = solved(client, remote(files + path))
+            assert job["state"] in ("failed", "interrupted"), path
+            assert "cannot be opened" in job["problem"]["detail"]
+        for folder in RUDE:
+            job = solved(client, remote(f"{files}{folder}/good.zarr"))
+            assert job["state"] in ("failed", "interrupted"), folder
+            said = {"packed": "compressed for its transport", "long": "cannot be opened"}
+            assert said.get(folder, "larger than an object") in job["problem"]["detail"]
+            # What the sockets on the way hold may be on top.
+            assert _Files.sent.pop(folder) < 24 << 20, folder
+        elsewhere = remote(files.replace("127.0.0.1", "localhost") + "good.zarr")
+        problem(client.post("/v1/jobs", json=elsewhere), 422, "forbidden-address", "/cost/uri")
+
+
+def test_object_stores_are_asked_for_no_more_than_an_array_needs() -> None:
+    asked: list[Any] = []
+
+    class Noted(zarr.storage.MemoryStore):
+        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            asked.append((key, byte_range))
+            return await super().get(key, prototype, byte_range)
+
+    matrix = np.arange(12.0).reshape(4, 3)
+    objects: dict[str, Any] = {}
+    for name, given in (("plain", {}), ("shards", {"shards": (4, 3)})):
+        zarr.create_array(
+            Noted(objects), name=name, shape=(4, 3), dtype="f8", chunks=(1, 3), **given
+        )[:] = matrix
+    limit = Limit()
+    asked.clear()
+    store = bounded(Noted(objects), limit)
+    arrays = [zarr.open_array(store, path=name, mode="r") for name in ("plain", "shards")]
+    limit.most = 4096
+    for array in arrays:
+        np.testing.assert_array_equal(array[:], matrix)
+        np.testing.assert_array_equal(array[2:3], matrix[2:3])
+    assert all(wanted is not None for _, wanted in asked)
+    assert any(key == "shards/c/0/0" for key, _ in asked)
+
+    objects["plain/c/1/0"] = zarr.core.buffer.cpu.Buffer.from_bytes(bytes(1 << 20))
+    asked.clear()
+    with pytest.raises(ValueError, match=r"larger than an object of this array can be \(4096"):
+        arrays[0][:]
+    assert max(wanted.end for _, wanted in asked) == 4097
+    # The index of a shard may claim chunks of any size, metadata an index of any size.
+    for wanted in (RangeByteRequest(10, 10 + 4097), SuffixByteRequest(4097)):
+        with pytest.raises(ValueError, match="larger than an object"):
+            sync(store.get("shards/c/0/0", default_buffer_prototype(), wanted))

@@ -1,0 +1,461 @@
+"""What the supervisor makes of jobs and of what happens to them, with workers on threads."""
+
+import errno
+import threading
+import time
+
+import numpy as np
+import pytest
+from bigsap_server import worker
+from bigsap_server.control import Folder
+from bigsap_server.executor import InlineExecutor, Order, Report
+from bigsap_server.files import FileLock
+from bigsap_server.job_request import JobRequest
+from bigsap_server.jobs import JobStore
+from bigsap_server.problems import Problem
+from bigsap_server.settings import load
+from bigsap_server.supervisor import Supervisor
+
+import bigsap
+
+MATRIX = [[4, 1, 3], [2, 0, 5], [3, 2, 2]]
+ROWS = 3000
+TINY = {"cost": {"type": "array", "values": MATRIX}}
+
+
+def request(**given):
+    return JobRequest.model_validate(TINY | given).model_dump(mode="json")
+
+
+def wait_for(what, seconds=30):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := what():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+class Service:
+    """Store, executor and supervisor over one data directory."""
+
+    def __init__(self, data, executor=None, **settings):
+        settings = {"data": data, "executor": "inline", "workers": 2, "drain_s": 10.0} | settings
+        self.settings = load(**settings)
+        self.store = JobStore(data / "jobs.sqlite")
+        self.executor = InlineExecutor(2) if executor is None else executor
+        self.supervisor = Supervisor(self.store, self.executor, self.settings)
+
+    def __enter__(self):
+        self.supervisor.start()
+        return self
+
+    def __exit__(self, *error):
+        self.supervisor.stop()
+        self.store.close()
+
+    def submit(self, **given):
+        return self.store.submit(request(**given))[0].id
+
+    def reaches(self, job_id, *states, seconds=30):
+        def there():
+            job = self.store.get(job_id)
+            return job if job.state in states else None
+
+        return wait_for(there, seconds)
+
+    def finished(self, job_id, seconds=30):
+        return self.reaches(job_id, "succeeded", "failed", "cancelled", seconds=seconds)
+
+    def array(self, job, name):
+        return np.load(self.store.result_file(job, name))
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """A job that lasts for seconds, most of them in searches."""
+    (tmp_path / "costs").mkdir()
+    save_points(tmp_path / "costs", ROWS)
+    cost = {
+        "type": "points", "metric": "euclidean",
+        "x": {"store": "costs", "path": "x.npy"}, "y": {"store": "costs", "path": "y.npy"},
+    }  # fmt: skip
+    options = {"method": "ssp", "threads": 1, "cache": "64KiB", "checkpoint_s": 0.2}
+    settings = {"stores": {"costs": tmp_path / "costs"}, "heartbeat_s": 0.2}
+    return {"cost": cost, "options": options}, settings
+
+
+def save_points(folder, n):
+    """Two sets apart from each other, whose assignment needs many searches."""
+    rng = np.random.default_rng(5)
+    np.save(folder / "x.npy", rng.random((n, 2)))
+    np.save(folder / "y.npy", rng.random((n, 2)) + 1)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What the slow job gives when nothing happens to it, bit for bit."""
+    folder = tmp_path_factory.mktemp("whole")
+    save_points(folder, ROWS)
+    source = bigsap.points(np.load(folder / "x.npy"), np.load(folder / "y.npy"), "euclidean")
+    return bigsap.solve(source, method="ssp", threads=1, checkpoint=folder / "c")
+
+
+def test_jobs_run_and_leave_certified_results(tmp_path):
+    with Service(tmp_path / "data") as service:
+        ids = [service.submit() for _ in range(5)]
+        for job_id in ids:
+            job = service.finished(job_id)
+            assert (job.state, job.attempt, job.problem) == ("succeeded", 1, None)
+            assert job.result["status"] == "optimal"
+            assert job.result["objective"] == 5
+            assert job.result["certificate"]["certified"]
+            assert job.result["gap"] == 0
+            col4row = service.array(job, "col4row")
+            assert np.array(MATRIX)[np.arange(3), col4row].sum() == 5
+            u, v = service.array(job, "u"), service.array(job, "v")
+            assert u.sum() + v.sum() == 5
+            assert (u[:, None] + v[None, :] <= np.array(MATRIX)).all()
+            kinds = [event.kind for event in service.store.events(job_id)]
+            assert "progress" in kinds
+            folder = service.store.folder(job_id)
+            assert not (folder / "checkpoint").exists()
+        # Wait for the threads to have gone: slots are free again.
+        wait_for(lambda: service.executor.free() == 2)
+
+
+def test_an_infeasible_problem_is_a_success(tmp_path):
+    values = [["Infinity", "Infinity"], [1, 2]]
+    with Service(tmp_path / "data") as service:
+        job = service.finished(service.submit(cost={"type": "array", "values": values}))
+        assert (job.state, job.result["status"], job.result["objective"]) == (
+            "succeeded", "infeasible", None,
+        )  # fmt: skip
+        assert service.array(job, "violator").tolist() == [0]
+
+
+def test_bad_costs_fail_with_a_problem_and_harm_nobody(tmp_path):
+    (tmp_path / "s").mkdir()
+    np.save(tmp_path / "s" / "bad.npy", np.array([[1.0, np.nan], [0.0, 1.0]]))
+    cost = {"type": "array", "values": {"store": "s", "path": "bad.npy"}}
+    with Service(tmp_path / "data", stores={"s": tmp_path / "s"}) as service:
+        bad, good = service.submit(cost=cost), service.submit()
+        job = service.finished(bad)
+        assert job.state == "failed"
+        assert job.problem["type"].endswith(":invalid-cost")
+        assert (job.problem["row"], job.problem["column"]) == (0, 1)
+        assert "Traceback" not in str(job.problem)
+        assert service.finished(good).state == "succeeded"
+
+
+def test_unassigned_cost_gap_and_maximize_reach_the_solve(tmp_path):
+    with Service(tmp_path / "data") as service:
+        left = service.finished(service.submit(options={"unassigned_cost": 0.5}))
+        assert (
+            left.result["objective"]
+            == bigsap.solve(np.array(MATRIX, float), unassigned_cost=0.5).fun
+        )
+        most = service.finished(service.submit(options={"maximize": True}))
+        assert (most.result["objective"], most.result["maximize"]) == (11, True)
+
+
+def test_a_job_starts_from_the_result_of_another(tmp_path):
+    with Service(tmp_path / "data") as service:
+        first = service.finished(service.submit())
+        warm = service.finished(service.submit(warm_start={"job": first.id}))
+        assert warm.result["objective"] == 5
+        prices = service.finished(
+            service.submit(warm_start={"v": service.array(first, "v").tolist()})
+        )
+        assert prices.result["objective"] == 5
+        queued = service.submit(warm_start={"job": "job_missing"})
+        job = service.finished(queued)
+        assert (job.state, job.problem["pointer"]) == ("failed", "/warm_start/job")
+
+
+def test_graceful_cancel_keeps_what_is_known_and_resume_ends_identical(tmp_path, slow, whole):
+    spec, settings = slow
+    with Service(tmp_path / "data", **settings) as service:
+        job_id = service.submit(**spec)
+        wait_for(lambda: (service.store.get(job_id).progress or {}).get("phase", 0) >= 1)
+        asked = time.monotonic()
+        assert service.store.request_cancel(job_id, "graceful").state == "cancelling"
+        job = service.finished(job_id)
+        assert time.monotonic() - asked < 15
+        assert job.state == "cancelled"
+        assert job.result["status"] == "cancelled"
+        assert job.result["bound"] <= whole.fun + 1e-6
+        service.store.resume(job_id)
+        job = service.finished(job_id, seconds=90)
+        assert (job.state, job.attempt, job.result["attempt"]) == ("succeeded", 2, 2)
+        assert job.result["stats"]["resumed"] == 1
+        for name in ("col4row", "row4col", "u", "v"):
+            np.testing.assert_array_equal(service.array(job, name), getattr(whole, name))
+        wait_for(lambda: not (service.store.folder(job_id) / "result-1").exists())
+
+
+def test_progress_comes_at_least_once_a_second(tmp_path, slow):
+    spec, settings = slow
+    save_points(tmp_path / "costs", 8000)
+    with Service(tmp_path / "data", **settings | {"heartbeat_s": 1.0}) as service:
+        job_id = service.submit(**spec)
+
+        def enough():
+            told = [e.data for e in service.store.events(job_id) if e.kind == "progress"]
+            return len(told) > 3 and any(data.get("eta_s") is not None for data in told)
+
+        wait_for(enough)
+        service.store.request_cancel(job_id, "graceful")
+        job = service.finished(job_id)
+        events = service.store.events(job_id)
+        running = next(e.time for e in events if e.data.get("state") == "running")
+        times = [running, *(e.time for e in events if e.kind == "progress"), job.finished]
+        # Some room for a machine that is busy otherwise.
+        assert np.median(np.diff(times)) < 1.1
+        assert max(np.diff(times)) < 5
+        wanted = {
+            "phase", "epsilon", "assigned", "rows_evaluated", "rows_scanned", "cache_hit",
+            "lower_bound", "upper_bound", "gap", "eta_s", "seconds",
+        }  # fmt: skip
+        latest = [e.data for e in events if e.kind == "progress"][-1]
+        assert wanted <= set(latest)
+
+
+def test_a_stopped_service_goes_on_with_its_jobs(tmp_path, slow, whole):
+    spec, settings = slow
+    with Service(tmp_path / "data", **settings) as service:
+        job_id = service.submit(**spec)
+        wait_for(lambda: (service.store.get(job_id).progress or {}).get("phase", 0) >= 1)
+        service.supervisor.stop()
+        later = service.submit()
+        job = service.store.get(job_id)
+        assert (job.state, job.failures) == ("interrupted", 0)
+        assert job.problem["type"].endswith(":server-stopped")
+        assert job.active
+    with Service(tmp_path / "data", **settings) as service:
+        job = service.finished(job_id, seconds=90)
+        assert (job.state, job.attempt) == ("succeeded", 2)
+        np.testing.assert_array_equal(service.array(job, "v"), whole.v)
+        assert job.result["stats"]["resumed"] == 1
+        assert service.finished(later).state == "succeeded"
+
+
+def test_attempts_share_the_time_limit(tmp_path, slow):
+    spec, settings = slow
+    # Takes ten times the limit on a fast machine.
+    save_points(tmp_path / "costs", 12_000)
+    spec["options"] |= {"time_limit_s": 2.0, "gap": 0.0, "cache": "1MiB"}
+    with Service(tmp_path / "data", **settings) as service:
+        job_id = service.submit(**spec)
+        wait_for(lambda: (service.store.get(job_id).progress or {}).get("seconds", 0) >= 0.5)
+        service.supervisor.stop()
+        spent = service.store.get(job_id).spent
+        assert spent > 0.3
+    with Service(tmp_path / "data", **settings) as service:
+        job = service.finished(job_id)
+        assert (job.state, job.result["status"]) == ("succeeded", "time_limit")
+        assert job.result["stats"]["seconds"]["total"] < 2.0
+        assert service.store.get(job_id).spent < 12.0
+
+
+class Unreachable(InlineExecutor):
+    """Cannot be started at first, as when the scheduler is not there yet."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.there = False
+
+    def start(self):
+        if not self.there:
+            raise ConnectionRefusedError("nobody listens")
+
+
+def test_jobs_wait_for_workers_that_cannot_be_reached_yet(tmp_path):
+    executor = Unreachable()
+    with Service(tmp_path / "data", executor) as service:
+        job_id, other = service.submit(), service.submit()
+        time.sleep(0.5)
+        assert service.supervisor.alive
+        assert not service.supervisor.ready()
+        assert service.store.get(job_id).state == "queued"
+        service.store.request_cancel(other, "now")
+        executor.there = True
+        assert service.finished(job_id).state == "succeeded"
+        assert service.supervisor.ready()
+        assert service.store.get(other).state == "cancelled"
+
+
+class Losing(InlineExecutor):
+    """Loses the first ``times`` attempts of every job, as a killed worker would."""
+
+    def __init__(self, times):
+        super().__init__(2)
+        self.times, self.orders = times, []
+
+    def submit(self, order: Order):
+        self.orders.append((order.job_id, order.attempt))
+        if order.attempt <= self.times:
+            self._listener(Report(order.job_id, order.attempt, "lost", {"detail": "killed"}))
+        else:
+            super().submit(order)
+
+
+def test_a_lost_worker_is_replaced(tmp_path):
+    executor = Losing(2)
+    with Service(tmp_path / "data", executor) as service:
+        job = service.finished(service.submit())
+        assert (job.state, job.attempt, job.failures) == ("succeeded", 3, 0)
+        states = [
+            (e.data["state"], e.data["attempt"])
+            for e in service.store.events(job.id)
+            if e.kind == "state"
+        ]
+        assert ("interrupted", 1) in states
+        assert ("interrupted", 2) in states
+    assert executor.orders == [(job.id, 1), (job.id, 2), (job.id, 3)]
+    assert service.supervisor.lost_attempts == 2
+
+
+def test_a_source_that_fails_again_and_again_keeps_its_problem_whole(tmp_path, monkeypatch):
+    import bigsap_server.build
+
+    def fails(*args):
+        raise Problem("source-failed", "the provider is away", pointer="/cost/url", row=3)
+
+    monkeypatch.setattr(bigsap_server.build, "build_source", fails)
+    with Service(tmp_path / "data", attempts=1) as service:
+        job = service.reaches(service.submit(), "interrupted")
+        assert (job.problem["pointer"], job.problem["row"]) == ("/cost/url", 3)
+        assert job.problem["detail"] == "the provider is away, 1 times in a row"
+
+
+def test_a_job_that_kills_its_workers_is_given_up(tmp_path):
+    with Service(tmp_path / "data", Losing(10), attempts=2) as service:
+        job_id = service.submit()
+        job = wait_for(
+            lambda: (
+                (job := service.store.get(job_id)).state == "interrupted" and not job.active and job
+            )
+        )
+        assert (job.attempt, job.failures) == (2, 2)
+        assert job.problem["type"].endswith(":worker-lost")
+        assert "2 times in a row" in job.problem["detail"]
+        service.executor.times = 0
+        service.store.resume(job_id)
+        assert service.finished(job_id).state == "succeeded"
+
+
+def full_disk(*args, **options):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_interrupts_with_the_reason(tmp_path, monkeypatch):
+    with Service(tmp_path / "data") as service:
+        with monkeypatch.context() as patch:
+            patch.setattr(worker.np, "save", full_disk)
+            job_id = service.submit()
+            job = service.reaches(job_id, "interrupted", "failed")
+            assert job.state == "interrupted"
+            assert job.problem["type"].endswith(":disk-full")
+            assert not job.active
+        assert service.supervisor.alive
+        assert service.finished(service.submit()).state == "succeeded"
+        service.store.resume(job_id)
+        assert service.finished(job_id).state == "succeeded"
+
+
+def test_a_table_that_cannot_be_written_is_written_later(tmp_path):
+    with Service(tmp_path / "data") as service:
+        job_id = service.submit()
+        service.finished(job_id)
+        db = service.store._writer
+        other = service.submit(label="x" * 200)
+        db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
+        time.sleep(0.5)
+        assert service.supervisor.alive
+        db.execute("PRAGMA max_page_count = 1000000")
+        assert service.finished(other).state == "succeeded"
+
+
+def test_an_orphan_is_watched_and_never_doubled(tmp_path):
+    """A worker that outlives its server is waited for; its outcome is the job's."""
+    with Service(tmp_path / "data", Losing(0)) as service:
+        service.supervisor.stop()
+        job_id = service.submit()
+        claimed = service.store.claim()
+        assert claimed.id == job_id
+    folder = Folder(tmp_path / "data" / "jobs" / job_id)
+    folder.command(1, "run")
+    assert folder.begin(1)
+    lock = FileLock(folder.lock)
+    assert lock.take()
+    executor = Losing(0)
+    with Service(tmp_path / "data", executor) as service:
+        other = service.submit()
+        service.finished(other)
+        service.reaches(job_id, "running")
+        assert [job for job, _ in executor.orders] == [other]
+        folder.end(1, {"state": "succeeded", "result": {"attempt": 1, "status": "optimal"}})
+        lock.release()
+        job = service.finished(job_id)
+        assert (job.state, job.attempt) == ("succeeded", 1)
+        assert [job for job, _ in executor.orders] == [other]
+
+
+def test_an_orphan_that_died_is_replaced_at_once(tmp_path):
+    with Service(tmp_path / "data", Losing(0)) as service:
+        service.supervisor.stop()
+        job_id = service.submit()
+        service.store.claim()
+        service.store.update(job_id, attempt=1, state="running")
+    folder = Folder(tmp_path / "data" / "jobs" / job_id)
+    folder.command(1, "run")
+    folder.begin(1)
+    with Service(tmp_path / "data", Losing(0)) as service:
+        job = service.finished(job_id)
+        assert (job.state, job.attempt, job.failures) == ("succeeded", 2, 0)
+        # The old order turns up late at some worker: it must not run.
+        outcome = worker.run_job(str(folder.path), job.spec, 1, {})
+        assert outcome == {"state": "stale"}
+
+
+def test_two_runs_of_one_attempt_do_not_both_run(tmp_path):
+    folder = Folder(tmp_path / "job")
+    folder.command(1, "run")
+    settings = load(data=tmp_path).model_dump(mode="json")
+    assert worker.run_job(str(folder.path), request(), 1, settings)["state"] == "succeeded"
+    again = worker.run_job(str(folder.path), request(), 1, settings)
+    assert (again["state"], again["slug"]) == ("interrupted", "worker-lost")
+
+
+def test_a_new_attempt_waits_for_the_old_ones_process(tmp_path):
+    folder = Folder(tmp_path / "job")
+    folder.command(2, "run")
+    lock = FileLock(folder.lock)
+    assert lock.take()
+    settings = load(data=tmp_path).model_dump(mode="json")
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(worker.run_job(str(folder.path), request(), 2, settings))
+    )
+    thread.start()
+    time.sleep(0.5)
+    assert found == []
+    lock.release()
+    thread.join(30)
+    assert found[0]["state"] == "succeeded"
+
+
+def test_memory_stays_flat_over_many_jobs(tmp_path):
+    psutil = pytest.importorskip("psutil")
+    process = psutil.Process()
+    with Service(tmp_path / "data") as service:
+        sizes = []
+        for _ in range(5):
+            ids = [service.submit() for _ in range(40)]
+            wait_for(lambda ids=ids: not service.store.active_of(""), seconds=60)
+            assert {service.store.get(job_id).state for job_id in ids} == {"succeeded"}
+            sizes.append(process.memory_info().rss)
+        assert service.supervisor._watches == {}
+        # The first rounds load code and fill pools.
+        assert sizes[-1] - sizes[1] < 16 << 20

@@ -1,0 +1,317 @@
+"""A stand-in for CuPy on machines without a GPU: device code is compiled for the host and run.
+
+Only what BigSAP uses. Devices have numbers and nothing else: all memory is the host's. A block
+is a thread of the host, its threads take turns (``device.h``); thread block clusters do not
+exist, so kernels are run in the form for older devices. Slow, but it is the kernels' own text
+that runs, and the host's own code that launches it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+N_DEVICES = 3
+#: Whether devices can reach each other's memory.
+peers = True
+float32, float64, int32, int64, uint64 = np.float32, np.float64, np.int32, np.int64, np.uint64
+_HERE = Path(__file__).parent
+_FOLDER = Path(tempfile.gettempdir()) / "bigsap-simulated"
+_GROUPS = ("bigsap_search", "bigsap_picks", "bigsap_undercut")
+_local = threading.local()
+
+
+def _device() -> int:
+    return getattr(_local, "device", 0)
+
+
+class Stream:
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.running: list[threading.Thread] = []
+        self._outer: list[Any] = []
+
+    def __enter__(self) -> Stream:
+        self._outer.append(getattr(_local, "stream", None))
+        _local.stream = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _local.stream = self._outer.pop()
+
+    def synchronize(self) -> None:
+        for thread in self.running:
+            thread.join()
+        self.running = []
+
+
+_usual = Stream()
+
+
+def _stream() -> Stream:
+    return getattr(_local, "stream", None) or _usual
+
+
+class ndarray(np.ndarray):
+    """A device array."""
+
+    def __new__(cls, shape: Any, dtype: Any = float, room: Any = None) -> ndarray:
+        if room is None:
+            made = np.ndarray.__new__(cls, shape, dtype)
+        else:
+            made = np.ndarray.__new__(cls, shape, dtype, buffer=room.memory)
+        made._number = _device()
+        return made
+
+    def __array_finalize__(self, parent: Any) -> None:
+        self._number = getattr(parent, "_number", _device())
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+    @property
+    def device(self) -> Any:
+        return SimpleNamespace(id=self._number)
+
+    def get(self) -> np.ndarray:
+        _stream().synchronize()
+        return np.array(self)
+
+    def set(self, values: Any) -> None:
+        assert not isinstance(values, ndarray)
+        self[...] = values
+
+
+def _made(values: Any) -> ndarray:
+    found = np.array(values, copy=True, order="K").view(ndarray)
+    found._number = _device()
+    return found
+
+
+def asarray(values: Any, dtype: Any = None) -> ndarray:
+    if isinstance(values, ndarray) and values._number == _device():
+        return values
+    return _made(np.asarray(values, dtype))
+
+
+def ascontiguousarray(values: ndarray) -> ndarray:
+    return values if values.flags.c_contiguous else _made(np.ascontiguousarray(values))
+
+
+def empty(shape: Any, dtype: Any = float) -> ndarray:
+    made = ndarray(shape, dtype)
+    made.view(np.uint8)[...] = 0xA5  # whoever reads it before writing will notice
+    return made
+
+
+def zeros(shape: Any, dtype: Any = float) -> ndarray:
+    return _made(np.zeros(shape, dtype))
+
+
+def full(shape: Any, value: Any, dtype: Any = float) -> ndarray:
+    return _made(np.full(shape, value, dtype))
+
+
+def arange(*bounds: int, dtype: Any = None) -> ndarray:
+    return _made(np.arange(*bounds, dtype=dtype))
+
+
+def ix_(*ids: Any) -> Any:
+    return np.ix_(*map(np.asarray, ids))
+
+
+def isfinite(values: Any) -> Any:
+    return np.isfinite(values)
+
+
+class _OutOfMemoryError(Exception):
+    pass
+
+
+class _CompileError(Exception):
+    pass
+
+
+class _RuntimeError(RuntimeError):
+    status = 1
+
+
+class Device:
+    compute_capability = "80"
+    mem_info = (8 << 30, 16 << 30)
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.attributes = {"ClockRate": 1_000_000}  # the clock counts nanoseconds
+        self._outer: list[int] = []
+
+    def __enter__(self) -> Device:
+        self._outer.append(_device())
+        _local.device = self.id
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _local.device = self._outer.pop()
+
+    def synchronize(self) -> None:
+        _usual.synchronize()
+
+
+class Event:
+    def __init__(self, disable_timing: bool = False) -> None:
+        self._running: list[threading.Thread] = []
+
+    def record(self) -> None:
+        self._running = list(_stream().running)
+
+    @property
+    def done(self) -> bool:
+        return not any(thread.is_alive() for thread in self._running)
+
+
+class _Pinned(np.ndarray):
+    @property
+    def ptr(self) -> int:
+        return int(self.ctypes.data)
+
+
+def _pinned(nbytes: int) -> _Pinned:
+    return np.zeros(nbytes, np.uint8).view(_Pinned)
+
+
+cuda = SimpleNamespace(
+    Device=Device, Event=Event, Stream=Stream, get_current_stream=_stream,
+    Memory=lambda nbytes: np.zeros(nbytes, np.uint8),
+    MemoryPointer=lambda memory, at: SimpleNamespace(memory=memory, ptr=memory.ctypes.data + at),
+    alloc_pinned_memory=_pinned,
+    memory=SimpleNamespace(OutOfMemoryError=_OutOfMemoryError),
+    compiler=SimpleNamespace(CompileException=_CompileError),
+    driver=SimpleNamespace(funcSetAttribute=lambda *_: None),
+    runtime=SimpleNamespace(
+        getDeviceCount=lambda: N_DEVICES, CUDARuntimeError=_RuntimeError,
+        deviceCanAccessPeer=lambda a, b: peers, deviceEnablePeerAccess=lambda b: None,
+    ),
+)  # fmt: skip
+
+
+def get_default_memory_pool() -> Any:
+    return SimpleNamespace(free_bytes=lambda: 0)
+
+
+_SIZES = {
+    "int": 4,
+    "u32": 4,
+    "unsigned": 4,
+    "i64": 8,
+    "u64": 8,
+    "float": 4,
+    "PRICE": 8,
+    "NUMBER": 8,
+}
+
+
+class RawModule:
+    """A module compiled by the host's compiler."""
+
+    def __init__(self, code: str, options: Any, enable_cooperative_groups: bool = False) -> None:
+        for asm, other in (
+            (r'asm volatile\("st\.relaxed[^;]*;[^;]*;',
+             "__atomic_store_n((u64*)place, word, __ATOMIC_RELEASE);"),
+            (r'asm volatile\("ld\.relaxed[^;]*;[^;]*;',
+             "give_way(); word = __atomic_load_n((u64*)place, __ATOMIC_ACQUIRE);"),
+            (r'asm volatile\("prefetch[^;]*;[^;]*;', ";"),
+            (r"extern __shared__ (\w+) (\w+)\[\];", r"static thread_local \1 \2[65536];"),
+        ):  # fmt: skip
+            code = re.sub(asm, other, code)
+        self.signatures: dict[str, list[str]] = {}
+        wrappers = ""
+        for name, given in re.findall(r'extern "C" __global__[^{]*?(bigsap_\w+)\(([^)]*)\)', code):
+            kinds = [re.sub(r"\w+$", "", one.strip()).strip() for one in given.split(",")]
+            self.signatures[name] = kinds
+            values = ", ".join(f"*({kind}*)args[{k}]" for k, kind in enumerate(kinds))
+            guard = "#if DEVICES > 1\n" if name == "bigsap_greet" else "#if 1\n"
+            wrappers += guard + (
+                f"static void body_{name}(void** args) {{ {name}({values}); }}\n"
+                f'extern "C" void run_{name}(void** args, unsigned x, unsigned y, int threads, int'
+                f" together) {{ run_grid(body_{name}, args, x, y, threads, together); }}\n#endif\n"
+            )
+        self.text = '#include "device.h"\n' + code + "\n" + wrappers
+        self.library: Any = None
+
+    def compile(self) -> None:
+        header = (_HERE / "device.h").read_text()
+        key = hashlib.sha256((header + self.text).encode()).hexdigest()[:24]
+        _FOLDER.mkdir(exist_ok=True)
+        target = _FOLDER / f"{key}.so"
+        if not target.exists():
+            source = _FOLDER / f"{key}.cpp"
+            source.write_text(self.text)
+            made = _FOLDER / f"{key}.tmp.{threading.get_ident()}"
+            compiler = shutil.which("g++") or shutil.which("clang++")
+            assert compiler is not None
+            done = subprocess.run(
+                [compiler, "-O1", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-w",
+                 "-pthread", f"-I{_HERE}", "-o", str(made), str(source)],
+                capture_output=True, text=True, timeout=100, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                raise _CompileError(done.stderr[:3000])
+            made.rename(target)
+        self.library = ctypes.CDLL(str(target))
+
+    def get_function(self, name: str) -> Any:
+        return _Kernel(name, getattr(self.library, f"run_{name}"), self.signatures[name])
+
+
+class _Kernel:
+    num_regs = 32
+    max_dynamic_shared_size_bytes = 48 << 10
+
+    def __init__(self, name: str, run: Any, kinds: list[str]) -> None:
+        self.name, self._run, self._kinds = name, run, kinds
+        self.kernel = SimpleNamespace(ptr=0)
+
+    def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
+        assert len(args) == len(self._kinds), (self.name, len(args), self._kinds)
+        words = np.zeros(len(args), np.uint64)
+        for k, (value, kind) in enumerate(zip(args, self._kinds, strict=True)):
+            if kind.endswith("*"):
+                assert isinstance(value, (ndarray, np.int64, np.intp)), (self.name, k, kind)
+                if isinstance(value, ndarray):
+                    assert value.flags.c_contiguous, (self.name, k)
+                    assert value._number == _device(), (self.name, k, kind)
+                words[k] = value.ctypes.data if isinstance(value, ndarray) else value
+            else:
+                assert value.dtype.itemsize == _SIZES[kind], (self.name, k, kind, value.dtype)
+                words[k : k + 1].view(np.uint8)[: value.dtype.itemsize] = np.frombuffer(
+                    value.tobytes(), np.uint8
+                )
+        pointers = (ctypes.c_void_p * len(args))(
+            *[words.ctypes.data + 8 * k for k in range(len(args))]
+        )
+        x, y = grid[0], grid[1] if len(grid) > 1 else 1
+        stream = _stream()
+        stream.synchronize()
+        together = self.name in _GROUPS
+
+        def go() -> None:
+            kept = (args, words)
+            self._run(pointers, ctypes.c_uint(x), ctypes.c_uint(y), block[0], int(together))
+            del kept
+
+        if not together:
+            go()
+            return
+        thread = threading.Thread(target=go)
+        stream.running.append(thread)
+        thread.start()

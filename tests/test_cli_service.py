@@ -1,0 +1,274 @@
+"""``bigsap serve``, ``submit``, ``jobs``, ``result`` and ``cancel``, against a real service."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import cli
+
+pytest.importorskip("httpx", reason="extra http")
+pytest.importorskip("fastapi", reason="extra server")
+
+
+RNG = np.random.default_rng(3)
+X, Y = RNG.random((60, 2)), RNG.random((60, 2))
+
+
+@pytest.fixture
+def service(live_server, monkeypatch) -> str:
+    """Its address, which the commands find in the environment."""
+    monkeypatch.setenv("BIGSAP_URL", live_server.url)
+    monkeypatch.delenv("BIGSAP_KEY", raising=False)
+    return live_server.url
+
+
+@pytest.fixture
+def spec(tmp_path) -> str:
+    """A cost spec with two point sets in files beside it."""
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", Y.astype(np.float32))
+    cost = {"type": "points", "x": {"npy": "x.npy"}, "y": {"npy": "y.npy"}}
+    (tmp_path / "spec.json").write_text(json.dumps(cost))
+    return str(tmp_path / "spec.json")
+
+
+def run(*argv: object) -> int:
+    return cli.main([str(arg) for arg in argv])
+
+
+def record_of(capsys) -> dict:
+    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+
+
+def test_submit_jobs_result_cancel(service, spec, tmp_path, capsys):
+    assert run("submit", spec, "--label", "cli", "--json", "--seed", 5) == 0
+    out, err = capsys.readouterr()
+    job = json.loads(out)
+    assert (job["label"], job["shape"], job["exit_code"]) == ("cli", [60, 60], 0)
+    assert re.search(r"^x\.npy is arr_\w+$", err, re.M)
+
+    assert run("result", job["id"], "--wait", "-o", tmp_path / "r", "--json") == 0
+    found = record_of(capsys)
+    assert (found["id"], found["status"]) == (job["id"], "optimal")
+    assert found["output"] == str(tmp_path / "r.npz")
+    result = bigsap.Result.load(tmp_path / "r.npz")
+    result.verify(bigsap.points(X, Y.astype(np.float32)))
+    assert found["fun"] == result.fun
+
+    assert run("jobs", job["id"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^state +succeeded$", shown, re.M)
+    assert re.search(r"^n +60 x 60$", shown, re.M)
+    assert run("jobs", "--label", "cli") == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split() == ["ID", "STATE", "CREATED", "DONE", "LABEL"]
+    assert line.split()[:2] == [job["id"], "succeeded"]
+    assert run("jobs", "--label", "cli", "--state", "failed") == 0
+    assert capsys.readouterr().out == "no jobs\n"
+    assert run("jobs", "--json", "--limit", 1) == 0
+    assert len(record_of(capsys)["jobs"]) == 1
+
+    assert run("cancel", job["id"]) == 6  # it is over
+    assert "succeeded" in capsys.readouterr().err
+
+
+def test_submit_and_wait_prints_what_solve_prints(service, spec, tmp_path, capsys):
+    assert run("submit", spec, "--wait", "-o", tmp_path / "r.npz") == 0
+    out, err = capsys.readouterr()
+    labels = [line.split("  ")[0] for line in out.splitlines()]
+    assert {"job", "status", "n", "cost", "bound", "gap", "rows evaluated"} <= set(labels)
+    assert "saved to" in err
+    assert run("submit", spec, "--wait", "--quiet", "--json") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert json.loads(out)["state"] == "succeeded"
+
+
+def test_whole_requests_matrices_and_options(service, tmp_path, capsys):
+    cost = RNG.integers(0, 50, (8, 8))
+    np.save(tmp_path / "c.npy", cost)
+    best = bigsap.solve(cost, maximize=True).fun
+    assert run("submit", tmp_path / "c.npy", "--maximize", "--wait", "--json") == 0
+    assert record_of(capsys)["fun"] == best
+    request = {"cost": {"type": "npy", "path": "c.npy"}, "options": {"maximize": True}}
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    assert run("submit", tmp_path / "request.json", "--wait", "--json") == 0
+    found = record_of(capsys)
+    assert (found["fun"], found["maximize"]) == (best, True)
+    infinite = '{"type": "array", "values": [[1, Infinity], [2, Infinity]]}'
+    (tmp_path / "infeasible.json").write_text(infinite)
+    assert run("submit", tmp_path / "infeasible.json", "--wait", "--json") == 3
+    assert record_of(capsys)["violator"] == [0, 1]
+
+
+def test_each_file_is_uploaded_once_and_may_be_named_again(service, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", X)
+    both = {"type": "points", "x": {"npy": "x.npy"}, "y": {"npy": "./x.npy"}}
+    (tmp_path / "s.json").write_text(json.dumps(both))
+    assert run("submit", tmp_path / "s.json") == 0
+    uploads = re.findall(r"x\.npy is (arr_\w+)", capsys.readouterr().err)
+    assert len(uploads) == 1
+    again = f"{tmp_path / 'x.npy'}={uploads[0]}"
+    assert run("submit", tmp_path / "s.json", "--uploaded", again, "--wait", "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["fun"] == 0.0
+    assert uploads[0] in err
+
+
+def test_dry_run_starts_nothing(service, spec, capsys):
+    assert run("submit", spec, "--dry-run", "--json", "--label", "dry") == 0
+    assert record_of(capsys)["estimate"]["memory_bytes"] > 0
+    assert run("submit", spec, "--dry-run") == 0
+    assert "estimate.memory_bytes" in capsys.readouterr().out
+    run("jobs", "--label", "dry")
+    assert capsys.readouterr().out == "no jobs\n"
+
+
+def test_cancel_now(service, tmp_path, capsys):
+    formula = "abs(sin(x[i]*1000.0+x[j]))*exp(cos(x[i]+1000.0*x[j]))"
+    cost = {"type": "expression", "code": formula, "arrays": {"x": {"npy": "x.npy"}}}
+    np.save(tmp_path / "x.npy", RNG.random(6000))
+    (tmp_path / "s.json").write_text(json.dumps({"cost": cost, "shape": [6000, 6000]}))
+    assert run("submit", tmp_path / "s.json", "--json", "--method", "ssp", "--cache", "1MiB") == 0
+    job = record_of(capsys)["id"]
+    assert run("result", job) == 6  # not yet
+    assert run("cancel", job, "--now", "--json") == 0
+    assert record_of(capsys)["cancel"] == "now"
+    until = time.monotonic() + 30
+    while run("jobs", job, "--json") == 0 and record_of(capsys)["state"] != "cancelled":
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    capsys.readouterr()
+    assert run("result", job) == 7
+    assert run("jobs", job) == 0
+    assert "cancel" in capsys.readouterr().out
+
+
+def test_failed_job_is_exit_7(service, tmp_path, capsys):
+    bad = {"shape": [2, 2], "cost": {"type": "expression", "code": "log(i - 1.0 - j)"}}
+    (tmp_path / "s.json").write_text(json.dumps(bad))
+    assert run("submit", tmp_path / "s.json", "--wait", "--json") == 7
+    found = record_of(capsys)
+    assert (found["error"], found["exit_code"]) == ("JobFailedError", 7)
+    assert found["problem"]["type"].endswith("invalid-cost")
+
+
+BAD = [
+    ("submit absent.json", 1, "absent.json: no such file"),
+    ("submit list.json", 1, 'an object with "cost"'),
+    ("submit broken.json", 1, "not JSON"),
+    ("submit metric.json", 1, "/cost/metric"),
+    ("submit lost.json", 1, "/cost/x/npy"),
+    ("submit metric.json -o absent/r.npz", 1, "the folder absent does not exist"),
+    ("submit metric.json --uploaded x.npy", 1, "FILE=ID"),
+    ("submit metric.json --url nowhere", 1, "http"),
+    ("jobs --limit 0", 1, "--limit"),
+    ("jobs job_0000000000000000", 6, "job_0000000000000000"),
+    ("result job_0000000000000000", 6, "job_0000000000000000"),
+    ("cancel job_0000000000000000", 6, "job_0000000000000000"),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "text"), BAD)
+def test_mistakes_are_one_line(service, tmp_path, capsys, monkeypatch, line, code, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "broken.json").write_text("{")
+    lost = {"cost": {"type": "points", "x": {"npy": "absent.npy"}, "y": [[1]]}}
+    (tmp_path / "lost.json").write_text(json.dumps(lost))
+    crow = {"cost": {"type": "points", "x": [[0]], "y": [[1]], "metric": "crow"}}
+    (tmp_path / "metric.json").write_text(json.dumps(crow))
+    assert run(*line.split()) == code
+    err = capsys.readouterr().err.splitlines()
+    assert len(err) == 1
+    assert err[0].startswith("bigsap: error: ")
+    assert text in err[0]
+
+
+def test_nobody_there_is_exit_6(capsys, monkeypatch):
+    monkeypatch.setattr("bigsap.client_http.Transport.persist", _impatient(monkeypatch))
+    assert run("jobs", "--url", "http://127.0.0.1:9", "--json") == 6
+    found = record_of(capsys)
+    assert (found["error"], found["exit_code"]) == ("UnreachableError", 6)
+
+
+def _impatient(monkeypatch):
+    from bigsap.client_http import Transport
+
+    real = Transport.persist
+
+    def persist(self, send, *, again=True):
+        self.patience = 0
+        return real(self, send, again=again)
+
+    return persist
+
+
+# --- serve --------------------------------------------------------------------------------
+
+
+def serve(*argv: object, **env: str) -> subprocess.Popen[str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("BIGSAP_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "bigsap", "serve", *map(str, argv)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**kept, "BIGSAP_WORKERS": "1", "BIGSAP_LOG_LEVEL": "error", **env},
+    )
+
+
+def test_serve_listens_and_stops(tmp_path, capsys):
+    config = tmp_path / "service.toml"
+    config.write_text(f'data = "{tmp_path / "other"}"\n[limits]\ninline_numbers = 12\n')
+    child = serve("--port", 0, "--data", tmp_path / "data", "--config", config)
+    try:
+        line = child.stdout.readline()
+        url = re.search(r"http://127\.0\.0\.1:\d+", line).group()
+        (tmp_path / "s.json").write_text('{"type": "array", "values": [[3, 1], [1, 3]]}')
+        assert run("submit", tmp_path / "s.json", "--wait", "--json", "--url", url) == 0
+        assert record_of(capsys)["fun"] == 2
+        (tmp_path / "s.json").write_text(json.dumps({"type": "array", "values": [[1] * 13]}))
+        assert run("submit", tmp_path / "s.json", "--url", url) == 1  # the file's limit
+        assert "12" in capsys.readouterr().err
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(40) == 0
+        assert (tmp_path / "data" / "jobs.sqlite").exists()  # the command line's folder
+        assert not (tmp_path / "other").exists()
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        (("--host", "0.0.0.0"), 1, "keys"),
+        (("--port", "70000"), 1, "port"),
+        (("--config", "absent.toml"), 1, "absent.toml"),
+    ],
+)
+def test_serve_refuses(tmp_path, argv, code, text):
+    child = serve("--data", tmp_path / "data", *argv)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == code
+    assert out == ""
+    assert text in err
+    assert err.count("\n") == 1
+
+
+def test_serve_without_its_packages_names_the_extra(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "bigsap_server.serve", raising=False)
+    assert run("serve") == 1
+    assert "bigsap[server]" in capsys.readouterr().err

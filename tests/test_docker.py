@@ -1,0 +1,507 @@
+"""The images without a Docker engine: their files judged, their steps and roles run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigsap
+from image import DOCKER, ROOT, USER, Image
+from live_server import free_port
+
+yaml = pytest.importorskip("yaml", reason="extra dev")
+pytest.importorskip("fastapi", reason="extra server")
+
+DOCKERFILES = ["Dockerfile", "Dockerfile.gpu"]
+COMPOSE = ["compose.yaml", "compose.cluster.yaml"]
+SCRIPTS = sorted(DOCKER.rglob("*.sh"))
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if found is None:
+        pytest.skip(f"{name} has no wheel for this platform")
+    return found
+
+
+def instructions(name: str) -> list[tuple[str, str]]:
+    """(instruction, arguments) of a Dockerfile, continued lines joined."""
+    text = (DOCKER / name).read_text()
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
+    return [tuple(line.split(None, 1)) for line in joined.splitlines() if line.strip()]  # type: ignore[misc]
+
+
+def values(name: str, instruction: str) -> list[str]:
+    return [arguments for found, arguments in instructions(name) if found == instruction]
+
+
+# --- the files ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_hadolint_has_nothing_to_say(name):
+    done = subprocess.run(
+        [tool("hadolint"), "--no-color", DOCKER / name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_shellcheck_has_nothing_to_say():
+    assert len(SCRIPTS) >= 5
+    done = subprocess.run(
+        [tool("shellcheck"), *SCRIPTS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    for script in SCRIPTS:
+        assert os.access(script, os.X_OK), script
+        assert script.read_text().startswith("#!/bin/sh\n"), script
+        assert "\nset -eu\n" in script.read_text(), script
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_dockerfile_keeps_the_rules(name):
+    bases = values(name, "FROM")
+    assert len(bases) == 2  # what builds is not what runs
+    for base in bases:
+        assert re.match(r"python:\$\{PYTHON\}-slim-\w+( AS build)?$", base)
+    assert re.fullmatch(r"PYTHON=3\.\d+", values(name, "ARG")[0])
+    kinds = [kind for kind, _ in instructions(name)]
+    assert "ADD" not in kinds
+    last = kinds[::-1].index("FROM")
+    final = instructions(name)[-last:]
+    user = [arguments for kind, arguments in final if kind == "USER"]
+    assert user == [f"{USER}:{USER}"]
+    after = [kind for kind, _ in final][[kind for kind, _ in final].index("USER") :]
+    assert not {"RUN", "COPY"} & set(after)
+    for kind in ("ENTRYPOINT", "CMD"):
+        assert len([1 for found, _ in final if found == kind]) == 1
+        assert isinstance(json.loads(values(name, kind)[0]), list)
+    assert "CMD [" in values(name, "HEALTHCHECK")[0]
+    assert values(name, "STOPSIGNAL") == ["SIGTERM"]
+    assert values(name, "WORKDIR") == ["/data"]
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_every_step_is_a_script_that_tests_run(name):
+    tests = (Path(__file__).parent / "image.py").read_text() + Path(__file__).read_text()
+    for step in values(name, "RUN"):
+        command = json.loads(step)
+        text = command[2] if command[:2] == ["/bin/sh", "-c"] else shlex.join(command)
+        scripts = re.findall(r"/steps/([\w.]+)", text)
+        assert scripts, f"{step} runs no script"
+        for script in scripts:
+            assert (DOCKER / "steps" / script).is_file()
+            assert f'"{script}"' in tests
+    for arguments in values(name, "COPY"):
+        *sources, _ = [part for part in arguments.split() if not part.startswith("--")]
+        for source in sources:
+            if not arguments.startswith("--from"):
+                assert (ROOT / source).exists(), source
+
+
+def test_ignore_files_let_through_what_is_copied():
+    first, second = ((DOCKER / f"{name}.dockerignore").read_text() for name in DOCKERFILES)
+    assert first == second
+    allowed = {line[1:] for line in first.splitlines() if line.startswith("!")}
+    for arguments in (a for name in DOCKERFILES for a in values(name, "COPY")):
+        for source in arguments.split()[:-1]:
+            if not arguments.startswith("--from"):
+                assert source.split("/")[0] in allowed
+
+
+def test_gpu_image_differs_only_in_what_concerns_gpus():
+    cpu, gpu = (instructions(name) for name in DOCKERFILES)
+    extra = [step for step in gpu if step not in cpu]
+    assert {kind for kind, _ in extra} <= {"ARG", "RUN", "ENV", "LABEL"}
+    missing = [step for step in cpu if step not in gpu]
+    assert {kind for kind, _ in missing} <= {"RUN", "ENV", "LABEL"}
+    assert ("ARG", "CUDA=13") in extra
+
+
+@pytest.mark.parametrize("cuda", ["12", "13"])
+def test_gpu_extras_exist(cuda):
+    extras = subprocess.run(
+        [DOCKER / "steps" / "gpu_extras.sh", cuda], capture_output=True, text=True, timeout=10,
+        check=True,
+    ).stdout.strip()  # fmt: skip
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extra in extras.split(","):
+        assert extra in project["optional-dependencies"]
+    (cupy,) = project["optional-dependencies"][f"gpu{cuda}"]
+    assert cupy.startswith(f"cupy-cuda{cuda}x[ctk]")
+
+
+def test_other_cuda_versions_are_refused():
+    for bad in ("11", "", "13 evil"):
+        done = subprocess.run(
+            [DOCKER / "steps" / "gpu_extras.sh", bad], capture_output=True, text=True, timeout=10,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "CUDA must be 12 or 13" in done.stderr
+
+
+@pytest.mark.parametrize("name", COMPOSE)
+def test_compose_files_keep_to_the_specification(name):
+    compose_spec = pytest.importorskip("compose_spec", reason="no wheel for this platform")
+    options = compose_spec.PyOptions()
+    options.apply_merge = True
+    found = options.from_yaml((DOCKER / name).read_text())
+    found.validate()
+    assert "service" in found.service_names()
+
+
+@pytest.mark.parametrize("name", COMPOSE)
+def test_compose_services_are_locked_down(name):
+    found = yaml.safe_load((DOCKER / name).read_text())
+    documented = environment_documented()
+    for service in found["services"].values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "/tmp" in service["tmpfs"]
+        seconds = int(service["stop_grace_period"].removesuffix("s"))
+        assert seconds > 30  # BIGSAP_DRAIN_S
+        assert service["command"][0] in ("serve", "scheduler", "worker")
+        assert (DOCKER / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        assert set(service.get("environment") or {}) <= documented
+        for port in service.get("ports") or []:
+            assert port.startswith("127.0.0.1:")
+        for volume in service["volumes"]:
+            name_of, target = volume.split(":")
+            assert name_of in found["volumes"]
+            assert target in ("/data", "/var/cache/bigsap")
+        for secret in service.get("secrets") or []:
+            assert secret in found["secrets"]
+
+
+def test_cluster_shares_data_and_hides_the_scheduler():
+    found = yaml.safe_load((DOCKER / "compose.cluster.yaml").read_text())
+    services = found["services"]
+    assert found["networks"]["cluster"]["internal"] is True
+    assert services["scheduler"]["networks"] == services["worker"]["networks"] == ["cluster"]
+    assert "ports" not in services["scheduler"]
+    addresses = {services[n]["environment"]["BIGSAP_SCHEDULER"] for n in ("service", "worker")}
+    assert addresses == {"tcp://scheduler:8786"}
+    assert "data:/data" in services["service"]["volumes"]
+    assert "data:/data" in services["worker"]["volumes"]
+    assert services["worker"]["deploy"]["replicas"] >= 2
+
+
+# --- documentation ------------------------------------------------------------------------
+
+
+def environment_documented() -> set[str]:
+    return set(re.findall(r"^\| `(\w+)` \|", (DOCKER / "README.md").read_text(), re.M))
+
+
+def test_every_variable_is_documented_and_every_documented_one_exists():
+    from bigsap_server.settings import Limits, Settings
+
+    settings = {f"BIGSAP_{name.upper()}" for name in Settings.model_fields} - {"BIGSAP_LIMITS"}
+    settings |= {f"BIGSAP_LIMITS__{name.upper()}" for name in Limits.model_fields}
+    files = [*(ROOT / "bigsap").rglob("*.py"), *(ROOT / "server").rglob("*.py")]
+    files += [p for p in DOCKER.rglob("*") if p.is_file() and p.suffix != ".md"]
+    named = {
+        variable
+        for file in files
+        if "__pycache__" not in file.parts
+        for variable in re.findall(r"\bBIGSAP_[A-Z][A-Z_]*[A-Z]\b", file.read_text())
+    }
+    assert "BIGSAP_SCHEDULER" in named
+    documented = environment_documented()
+    assert settings - documented == set()
+    assert named - documented == set()
+    own = {name for name in documented if name.startswith("BIGSAP_")}
+    assert own - settings - named == set(), "documented, but nothing reads it"
+
+
+def test_defaults_are_documented_as_they_are():
+    from bigsap_server.settings import Limits, Settings
+
+    text = (DOCKER / "README.md").read_text()
+    fields = [(f"BIGSAP_{n.upper()}", f) for n, f in Settings.model_fields.items()]
+    fields += [(f"BIGSAP_LIMITS__{n.upper()}", f) for n, f in Limits.model_fields.items()]
+    checked = 0
+    for name, field in fields:
+        row = re.search(rf"^\| `{name}` \| (.*?) \|", text, re.M)
+        if row and isinstance(field.default, (int, float)) and not isinstance(field.default, bool):
+            shown = row.group(1).strip("`")
+            number = re.fullmatch(r"(\d+)(?: (MiB|GiB))?|10\^(\d+)", shown)
+            assert number, shown
+            scale = {"MiB": 2**20, "GiB": 2**30, None: 1}[number.group(2)]
+            value = 10 ** int(number.group(3)) if number.group(3) else int(number.group(1)) * scale
+            assert value == field.default, name
+            checked += 1
+    assert checked >= 15
+
+
+def test_kubernetes_example_is_consistent():
+    text = (DOCKER / "README.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    documents = {doc["kind"]: doc for doc in yaml.safe_load_all(block)}
+    assert set(documents) == {"Secret", "PersistentVolumeClaim", "Deployment", "Service"}
+    spec = documents["Deployment"]["spec"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"]["type"] == "Recreate"
+    pod = spec["template"]["spec"]
+    assert pod["securityContext"]["runAsUser"] == USER
+    assert pod["terminationGracePeriodSeconds"] > 30
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+    assert {v["name"] for v in container["env"]} <= environment_documented()
+    assert documents["Service"]["spec"]["selector"] == spec["selector"]["matchLabels"]
+    from bigsap_server.auth import Key
+
+    for table in tomllib.loads(documents["Secret"]["stringData"]["keys.toml"]).values():
+        Key(**table)
+
+
+def test_user_script_makes_the_user_and_its_folders(tmp_path):
+    (tmp_path / "etc").mkdir()
+    for name in ("passwd", "group"):
+        (tmp_path / "etc" / name).write_text("root:x:0:0:root:/root:/bin/sh\n")
+    if os.geteuid() != 0:
+        pytest.skip("only root can give folders away")
+    for _ in range(2):  # twice changes nothing
+        Image(tmp_path).script("user.sh", tmp_path)
+    passwd = (tmp_path / "etc" / "passwd").read_text()
+    assert passwd.count(f"bigsap:x:{USER}:{USER}:") == 1
+    for folder in ("data", "var/cache/bigsap"):
+        found = (tmp_path / folder).stat()
+        assert (found.st_uid, found.st_mode & 0o777) == (USER, 0o750)
+
+
+# --- the roles ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    # Not below pytest's folder, which other users may not enter.
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="bigsap-image-"))
+    folder.chmod(0o755)
+    found = Image(folder)
+    try:
+        found.build()
+        yield found
+    finally:
+        for path in folder.rglob("*"):
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_code_is_read_only_and_complete(image):
+    done = image.run("info", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["extras"]["server"]["fastapi"]
+    assert facts["numba_cache_writable"]
+    if os.geteuid() == 0:
+        script = f"touch {image.venv}/x {image.scripts}/x {image.kernels}/x"
+        done = subprocess.run(
+            ["/bin/sh", "-c", script], capture_output=True, timeout=10, check=False, user=USER,
+        )  # fmt: skip
+        assert done.returncode != 0
+        assert done.stderr.count(b"denied") == 3
+
+
+def test_kernels_of_the_image_are_used(image):
+    kernels = {p.name for p in (image.kernels / "numba").rglob("*.nbi")}
+    assert kernels
+    cache = image.cache / "numba"
+    assert kernels <= {p.name for p in cache.rglob("*.nbi")}
+    before = {p: p.stat().st_mtime_ns for p in cache.rglob("*.nbi")}
+    np.save(image.data / "c.npy", np.random.default_rng(0).random((300, 300)))
+    done = image.run("solve", "c.npy", "--json", "-o", "out.npz", "--method", "ssp")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "optimal"
+    assert bigsap.Result.load(image.data / "out.npz").fun == json.loads(done.stdout)["fun"]
+    changed = [p.name for p in before if p.stat().st_mtime_ns != before[p]]
+    assert changed == []  # nothing was compiled again
+
+
+def test_cache_that_cannot_be_written_is_an_error(image):
+    if os.geteuid() != 0:
+        pytest.skip("needs a folder of somebody else's")
+    done = image.run("info", NUMBA_CACHE_DIR="/proc/nowhere")
+    assert done.returncode == 1
+    assert "NUMBA_CACHE_DIR=/proc/nowhere must be a folder" in done.stderr
+
+
+def test_health_before_any_role_is_bad(image, tmp_path):
+    done = subprocess.run(
+        [sys.executable, DOCKER / "health.py"],
+        env={"BIGSAP_ROLE_FILE": str(tmp_path / "absent")},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "no role" in done.stderr
+
+
+def test_service_without_keys_is_refused_beyond_loopback(image):
+    done = image.run("serve", BIGSAP_HOST="0.0.0.0", BIGSAP_PORT=free_port())
+    assert done.returncode == 1
+    assert "keys" in done.stderr
+
+
+def key_for(image: Image) -> str:
+    """A key of the role ``key``, entered into a keys file."""
+    done = image.run("key", "alice", "read", "submit")
+    assert done.returncode == 0, done.stderr
+    first, _, table = done.stdout.partition("\n")
+    file = image.data / "keys.toml"
+    file.write_text(table)
+    file.chmod(0o644)
+    assert list(tomllib.loads(table)) == ["alice"]
+    key = first.split()[-1]
+    assert key not in table
+    return key
+
+
+LONG = {
+    "shape": [5000, 5000],
+    "cost": {
+        "type": "expression",
+        "code": "abs(sin(x[i]*1000.0+x[j]))*exp(cos(x[i]+1000.0*x[j]))",
+        "arrays": {"x": np.random.default_rng(1).random(5000)},
+    },
+    "options": {"method": "ssp", "cache": "1MiB"},
+}
+
+
+def wait_until_searching(job, seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while job.progress.get("phase", 0) < 1:
+        assert time.monotonic() < until, job.record
+        assert not job.ended, job.record
+        job.refresh(wait=1.0)
+
+
+def checkpoint_of(image: Image, job) -> Path:
+    return image.data / "jobs" / job.id / "checkpoint"
+
+
+def test_service_stops_with_a_checkpoint_and_goes_on(image):
+    from bigsap.client import Client, ServiceError
+
+    key, port = key_for(image), free_port()
+    env = {
+        "BIGSAP_HOST": "0.0.0.0",
+        "BIGSAP_PORT": port,
+        "BIGSAP_KEYS": image.data / "keys.toml",
+        "BIGSAP_WORKERS": 1,
+        "BIGSAP_CHECKPOINT_S": 3600,
+    }
+    service = image.start("serve", **env)
+    try:
+        service.wait_healthy()
+        with Client(f"http://127.0.0.1:{port}", key) as client:
+            with Client(client.url) as stranger, pytest.raises(ServiceError) as caught:
+                stranger.submit({"type": "array", "values": [[1]]})
+            assert caught.value.status == 401
+            job = client.submit(LONG)
+            wait_until_searching(job)
+            assert service.stop() == 0, service.log.read_text()[-2000:]
+            assert checkpoint_of(image, job).stat().st_size > 5000 * 8
+            assert not service.healthy()
+            service = image.start(**env)  # no command: the service
+            service.wait_healthy()
+            until = time.monotonic() + 60
+            while job.record["attempt"] < 2 or job.state != "running":
+                assert time.monotonic() < until, job.record
+                job.refresh(wait=1.0)
+            job.cancel()
+            assert job.wait(60).state == "cancelled"
+            assert service.stop() == 0
+    finally:
+        service.kill()
+
+
+def test_cluster_roles_and_a_stopped_worker(image):
+    from bigsap.client import Client
+
+    key, port, scheduler_port = key_for(image), free_port(), free_port()
+    address = f"tcp://127.0.0.1:{scheduler_port}"
+    roles = []
+
+    def start(role: str, **env: object):
+        health = {
+            "BIGSAP_HEALTH_PORT": free_port(),
+            "BIGSAP_ROLE_FILE": image.tmp / f"role{len(roles)}",
+        }
+        roles.append(image.start(role, **health, **env))
+        return roles[-1]
+
+    try:
+        scheduler = start(
+            "scheduler", BIGSAP_SCHEDULER_HOST="127.0.0.1", BIGSAP_SCHEDULER_PORT=scheduler_port
+        )
+        scheduler.wait_healthy()
+        first = start("worker", BIGSAP_SCHEDULER=address)
+        first.wait_healthy()
+        service = start(
+            "serve",
+            BIGSAP_PORT=port,
+            BIGSAP_KEYS=image.data / "keys.toml",
+            BIGSAP_SCHEDULER=address,
+            BIGSAP_DATA=image.data / "cluster",
+            BIGSAP_CHECKPOINT_S=3600,
+        )
+        service.wait_healthy()
+        with Client(f"http://127.0.0.1:{port}", key) as client:
+            small = client.submit({"type": "array", "values": [[3, 1], [1, 3]]}, wait=60.0)
+            assert small.result().fun == 2
+            job = client.submit(LONG)
+            wait_until_searching(job)
+            second = start("worker", BIGSAP_SCHEDULER=address)
+            second.wait_healthy()
+            first.stop()
+            assert (image.data / "cluster" / "jobs" / job.id / "checkpoint").exists()
+            until = time.monotonic() + 60
+            while job.record["attempt"] < 2 or job.state != "running":
+                assert time.monotonic() < until, job.record
+                job.refresh(wait=1.0)
+            job.cancel("now")
+            job.wait(60)
+    finally:
+        for role in reversed(roles):
+            if role.process.poll() is None:
+                role.process.terminate()
+        for role in roles:
+            try:
+                role.process.wait(20)
+            except subprocess.TimeoutExpired:
+                role.kill()
+
+
+def test_worker_needs_a_scheduler(image):
+    done = image.run("worker")
+    assert done.returncode != 0
+    assert "needs the address of a scheduler" in done.stderr

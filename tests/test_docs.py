@@ -1,0 +1,303 @@
+"""The documents: snippets run, commands parse, links and pictures exist, tables are true."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import cli
+from bigsap.costspec import open_costs
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHERS = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "docker" / "README.md"]
+# Programs of others in shell blocks: only their names are checked.
+FOREIGN = {"make", "pip", "dask", "sqlite3", "rsync", "docker", "-H", "x", "y"}
+
+
+def blocks(page: Path) -> list[tuple[int, str, str]]:
+    """(line, language, text) of each fenced block."""
+    found, start, language, lines = [], 0, "", []
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if not line.startswith("```"):
+            lines.append(line)
+        elif start:
+            found.append((start, language, "\n".join(lines)))
+            start = 0
+        else:
+            start, language, lines = number, line[3:].strip(), []
+    assert not start, f"{page}: block of line {start} is not closed"
+    return found
+
+
+def of(language: str, pages: list[Path] = PAGES) -> list:
+    return [
+        pytest.param(text, id=f"{page.name}:{line}")
+        for page in pages
+        for line, found, text in blocks(page)
+        if found == language
+    ]
+
+
+# -- Python ---------------------------------------------------------------------------
+
+
+class Names(dict):
+    """What the snippets take for granted: a few small arrays, files and a provider."""
+
+    def __init__(self, url: str) -> None:
+        rng = np.random.default_rng(3)
+        n = 40
+        x, y = rng.random((n, 2)), rng.random((n, 2))
+        cancel = threading.Event()
+        super().__init__(
+            np=np, bigsap=bigsap, n=n, m=n, x=x, y=y, a=rng.random(n), b=rng.random(n),
+            u=rng.random((n, 3)), w=rng.random((n, 3)), event=cancel, url=url,
+            costs=bigsap.points(x, y), next_costs=bigsap.points(x + 0.01, y),
+            cost_matrix=rng.random((n, n)),
+            list_of_small_matrices=[rng.random((5, 5)) for _ in range(3)],
+        )  # fmt: skip
+
+
+@pytest.fixture
+def prepared(tmp_path, monkeypatch):
+    """A folder with the files that the snippets name."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    cost = rng.random((40, 40))
+    np.save("costs.npy", cost)
+    for name in ("x", "y", "a", "b"):
+        np.save(f"{name}.npy", rng.random((40, 2)))
+    zarr = pytest.importorskip("zarr")
+    store = zarr.create_array("costs.zarr", shape=cost.shape, chunks=(8, 40), dtype="f8")
+    store[:] = cost
+    return tmp_path
+
+
+@pytest.mark.parametrize("text", of("python"))
+def test_snippet_runs(text, prepared, request):
+    """As it stands, but for addresses of services and the number of points."""
+    url = "http://127.0.0.1:8765"
+    if url in text:
+        pytest.importorskip("fastapi", reason="extra server")
+        server = request.getfixturevalue("live_server")
+        text = text.replace(url, server.url)
+    if "http://127.0.0.1:8000/rows" in text:
+        from remote_provider import Provider
+
+        provider = Provider(np.load("costs.npy"))
+        provider.__enter__()
+        request.addfinalizer(lambda: provider.__exit__(None, None, None))
+        text = text.replace("http://127.0.0.1:8000/rows", provider.url)
+    text = text.replace("50_000", "300")
+    code = compile(text, "snippet", "exec")
+    names = Names(url)
+    exec(code, names)
+    found = [value for value in names.values() if isinstance(value, bigsap.Result)]
+    assert all(result.status == "optimal" for result in found)
+    assert found or "linear_sum_assignment" in text
+
+
+def test_readme_shows_at_least_five_examples():
+    assert len(of("python", [ROOT / "README.md"])) >= 5
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 260
+
+
+# -- JSON, TOML -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", of("json"))
+def test_cost_specs_open(text, prepared):
+    for k, line in enumerate(text.splitlines()):
+        Path(f"spec{k}.json").write_text(line)
+        source = open_costs(f"spec{k}.json")
+        assert min(source.shape) >= 2
+
+
+@pytest.mark.parametrize("text", of("toml"))
+def test_toml_is_understood(text, tmp_path):
+    pytest.importorskip("fastapi", reason="extra server")
+    from bigsap_server.auth import Key
+    from bigsap_server.settings import Settings
+
+    values = tomllib.loads(text)
+    if any(isinstance(value, dict) and "hash" in value for value in values.values()):
+        for value in values.values():
+            Key(**value)
+    else:
+        Settings(**values)
+
+
+# -- the shell ------------------------------------------------------------------------
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each command of a shell block, continued lines joined, answers left out."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    if "$ " in joined:
+        # A session: only what follows the prompt was typed; quotes may span lines.
+        joined = "\n".join(re.findall(r"^\$ ((?:'[^']*'|[^'\n])*)$", joined, re.M))
+    words = shlex.split(joined.replace("\n", " ;; "), comments=False)
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word == ";;":
+            lines.append([])
+        else:
+            lines[-1].append(word)
+    found = []
+    for line in lines:
+        cut = line.index("#") if "#" in line else len(line)
+        if line[:cut]:
+            found.append(line[:cut])
+    return found
+
+
+@pytest.mark.parametrize("text", of(""))
+def test_commands_parse(text):
+    if text.lstrip().startswith(("{", "|")):
+        return
+    makefile = (ROOT / "Makefile").read_text()
+    for words in commands(text):
+        name, *rest = words
+        if name == "bigsap":
+            cli.build_parser().parse_args([word for word in rest if word != "&"])
+        elif words[:3] == ["python", "-m", "bigsap_server.auth"]:
+            assert importlib.util.find_spec("bigsap_server.auth")
+        elif name == "make":
+            assert re.search(rf"^{rest[0]}:", makefile, re.M), words
+        elif name == "pip":
+            extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+            for extra in re.findall(r"\[(\w+)\]", " ".join(rest)):
+                assert extra in extras["optional-dependencies"]
+        elif name == "curl":
+            assert any("http://127.0.0.1:8765/" in word for word in rest), words
+        else:
+            assert name in FOREIGN, words
+
+
+def test_every_command_is_in_the_readme():
+    parser = cli.build_parser()
+    action = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    text = (ROOT / "README.md").read_text()
+    for name in action.choices:
+        assert re.search(rf"bigsap {name}\b|, {name}\b|{name},", text), name
+
+
+def test_make_targets_say_what_they_do():
+    done = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    )
+    for target in ("demo", "test", "bench", "docs", "lint"):
+        assert f"make {target}" in done.stdout
+
+
+# -- links and tables -----------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES + OTHERS, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"\w+://", target):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES + OTHERS, ids=lambda page: page.name)
+def test_named_files_exist(page):
+    """Paths in backticks that look like files of this repository."""
+    roots = "bigsap|docs|docker|examples|server|tests"
+    for name in re.findall(rf"`((?:{roots})/[\w./-]+\.(?:py|md|sh|yaml|txt))`", page.read_text()):
+        assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_compared_figures_are_measured_ones():
+    """Each number of the README's comparison is a cell of the measured tables."""
+    text = (ROOT / "README.md").read_text()
+    part = text[text.index("## Compared") : text.index("## Limits")]
+    table = [line for line in part.splitlines() if line.startswith("|")][2:]
+    measured = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
+    cells = {cell.strip().rstrip("*") for line in measured.splitlines() for cell in line.split("|")}
+    assert len(table) >= 6
+    for line in table:
+        for cell in line.strip("| ").split("|")[1:]:
+            value = cell.strip().strip("*")
+            assert value == "-" or value in cells, f"{value} of {line}"
+
+
+def test_settings_table_is_that_of_the_server():
+    pytest.importorskip("fastapi", reason="extra server")
+    spec = importlib.util.spec_from_file_location(
+        "settings_table", ROOT / "docs" / "settings_table.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.PAGE.read_text()
+    assert module.written(page) == page, "run python docs/settings_table.py"
+    assert "`BIGSAP_LIMITS__PAGE_SIZE`" in page
+
+
+def test_metrics_are_those_of_the_server():
+    pytest.importorskip("fastapi", reason="extra server")
+    from bigsap_server.metrics import Metrics
+
+    metrics = Metrics()
+    metrics.watch_jobs(lambda: {"queued": 1})
+    there = set(re.findall(r"^# TYPE (bigsap_\w+)", metrics.text().decode(), re.M))
+    page = (ROOT / "docs" / "operator.md").read_text()
+    named = set(re.findall(r"^\| `(bigsap_\w+)`", page, re.M))
+    assert named == {name for name in there if not name.endswith("_created")}
+
+
+# -- drawn and generated --------------------------------------------------------------
+
+
+def python(*arguments: str, **more) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True,
+        timeout=110, check=False, env={**os.environ, "MPLBACKEND": "Agg"}, **more,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_pictures_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    python(str(ROOT / "docs" / "draw.py"), "--out", str(tmp_path), "--n", "320")
+    drawn = {file.name for file in tmp_path.iterdir()}
+    shown = re.findall(r"\]\(pictures/([^)]+)\)", (ROOT / "docs" / "method.md").read_text())
+    assert set(shown) == drawn == {file.name for file in (ROOT / "docs/pictures").iterdir()}
+
+
+def test_api_reference_is_built(tmp_path):
+    """From the docstrings, warnings being errors; every public name has one."""
+    pytest.importorskip("pdoc")
+    python(str(ROOT / "docs" / "api.py"), "--out", str(tmp_path))
+    index = json.dumps((tmp_path / "bigsap.html").read_text())
+    for name in bigsap.__all__:
+        assert name in index
+        if name != "__version__":
+            assert getattr(bigsap, name).__doc__, name

@@ -1,0 +1,187 @@
+"""Every example, run as a user runs it, at small size.
+
+Each main line holds what the example is about; what is checked here is that claim.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="extra server")
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name: str, *arguments: object, timeout: float = 100) -> str:
+    """stdout of an example that ended well and complained of nothing."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def number(pattern: str, text: str) -> float:
+    found = re.search(pattern.replace("#", r"([\d,.e+-]*\d)"), text)
+    assert found, f"{pattern} in {text}"
+    return float(found.group(1).replace(",", ""))
+
+
+def test_lambda():
+    out = run("lambda_cost.py", "--n", 300)
+    assert "n = 300, optimal" in out
+    assert number("gap #", out) < 1e-9
+    assert "verified with another function" in out
+
+
+def test_points():
+    out = run("points_100k.py", "--n", 2000)
+    assert "n = 2,000, optimal" in out
+    cost, bound = number("cost #", out), number("bound #", out)
+    assert cost == pytest.approx(bound, rel=1e-8)
+    assert number("# of the matrix computed", out) < 3
+
+
+def test_zarr_larger_than_memory(tmp_path):
+    store = tmp_path / "costs.zarr"
+    out = run("zarr_larger_than_memory.py", "--n", 400, "--store", store)
+    assert "optimal" in out
+    assert number("cache # MiB", out) < number("store # MiB", out)
+    assert number("gap #", out) < 1e-6
+    assert (store / "zarr.json").is_file()
+
+
+def test_zarr_leaves_no_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    run("zarr_larger_than_memory.py", "--n", 300)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memmap(tmp_path):
+    out = run("memmap.py", "--n", 300, "--file", tmp_path / "c.npy")
+    assert "optimal" in out
+    assert "gap 0," in out
+    assert (tmp_path / "c.npy").stat().st_size > 4 * 300**2
+
+
+def test_digits():
+    out = run("digits.py", "--n", 250)
+    assert "optimal" in out
+    assert number("# matched with the same digit", out.replace("%", "")) > 75
+    assert number("would use # of", out.replace("%", "")) < 90
+
+
+def test_cells():
+    out = run("cells_250k.py", "--n", 1500)
+    assert "n = 1,500, 3 dimensions, optimal" in out
+    assert number("# matched within", out.replace("%", "")) > 40
+
+
+def test_colour_transfer(tmp_path):
+    from PIL import Image
+
+    out = run("colour_transfer.py", "--pixels", 600, "--out", tmp_path / "painted.png")
+    assert "600 pixels, optimal" in out
+    with Image.open(tmp_path / "painted.png") as painted:
+        assert painted.size == (30, 20)
+        painted.save(tmp_path / "again.png")
+    # A picture painted with its own pixels is itself.
+    files = (tmp_path / "again.png", tmp_path / "again.png")
+    out = run("colour_transfer.py", *files, "--pixels", 600, "--out", tmp_path / "same.png")
+    assert "cost 0," in out
+    with Image.open(tmp_path / "same.png") as same, Image.open(files[0]) as first:
+        assert same.tobytes() == first.tobytes()
+
+
+def test_expression():
+    out = run("expression.py")
+    assert "optimal: " in out
+    assert "column 11: unknown array 'rom'" in out
+
+
+def test_tracking_gate():
+    out = run("tracking_gate.py")
+    gated, thresholded = (float(c) for c in re.findall(r"cost ([\d.]+)", out))
+    assert gated < thresholded
+    assert number("costs less than #", out) == pytest.approx(gated, abs=1e-6)
+
+
+def test_tracking_video():
+    out = run("tracking_video.py", "--ships", 300, "--frames", 6)
+    assert "all optimal" in out
+    warm = number("rows scanned: # from the frame before", out)
+    cold = number(r"# from nothing", out)
+    assert warm < cold / 5
+    assert number("# of the pairs are the same ship", out.replace("%", "")) > 60
+
+
+def test_walkthrough(tmp_path):
+    from PIL import Image
+
+    out = run("walkthrough.py", "--n", 200, "--out", tmp_path)
+    assert number("figure 1: # rows scanned plainly", out) > number("plainly, # in", out)
+    ratios = [float(r) for r in re.findall(r"mean distance / epsilon = ([\d.]+)", out)]
+    assert len(ratios) == 12
+    assert all(0.05 < ratio < 20 for ratio in ratios)
+    for name in ("figure1.png", "figure3.png", "solve.png"):
+        with Image.open(tmp_path / name) as picture:
+            assert len(picture.convert("L").getcolors()) > 50, "an empty picture"
+
+
+def test_walkthrough_is_made_of_cells():
+    source = (EXAMPLES / "walkthrough.py").read_text()
+    kinds = re.findall(r"^# %%( \[markdown\])?$", source, re.M)
+    assert len(kinds) >= 8
+    assert kinds[0] == " [markdown]"
+
+
+def test_service_client():
+    out = run("service_client.py", "--n", 250)
+    states = re.findall(r"^job_\w+ is (\w+)$", out, re.M)
+    assert states == ["queued", "starting", "running", "succeeded"]
+    assert "n = 250, optimal" in out
+    assert "verified here, 62,500 pairs" in out
+
+
+def test_service_curl(live_server):
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    done = subprocess.run(
+        [EXAMPLES / "service_curl.sh", live_server.url],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert re.search(r"^dry run: about [\d.]+ seconds, \d+ bytes$", done.stdout, re.M)
+    assert re.search(r"^ +1 event: end$", done.stdout, re.M)
+    assert re.search(r"^optimal: cost [\d.]+, bound [\d.]+, gap \S+$", done.stdout, re.M)
+    assert re.search(r"row,col4row\s+0,\d+\s+1,\d+\s+2,\d+\s*$", done.stdout)
+
+
+SCRIPTS = sorted(file.name for file in EXAMPLES.iterdir() if file.suffix in (".py", ".sh"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_example_is_run_and_says_its_figures(name):
+    if name == "provider.py":  # what remote_rows.py starts
+        pytest.skip("a part of remote_rows.py")
+    tests = "".join(file.read_text() for file in Path(__file__).parent.rglob("test_*.py"))
+    assert re.search(rf'"{re.escape(name)}"', tests), f"no test runs {name}"
+    text = (EXAMPLES / name).read_text()
+    assert "--full" in text
+    assert re.search(r"Measured on 2 shared cores: .*\d", text), f"{name} has no figures"
