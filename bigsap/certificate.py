@@ -67,6 +67,9 @@ class Certificate:
     optimal: no part of the gap exceeds what rounding explains (see ``allowance``);
         for integer costs the same as ``exact``.
     loose_rows: (k,) intp, the assigned rows whose violation rounding cannot explain.
+    magnitude: the size of the numbers that were rounded, cost units: of the prices as they
+        were given, before they were normalised, and of what was subtracted from them. Prices
+        that lie near 0 here may be differences of large ones. 0 where all is exact.
     """
 
     fun: float | None
@@ -81,6 +84,7 @@ class Certificate:
     rounding: float
     optimal: bool
     loose_rows: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    magnitude: float = 0.0
 
 
 def allowance(n: int, rounding: Array | float) -> Array | float:
@@ -103,6 +107,7 @@ def certify(
     block_bytes: int = BLOCK_BYTES,
     tick: Callable[[int], None] | None = None,
     normalise: bool = True,
+    magnitude: float = 0.0,
 ) -> Certificate:
     """Prove how far an assignment can be from the optimum, in one pass over the costs.
 
@@ -114,6 +119,8 @@ def certify(
     threads, block_bytes, tick: see ``streaming.stream``.
     normalise: False takes v as it is (capped at 0 when n < m) and t = 0 when n > m,
         which is what ``Result.verify`` needs; True finds the best shift.
+    magnitude: that of an earlier certificate, where v comes from one: its rounding
+        excuses a pair that is not tight. It changes neither fun, bound nor gap.
 
     Raises CertificateError when ``col4row`` is not a complete assignment of allowed
     pairs, InvalidCostError (first row and column) for NaN and the infinity that does
@@ -141,7 +148,7 @@ def certify(
     if prices.dtype.kind == "i" and max(reach(u), reach(prices), reach(matched)) > 2**60:
         u, prices, matched = (a.astype(object) for a in (u, prices, matched))  # Python ints
     return _conclude(
-        n, m, matching, u, prices, matched, maximize, integer, largest, normalise
+        n, m, matching, u, prices, matched, maximize, integer, largest, normalise, magnitude
     )  # fmt: skip
 
 
@@ -295,6 +302,7 @@ def _conclude(
     integer: bool,
     largest: float,
     normalise: bool,
+    magnitude: float,
 ) -> Certificate:
     """Put the parts of the gap together. u, prices: in the minimising sense."""
     sign = -1 if maximize else 1
@@ -324,7 +332,8 @@ def _conclude(
     real = prices.dtype == np.float64
     # Times UNIT before they are added, because the sum of magnitudes may overflow.
     shift = UNIT * largest + UNIT * abs(float(threshold)) if real else None
-    pairs = _Pairs(max(n, m), shift)
+    slack = UNIT * magnitude
+    pairs = _Pairs(max(n, m), shift, slack)
     pairs.judge(matching, sign, matched, raw_u, raw_prices)
     if pairs.negative or (surplus < 0).any():
         raise CertificateError("the certificate contradicts itself: a negative part of the gap")
@@ -332,10 +341,11 @@ def _conclude(
     gap = exact_sum(raw_u) + exact_sum(surplus)
     if shift is not None:
         noise = 2 * (pairs.noise + float((UNIT * surplus).sum()) + UNIT * abs(fun))
-        allowed = allowance(max(n, m), shift + pairs.largest)
+        allowed = allowance(max(n, m), shift + slack + pairs.largest)
+        magnitude = max(magnitude, largest + 3 * abs(float(threshold)) + 2 * pairs.largest / UNIT)
         tight = not pairs.loose and not (surplus > allowed).any()
     else:
-        noise, tight = 0.0, gap == 0
+        noise, tight, magnitude = 0.0, gap == 0, 0.0
     if integer:
         # The optimum is an integer, at least fun - (gap + noise).
         gap = math.floor(gap + noise)
@@ -354,6 +364,7 @@ def _conclude(
         rounding=noise,
         optimal=tight,
         loose_rows=np.array(pairs.loose, dtype=np.intp),
+        magnitude=magnitude,
     )
 
 
@@ -361,10 +372,11 @@ class _Pairs:
     """How far the assigned pairs are from tight, taken together block by block.
 
     n: rows or columns. shift: what rounding adds to every pair, None when all is exact.
+    slack: what earlier rounding may have added to its violation.
     """
 
-    def __init__(self, n: int, shift: float | None) -> None:
-        self.n, self.shift = n, shift
+    def __init__(self, n: int, shift: float | None, slack: float) -> None:
+        self.n, self.shift, self.slack = n, shift, slack
         self.negative = False
         self.worst_row, self.worst = -1, 0
         self.noise = self.largest = 0.0
@@ -391,5 +403,5 @@ class _Pairs:
                 each = UNIT * np.abs(tau) + UNIT * np.abs(low) + self.shift
                 self.noise += float(each.sum())
                 self.largest = max(self.largest, UNIT * float(np.abs(low).max()))
-                loose = violation > allowance(self.n, each)
+                loose = violation > allowance(self.n, each + self.slack)
             self.loose += rows[loose].tolist()

@@ -27,6 +27,7 @@ from bigsap.verification import _check_consistency as check_consistency
 from bigsap.verification import _check_duals as check_duals
 from bigsap.verification import _check_values as check_values
 from bigsap.verification import _unknown as unknown
+from bigsap.verification import magnitude_of
 
 if TYPE_CHECKING:
     from bigsap.result import Result
@@ -140,13 +141,14 @@ def certify_gated(
     *,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
+    magnitude: float = 0.0,
 ) -> Certificate:
     """Prove how far a partial assignment can be from the optimum, in one pass.
 
     The gated costs are not used: each cost is read as the user gave it.
 
     col4row: (n,), -1 = unassigned; None: prove the bound alone. v: (m,) any finite
-        prices in the minimising sense, capped at 0.
+        prices in the minimising sense, capped at 0. magnitude: see ``bigsap.certify``.
     Returns and raises as ``bigsap.certify``; ``fun`` and ``bound`` include the prices
     of the rows left out; ``u[i] <= price[i]``. O(n m).
     """
@@ -186,7 +188,7 @@ def certify_gated(
     if prices.dtype.kind == "i" and max(reach(u), reach(prices), reach(costs)) > 2**60:
         u, v_wide, costs = (a.astype(object) for a in (u, v_wide, costs))  # Python ints
     certificate = conclude(
-        n, m + n, wide, u, v_wide, costs, gated.maximize, integer, largest, False
+        n, m + n, wide, u, v_wide, costs, gated.maximize, integer, largest, False, magnitude
     )  # fmt: skip
     return replace(certificate, v=certificate.v[:m], pairs=n * m)
 
@@ -237,6 +239,7 @@ def verify_gated(
         None if result.fun is None else result.col4row,
         sign * result.v if bounded else np.zeros(m),
         threads=threads,
+        magnitude=magnitude_of(result),
     )
     # To the checks, a problem with more columns than rows, where v <= 0 as well.
     v = np.concatenate((result.v, np.zeros(n, result.v.dtype)))

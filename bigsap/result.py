@@ -62,7 +62,8 @@ class Result:
     nit: number of phases.
     stats: counts and times, see the design of ``solve``. Among them ``gaps``: a record of
         ``seconds``, ``gap``, ``lower_bound`` and ``upper_bound`` each time that the gap
-        between what was proved and the best assignment priced became smaller.
+        between what was proved and the best assignment priced became smaller; and
+        ``magnitude``, that of the certificate, by which ``verify`` knows what was rounded.
     col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
         column; -1 = unassigned.
     violator: (k,) intp, rows whose allowed columns are too few; empty unless the
@@ -126,7 +127,9 @@ class Result:
             columns = np.full(n, -1, dtype=np.intp)
         else:
             columns = np.array(col4row, dtype=np.intp)
+        stats = dict(stats or {})
         if certificate is not None:
+            stats["magnitude"] = certificate.magnitude
             fun, bound, gap = certificate.fun, certificate.bound, certificate.gap
             row_dual, column_dual = certificate.u, certificate.v
         else:
@@ -146,7 +149,7 @@ class Result:
             success=status in (Status.OPTIMAL, Status.GAP_REACHED),
             message=_MESSAGES[Status(status)] if message is None else message,
             nit=nit,
-            stats=dict(stats or {}),
+            stats=stats,
             col4row=columns,
             row4col=row4col,
             violator=np.array(violator, dtype=np.intp).reshape(-1),

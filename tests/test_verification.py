@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import bigsap
 from bigsap.certificate import certify
 from bigsap.errors import CertificateError, InvalidCostError, ShapeError
 from bigsap.result import Result, Status
@@ -197,3 +198,32 @@ def test_the_duals_of_a_square_problem_may_be_shifted(shift, maximize):
         CertificateError, match="wrong sign" if raised else "duals sum to|not proved"
     ):
         shifted.verify(cost[:4])
+
+
+def test_duals_that_are_differences_of_larger_numbers(tmp_path):
+    """300 x 280: the duals lie near 0.01, the prices they are differences of reached 0.2."""
+    without = 0
+    for seed in range(30):
+        costs = np.random.default_rng(seed).random((300, 280))
+        result = bigsap.solve(costs, method="ssp")
+        result.save(tmp_path / "result.npz")
+        assert Result.load(tmp_path / "result.npz").verify(costs).optimal
+        bare = dataclasses.replace(result, stats={})
+        try:
+            bare.verify(costs)
+        except CertificateError:
+            without += 1
+    assert without  # else this test would find nothing
+
+
+def test_a_forged_magnitude_hides_no_worse_assignment():
+    costs = np.random.default_rng(0).random((30, 20))
+    result = bigsap.solve(costs)
+    worse = swapped(result)
+    fun = costs[result.row_ind, worse["col_ind"]].sum()
+    for magnitude in (10**400, 1e300, np.inf, np.nan, -1, "1"):
+        claim = dataclasses.replace(
+            result, **worse, fun=fun, gap=fun - result.bound, stats={"magnitude": magnitude}
+        )
+        with pytest.raises(CertificateError, match="duals leave a gap"):
+            claim.verify(costs)
