@@ -20,11 +20,14 @@ _log = logging.getLogger("bigsap")
 
 
 def identity(
-    given: Problem, problem: Problem, options: Options, method: str, arithmetic: Arithmetic
-) -> dict[str, Any]:
+    given: Problem, gated: Gated | None, problem: Problem, options: Options, method: str,
+    arithmetic: Arithmetic,
+) -> dict[str, Any]:  # fmt: skip
     """Plain values that two solves share when one may continue the other.
 
-    given: the problem as the user has it; problem: as it is solved. method: the one chosen.
+    given: the problem as the user has it, costs perhaps placed on a device. gated: its source
+    before that, where rows may stay unassigned. problem: as it is solved. method: the one
+    chosen.
     """
     source = given.source
     fingerprint = source.fingerprint() if isinstance(source, Fingerprinted) else None
@@ -37,8 +40,8 @@ def identity(
     dtype = options.dtype
     return {
         "shape": list(given.shape),
-        "asked_shape": list((source.given if isinstance(source, Gated) else source).shape),
-        "unassigned_cost": source.prices_fingerprint() if isinstance(source, Gated) else None,
+        "asked_shape": list((source if gated is None else gated.given).shape),
+        "unassigned_cost": None if gated is None else gated.prices_fingerprint(),
         "dtype": str(source.dtype),
         "asked_dtype": None if dtype is None else str(np.dtype(dtype)),
         "maximize": given.maximize,

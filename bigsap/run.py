@@ -29,6 +29,7 @@ from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows
 from bigsap.sources.base import Array
+from bigsap.sources.gated import Gated
 from bigsap.stats import solve_stats
 from bigsap.streaming import BLOCK_BYTES
 from bigsap.warm_start import WarmStart
@@ -46,18 +47,19 @@ class Run:
     """One call of ``solve`` or ``resume``.
 
     given: the problem as the user has it; problem: as it is solved. saved: the
-    checkpoint to continue. large: integer costs exceeded the usual range, see
+    checkpoint to continue. gated: the source of ``given`` before it was placed on a device,
+    where rows may stay unassigned. large: integer costs exceeded the usual range, see
     ``precision``.
     """
 
     def __init__(
         self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
         n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
-        *, large: bool = False,
+        *, gated: Gated | None = None, large: bool = False,
     ) -> None:  # fmt: skip
         self.given, self.problem, self.monitor = given, problem, monitor
         self.options, self.n_threads, self.saved = options, n_threads, saved
-        self.warm_start = warm_start
+        self.warm_start, self.gated = warm_start, gated
         self.method, self.why = options.method, "asked for"
         if self.method == "auto":
             self.method, self.why = choose_method(problem)
@@ -91,7 +93,9 @@ class Run:
         path, saved = self.options.checkpoint, self.saved
         if path is None and saved is None:
             return
-        facts = identity(self.given, self.problem, self.options, self.method, self.arithmetic)
+        facts = identity(
+            self.given, self.gated, self.problem, self.options, self.method, self.arithmetic
+        )
         if saved is not None:
             saved.refuse_unless(facts)
             self.resumed = int(saved.facts.get("resumed", 0)) + 1

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy.typing as npt
@@ -173,11 +174,13 @@ def solve(
         monitor.listeners.append(bar.update)
     try:
         with intact_throughout(problem.source):
+            run = partial(
+                Run, given, problem, monitor, options, n_threads, start, saved, gated=gated
+            )
             try:
-                result = Run(given, problem, monitor, options, n_threads, start, saved).result()
+                result = run().result()
             except LargeCosts:
-                run = Run(given, problem, monitor, options, n_threads, start, saved, large=True)
-                result = run.result()
+                result = run(large=True).result()
         return result if gated is None else ungate(result, gated)
     finally:
         if bar is not None:

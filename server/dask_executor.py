@@ -36,7 +36,6 @@ _CONFIG = {
     "distributed.worker.memory.terminate": False,
     "distributed.worker.memory.monitor-interval": "10s",
     "distributed.worker.profile.enabled": False,
-    "distributed.scheduler.work-stealing": False,
     "distributed.admin.low-level-log-length": 100,
     # No pages on ports that nobody asked for.
     "distributed.scheduler.http.routes": [],
@@ -98,6 +97,10 @@ class DaskExecutor:
                     local_directory=None if self._scratch is None else str(self._scratch),
                     silence_logs=logging.ERROR,
                     preload=["bigsap_server.worker"],
+                    # None of Dask's own: jobs use no locks and queues of its, are not to be
+                    # stolen, and its spans keep a record of every task for ever.
+                    scheduler_kwargs={"extensions": {}},
+                    extensions={},
                 )
         self._connect()
 

@@ -275,6 +275,20 @@ class TestOutcomes:
         same_answer = bigsap.resume(path, matrix, device=device)
         assert same_answer.col4row.tolist() == whole.col4row.tolist()
 
+    @pytest.mark.parametrize("device", ["cuda", "cuda:0,1"])
+    def test_a_checkpoint_knows_the_prices_of_rows_left_out(
+        self, cupy: Any, device: str, tmp_path: Path
+    ) -> None:
+        matrix, path = costs(50, 30), tmp_path / "c"
+        rows = bigsap.from_function(lambda i: matrix[i], (50, 30), kind="row")
+        options: dict[str, Any] = {"unassigned_cost": 0.01, "device": device}
+        whole = bigsap.solve(rows, checkpoint=path, **options)
+        again = bigsap.resume(path, lambda i: matrix[i], **options)
+        assert again.col4row.tolist() == whole.col4row.tolist()
+        assert again.stats["resumed"] == 1
+        with pytest.raises(bigsap.CheckpointError, match="unassigned"):
+            bigsap.resume(path, rows, **(options | {"unassigned_cost": 0.02}))
+
     def test_refusals(self, cupy: Any) -> None:
         matrix = costs(40, 40)
         with pytest.raises(OptionError, match="one device"):
