@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     threads_per_job: int | None = Field(None, ge=1, description="default: cores over workers")
     attempts: int = Field(5, ge=1, description="attempts of a job whose worker gets lost")
     checkpoint_s: float = Field(60.0, gt=0, description="seconds between checkpoints")
-    heartbeat_s: float = Field(1.0, gt=0, le=1.0, description="seconds between progress reports")
+    heartbeat_s: float = Field(0.8, gt=0, le=1.0, description="seconds between progress reports")
     drain_s: float = Field(30.0, ge=0, description="seconds to stop gracefully")
     keys: Path | None = Field(None, description="TOML file of hashed keys")
     stores: dict[str, Path] = Field(default_factory=dict, description="named folders to read")

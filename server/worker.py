@@ -289,7 +289,7 @@ class Attempt:
 
     def _watch(self) -> None:
         """Obey commands and report progress, also while the solve is busy elsewhere."""
-        every = float(self.settings.get("heartbeat_s") or 1.0)
+        every = float(self.settings.get("heartbeat_s") or 0.8)
         # A little early: "at least once a second" is counted where the stream ends.
         due = time.monotonic() + 0.8 * every
         while not self._over.wait(_LOOK_S):
