@@ -244,10 +244,12 @@ def test_defaults_are_documented_as_they_are():
         row = re.search(rf"^\| `{name}` \| (.*?) \|", text, re.M)
         if row and isinstance(field.default, (int, float)) and not isinstance(field.default, bool):
             shown = row.group(1).strip("`")
-            number = re.fullmatch(r"(\d+)(?: (MiB|GiB))?|10\^(\d+)", shown)
+            number = re.fullmatch(r"(\d+|\d+\.\d+)(?: (MiB|GiB))?|10\^(\d+)", shown)
             assert number, shown
             scale = {"MiB": 2**20, "GiB": 2**30, None: 1}[number.group(2)]
-            value = 10 ** int(number.group(3)) if number.group(3) else int(number.group(1)) * scale
+            value = (
+                10 ** int(number.group(3)) if number.group(3) else float(number.group(1)) * scale
+            )
             assert value == field.default, name
             checked += 1
     assert checked >= 15
