@@ -15,6 +15,7 @@ than 400 s on one core that other work shares, 735 MiB.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 import numpy as np
@@ -39,7 +40,11 @@ def main(
     rng = np.random.default_rng(seed)
     before, after, kind_before, kind_after = cells(n, 12, dimensions, rng)
     costs = bigsap.points(before, after, metric="sqeuclidean")
-    result = bigsap.solve(costs, progress=sys.stderr.isatty(), checkpoint=checkpoint)
+    progress = sys.stderr.isatty()
+    if checkpoint and os.path.exists(checkpoint):
+        result = bigsap.resume(checkpoint, costs, progress=progress)
+    else:
+        result = bigsap.solve(costs, progress=progress, checkpoint=checkpoint)
     same = float((kind_before == kind_after[result.col4row]).mean())
     stats = result.stats
     print(
@@ -56,7 +61,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=4_000)
     parser.add_argument("--dimensions", type=int, default=3)
-    parser.add_argument("--checkpoint", help="file to continue from, bigsap.resume")
+    parser.add_argument("--checkpoint", help="file to write, or to continue from")
     parser.add_argument("--full", action="store_true", help="250,000 cells")
     chosen = parser.parse_args()
     main(250_000 if chosen.full else chosen.n, chosen.dimensions, chosen.checkpoint)

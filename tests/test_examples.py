@@ -83,10 +83,13 @@ def test_digits():
     assert number("would use # of", out.replace("%", "")) < 90
 
 
-def test_cells():
-    out = run("cells_250k.py", "--n", 1500)
+def test_cells(tmp_path):
+    given = ("--n", 1500, "--checkpoint", tmp_path / "cells")
+    out = run("cells_250k.py", *given)
     assert "n = 1,500, 3 dimensions, optimal" in out
     assert number("# matched within", out.replace("%", "")) > 40
+    again = run("cells_250k.py", *given)  # continued, from the end
+    assert again.split(", gap")[0] == out.split(", gap")[0]
 
 
 def test_colour_transfer(tmp_path):
