@@ -5,7 +5,7 @@ stored. A function that gives a whole row with numpy, or one that only Python ca
 solved the same way, only slower.
 
     python examples/lambda_cost.py             # n = 3,000
-    python examples/lambda_cost.py --full      # n = 50,000: the matrix would take 20 GB
+    python examples/lambda_cost.py --full      # n = 20,000: the matrix would take 3 GB
 
 Measured on 2 shared cores: n = 3,000 in 2.0 s, compilation included,
 6.0 evaluations a row.
@@ -51,6 +51,6 @@ def main(n: int, seed: int = 0) -> bigsap.Result:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=3_000)
-    parser.add_argument("--full", action="store_true", help="n = 50,000")
+    parser.add_argument("--full", action="store_true", help="n = 20,000")
     chosen = parser.parse_args()
-    main(50_000 if chosen.full else chosen.n)
+    main(20_000 if chosen.full else chosen.n)
