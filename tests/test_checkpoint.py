@@ -227,6 +227,7 @@ STOPPED = {
     "tied array": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {}),
     "wide": lambda: (CLASSES["int10n"](150, seed=2)[:120].astype("i4"), {"maximize": True}),
     "large": lambda: (CLASSES["int10n"](120, seed=2) << 39, {}),
+    "limited": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {"memory_limit": 300 * 24 * 6}),
 }
 
 

@@ -59,8 +59,11 @@ class ListEngine(ListStore):
 
     def make_room(self, pool: int, longest: int) -> None:
         super().make_room(pool, longest)
-        if self.longest > self.frontier.reached.size:
-            self.frontier = self.frontier._replace(reached=np.zeros(self.longest, self.price))
+        self.make_reach(self.longest)
+
+    def make_reach(self, n_entries: int) -> None:
+        if n_entries > self.frontier.reached.size:
+            self.frontier = self.frontier._replace(reached=np.zeros(n_entries, self.price))
 
     def set_reach(self) -> None:
         """How far below the real columns the virtual ones (n > m) start; see ``Engine``."""
@@ -180,7 +183,7 @@ class ListEngine(ListStore):
                 self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
                 self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
                 kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
-                self.scratch, self.gather, MOST_REQUESTS, self._budget,
+                self.scratch, self.gather, MOST_REQUESTS, self.longest, self._budget,
             )  # fmt: skip
             if status == F.POOL_FULL:
                 self._grow()

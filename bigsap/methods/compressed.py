@@ -40,6 +40,8 @@ LONG_LIST_SIZE = 160
 #: However little memory there is: shorter lists are used up all the time.
 LEAST_LIST_SIZE = 16
 _LONG = 10_000
+#: Eighths of the memory allowed that lists and minima may take in the end. Cached rows have two.
+_POOL_PART = 5
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
 #: how many epsilons a row prices may still have moved in a phase for the next to be the
 #: last. Events are postponed by SIGMA epsilons in phases with epsilon > 0.
@@ -206,10 +208,13 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     n = problem.shape[0]
     usual = LIST_SIZE if n < _LONG else LONG_LIST_SIZE
     if setting.memory is not None:
-        # Lists that doubled need some room on top; shorter ones are evaluated more often.
+        # Half of it to begin with; lists that doubled have some room on top. Shorter ones are
+        # evaluated more often.
         usual = max(LEAST_LIST_SIZE, min(usual, setting.memory // (2 * ENTRY_BYTES * max(1, n))))
     price, k = setting.arithmetic.price, setting.k or usual
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
+    if setting.memory is not None:
+        engine.limit_memory(_POOL_PART * setting.memory // 8)
     solved.engine = engine
     return engine
 
