@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ from instances import CLASSES
 
 def engine_of(n, m, k, share=None):
     with Team(1) as team:
-        problem = Problem(as_source(np.zeros((n, m))))
+        problem = Problem(bigsap.points(np.zeros((n, 1)), np.zeros((m, 1))))
         engine = ListEngine(problem, team, Monitor(), np.dtype(float), k, 0)
         if share is not None:
             engine.limit_memory(share)
@@ -106,6 +108,20 @@ def test_growing_copies_nothing():
             while widen(row, 64, engine.longest, engine.lists) == NO_ROOM:
                 engine._grow()
     assert engine.lists.ids is before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc")
+def test_what_is_reserved_takes_no_memory():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    n, k = 20_000, 100
+    before = resident()
+    engine = engine_of(n, 10_000, k)
+    assert engine.lists.costs.nbytes > 200 << 20
+    assert resident() - before < 12 << 20
+    engine.lists.costs[: n * k] = 1.0
+    assert resident() - before < (12 << 20) + 9 * n * k
 
 
 def test_a_machine_that_reserves_little(monkeypatch):
