@@ -222,7 +222,7 @@ def _points_in_two_dimensions():
 STOPPED = {
     "points": _points_in_two_dimensions,
     "rows": lambda: (_as_rows(CLASSES["disjoint"](150, seed=2)), {}),
-    "tall rows": lambda: (_as_rows(CLASSES["geometric"](150, seed=2)[:, :110]), {}),
+    "tall rows": lambda: (_as_rows(CLASSES["disjoint"](200, seed=2)[:, :150]), {}),
     "ties": lambda: (_as_rows(CLASSES["int0.1n"](300, seed=2)), {}),
     "tied array": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {}),
     "wide": lambda: (CLASSES["int10n"](150, seed=2)[:120].astype("i4"), {"maximize": True}),
