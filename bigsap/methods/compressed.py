@@ -52,7 +52,7 @@ _GUARD = 20.0
 _EASY = 8.0
 #: How many epsilons the virtual columns begin below the price that parts the rows, so that the
 #: real ones fill up first; and in the last phase, in epsilons of the one before it.
-_BELOW = 12.0
+_BELOW = 20.0
 _LAST_BELOW = 2.0
 SIGMA = 20.0
 
