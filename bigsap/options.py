@@ -89,8 +89,6 @@ def choose_method(problem: Problem) -> tuple[str, str]:
         return on_device
     if min(n, m) < _FEW_ROWS:
         return "ssp", f"fewer than {_FEW_ROWS} rows or columns"
-    if n > m and 2 * m > n:
-        return "ssp", "more rows than columns"
     if 6 * n < 5 * m < 10 * n and resident(problem) is not None:
         return "ssp", "a matrix in memory, far fewer rows than columns"
     return "compressed", "evaluates each row a few times only"

@@ -13,6 +13,7 @@ from bigsap.certificate import Certificate, certify_infeasible
 from bigsap.certificate import certify as prove
 from bigsap.closing import Answer, Deadline, Late, answer, as_float, total_cost
 from bigsap.engine.cpu import Engine
+from bigsap.engine.list_pool import PoolExhausted
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.errors import CertificateError
@@ -68,6 +69,7 @@ class Run:
         else:
             refuse_slabs(problem.source)
         self.lists: Solved | None = None  # of method "compressed"
+        self.whole_rows = False  # which went on without them
         self.engine: Engine | None = None
         self.stopped: Status | None = None
         self.proved: Certificate | None = None  # of an assignment within the gap
@@ -185,6 +187,9 @@ class Run:
             solve_compressed(
                 self.problem, setting, solved, self._snapshot(), self.phases, self._warm()
             )
+        except PoolExhausted:
+            self.seconds["search"] += time.perf_counter() - clock
+            return self._search_without_lists(engine, solved)
         except Stopped:
             self.seconds["search"] += time.perf_counter() - clock
             known = solved.known()
@@ -197,6 +202,19 @@ class Run:
             self.seconds[stage] += seconds
         if outcome.column_of_row is not None:
             engine.adopt(outcome.column_of_row, outcome.v)
+        return outcome
+
+    def _search_without_lists(self, engine: Engine, solved: Solved) -> Outcome:
+        """Go on where lists may not grow and only Python can read rows: scan whole rows."""
+        known = solved.known()
+        self.whole_rows, self.monitor.save = True, None  # a resumed solve comes here again
+        outcome = ssp.run(
+            engine, epsilon=self.options.epsilon, seed=self.options.seed,
+            grid=self.arithmetic.grid, warm=None if known is None else Warm(known[1], known[0]),
+            phases=self.phases,
+        )  # fmt: skip
+        for stage, seconds in outcome.seconds.items():
+            self.seconds[stage] += seconds
         return outcome
 
     def _lists_enough(self) -> bool:
@@ -337,7 +355,7 @@ class Run:
             return self._prove(column_of_row, v, deadline)
 
         costs = None
-        if self.lists is not None and found is None:
+        if self.lists is not None and found is None and not self.whole_rows:
             engine.seconds_per_row = self.lists.seconds_per_row()
             costs = self.lists.pair_costs()
         closing = answer(engine, deadline, proof, found, costs)

@@ -18,9 +18,18 @@ def solve_stats(run: Run) -> dict[str, Any]:
     evaluated = engine.rows_evaluated if engine is not None else 0
     scanned = engine.rows_scanned if engine is not None else 0
     pairs = evaluated * m
+    lists = {"list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0}
     if run.lists is not None:
         counts = run.lists.totals()
-        evaluated, pairs, scanned = counts.rows, counts.pairs, scanned + counts.scans
+        if not run.whole_rows:
+            evaluated = pairs = 0
+        evaluated, pairs = evaluated + counts.rows, pairs + counts.pairs
+        scanned += counts.scans
+        lists = {
+            "list_bytes": counts.list_bytes,
+            "lists_doubled": counts.doubled,
+            "list_growth_refused": counts.refused,
+        }
     return {
         "method": run.method,
         "why": run.why,
@@ -41,6 +50,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "cache_bytes": rows.bytes,
         "cache_hits": rows.hits,
         "cache_misses": rows.misses,
+        **lists,
         "first_prices": run.lists.first_prices if run.lists is not None else None,
         "phases": run.phases,
         "gaps": run.monitor.gaps,

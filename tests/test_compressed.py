@@ -418,7 +418,51 @@ def test_tall_matrices_in_files_are_read_by_rows(tmp_path):
     """A column of a mapped file may be a page an item."""
     np.save(tmp_path / "c.npy", np.random.default_rng(3).random((1300, 1000)))
     res = bigsap.solve(bigsap.from_npy(tmp_path / "c.npy"))
-    assert (res.stats["method"], res.stats["transposed"]) == ("ssp", False)
+    assert (res.stats["method"], res.stats["transposed"]) == ("compressed", False)
+    assert res.stats["rows_evaluated"] < 3 * 1300
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("m", [60, 110, 200, 299])
+@pytest.mark.parametrize("name", ["disjoint", "geometric", "random", "rank2", "int0.1n", "int10n"])
+def test_phases_with_virtual_columns(name, m, maximize):
+    """Short lists, many phases, and most rows without a real column or hardly any."""
+    cost = CLASSES[name](300, seed=6)[:, :m].copy()
+    for k in (4, 30):
+        solved = by_lists(cost, k, maximize=maximize, source=Counted(as_source(cost)))
+        check(cost, solved, maximize)
+        if 4 * m > 300 and name == "disjoint":
+            assert len(solved.outcome.phases) > 2
+        assert len(solved.outcome.phases) == 1 or 4 * m > 300
+
+
+@pytest.mark.parametrize("m", [110, 200, 290])
+def test_phases_with_virtual_columns_and_forbidden_pairs(m):
+    generator = np.random.default_rng(m)
+    cost = CLASSES["disjoint"](300, seed=6)[:, :m].copy()
+    cost[generator.random(cost.shape) < 0.9] = np.inf
+    cost[:: 300 // (300 - m)] = np.inf  # rows without any; too many of them when m is large
+    check(cost, by_lists(cost, 5))
+
+
+def test_phases_with_virtual_columns_spare_work():
+    """One phase made 469 scans and 19 evaluations a row."""
+    cost = CLASSES["disjoint"](1600, seed=1)[:, :1200].copy()
+    solved = by_lists(cost, 128)
+    check(cost, solved)
+    assert solved.totals().scans <= 100 * 1600
+    assert solved.totals().rows <= 8 * 1600
+
+
+@pytest.mark.parametrize("share", [0.1, 0.001])
+def test_gap_with_virtual_columns(share):
+    cost = CLASSES["disjoint"](900, seed=2)[:, :700].copy()
+    best = optimum(cost)
+    res = bigsap.solve(Counted(as_source(cost)), method="compressed", gap=share * abs(best))
+    assert best - 1e-9 <= res.fun <= best + share * abs(best)
+    assert res.bound <= best + 1e-9
+    for when in res.stats["gaps"]:
+        assert when["lower_bound"] <= best + 1e-9 <= when["upper_bound"] + 2e-9
 
 
 def test_tall_and_infeasible_names_rows():

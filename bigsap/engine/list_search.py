@@ -43,8 +43,9 @@ from bigsap.engine.frontier import (
     pop,
     push,
 )
+from bigsap.engine.list_pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists import Lists, Scratch
-from bigsap.engine.opening import NO_ROOM, RENEWED, renew
+from bigsap.engine.opening import RENEWED, renew
 from bigsap.engine.state import GROUPED
 from bigsap.sources.base import Array
 
@@ -76,7 +77,7 @@ def run_searches(
     v: Array, open_price: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
     group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, epsilon: float,
     postpone: float, immediate: bool, slots: Array, from_fill: bool, terms: Terms, seed: int,
-    scratch: Scratch, gather: int, most_requests: int, budget: int,
+    scratch: Scratch, gather: int, most_requests: int, longest: int, budget: int,
 ) -> int:  # fmt: skip
     """Augment every row of ``order`` that is still ahead.
 
@@ -87,7 +88,8 @@ def run_searches(
     gather: scans for which a search goes on that will be abandoned, for the rows it may ask
     for next; as many again as it made before. 0: none.
     match_cost: P (n_rows,) signed cost of each row's pair. group: rows holding virtual
-    columns. budget: scans before returning YIELD, between two searches.
+    columns. longest: entries a list may have. budget: scans before returning YIELD, between
+    two searches. A row whose list may not grow is scanned as a whole for the event.
 
     The virtual rows hold free columns at the cap. While there are more than they need
     (words[SURPLUS]) each of these is a sink; after that a search that comes to one comes
@@ -129,7 +131,7 @@ def run_searches(
         status = DONE
         abandoned = False
         last_scan = 0
-        skip_scan = False
+        skip_scan = whole = False
         while True:
             # -- scan the row at h: relax its list, queue its event
             if skip_scan:
@@ -139,6 +141,9 @@ def run_searches(
                 h_of[row] = h
                 start, size = starts[row], sizes[row]
                 event = h + theta[row]
+                if whole:
+                    start, size, event = ids.size - n_columns, n_columns, infinity
+                    whole = False
             for k in range(size):
                 reached[k] = h + (costs[start + k] - v[ids[start + k]])
             for k in range(size):
@@ -210,9 +215,12 @@ def run_searches(
                 if immediate:
                     renewed = renew(
                         row, slots, from_fill, terms, v, open_price, blocks, seed, scratch, lists,
-                        reached.size,
+                        longest,
                     )  # fmt: skip
-                    if renewed != RENEWED:
+                    if renewed == NO_GROWTH:
+                        whole = write_whole(row, slots, from_fill, terms, scratch.near, lists)
+                        status = DONE if whole else BAD_COST
+                    elif renewed != RENEWED:
                         status = POOL_FULL if renewed == NO_ROOM else BAD_COST
                     found = status == DONE
                     break

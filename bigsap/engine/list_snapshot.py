@@ -43,7 +43,7 @@ def kept(engine: ListEngine) -> dict[str, Any]:
         "costs": lists.costs[:used],
         "counters": lists.counters,
         # Where room ran out, a search begins again: so it must after a restart.
-        "pool": lists.ids.size,
+        "pool": int(lists.counters[L.POOL_SIZE]),
         "longest": engine.longest,
         "v": engine.v,
         "column_of_row": engine.column_of_row,
@@ -96,8 +96,11 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     matched = np.flatnonzero(engine.column_of_row >= 0)
     engine.row_of_column[engine.column_of_row[matched]] = matched
     engine.open_price[:] = np.where(engine.row_of_column < 0, engine.v, engine.blocked)
-    pool = int(saved["pool"])
-    engine.make_room(pool, int(saved["longest"]))
+    # The limit is the one that the lists began with.
+    engine.move_pool(int(saved["pool"]), 0)
+    engine.make_room(0, int(saved["longest"]))
+    if engine.limited:
+        engine.make_reach(engine.terms.n_columns)
     used = int(lists.counters[L.POOL_USED]) if lists.counters[L.EVALUATIONS] else 0
     for name in ("ids", "costs"):
         here = getattr(engine.lists, name)

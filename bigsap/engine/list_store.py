@@ -17,6 +17,16 @@ from bigsap.engine import lists as L
 from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.fetch import Terms
+from bigsap.engine.list_pool import (
+    NO_GROWTH,
+    NO_ROOM,
+    UNLIMITED,
+    PoolExhausted,
+    first_pool,
+    pool_bytes,
+    reserve,
+    widen,
+)
 from bigsap.engine.opening import run_evaluations
 from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.team import Team
@@ -47,7 +57,8 @@ class ListStore:
     """Every row's list and threshold, under prices v that only fall.
 
     k: entries a list starts with. open_price: P (n_columns,) v where a column is free.
-    longest: entries of a list that a search can scan. Memory: 12 k bytes a row.
+    longest: entries of a list that a search can scan. Memory: 12 k bytes a row, and what
+    lists that doubled take.
     """
 
     #: About how long the clock and the user wait at most.
@@ -85,16 +96,15 @@ class ListStore:
         self.v = np.zeros(m, price)
         self.open_price = np.zeros(m, price)
         self.k = k = max(1, min(k, m))
-        pool = n * k + max(4096, n * k // 8)
-        self.lists = L.Lists(
-            ids=np.zeros(pool, np.int32), costs=np.zeros(pool, price),
+        lists = L.Lists(
+            ids=np.empty(0, np.int32), costs=np.empty(0, price),
             start=np.arange(n, dtype=np.int64) * k, width=np.full(n, k, np.int32),
             size=np.zeros(n, np.int32), theta=np.full(n, -infinity, price),
             reference=np.zeros(n, price),
             low=np.empty((n, 0), np.float32), order=np.empty(0, S.ID),
             counters=np.zeros(L.COUNTER_WORDS, np.int64),
         )  # fmt: skip
-        self.lists.counters[L.POOL_USED] = n * k
+        self.lists = first_pool(lists, k, None, m)
         self.longest = 2 * k
         self.blocks, self._y = no_blocks(), np.empty((0, m))
         if self.from_fill and not problem.maximize:
@@ -126,24 +136,60 @@ class ListStore:
         )  # fmt: skip
         self.scratch = L.Scratch(*(a[0] for a in self.scratches))
 
+    def limit_memory(self, share: int) -> None:
+        """Keep the lists within so many bytes; to be called before anything is evaluated.
+
+        A row whose list cannot double then is scanned as a whole by the searches that
+        come to its threshold; where kernels cannot read rows, ``PoolExhausted`` is raised.
+        """
+        m = self.terms.n_columns
+        self.lists = first_pool(self.lists, self.k, share, m)
+        self.make_reach(m)
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.lists.counters[L.POOL_LIMIT] < UNLIMITED)
+
+    def affords(self, n_bytes: int) -> bool:
+        """Whether that many bytes beside the lists stay within their share."""
+        counters = self.lists.counters
+        room = int(counters[L.POOL_LIMIT] - counters[L.POOL_USED])
+        return not self.limited or n_bytes <= L.ENTRY_BYTES * room
+
+    @property
+    def list_bytes(self) -> int:
+        """Bytes that lists and minima have taken so far."""
+        return pool_bytes(self.lists, self.terms.n_columns)
+
     def _grow(self) -> None:
-        """More room in the pool, and for lists twice as wide."""
+        """Room for lists twice as wide, and more in the pool where that ran out."""
         width = 2 * int(self.lists.width.max())
-        used = int(self.lists.counters[L.POOL_USED])
-        self.make_room(max(self.lists.ids.size * 5 // 4, used + 4 * width), width)
+        counters = self.lists.counters
+        size, used = int(counters[L.POOL_SIZE]), int(counters[L.POOL_USED])
+        if not self.limited and used + width > size:
+            size = max(size * 5 // 4, used + 4 * width)
+        self.make_room(size, width)
 
     def make_room(self, pool: int, longest: int) -> None:
         """Room for ``pool`` entries in all and ``longest`` in a list; never less than there is."""
-        lists = self.lists
-        used = int(lists.counters[L.POOL_USED])
-        if pool > lists.ids.size:
-            ids, costs = np.zeros(pool, np.int32), np.zeros(pool, self.price)
-            kept = min(used, lists.ids.size)
-            ids[:kept], costs[:kept] = lists.ids[:kept], lists.costs[:kept]
-            self.lists = lists._replace(ids=ids, costs=costs)
+        if pool > self.lists.counters[L.POOL_SIZE]:  # more than was foreseen
+            self.move_pool(pool, int(self.lists.counters[L.POOL_USED]))
         if longest > self.longest:
             self.longest = longest
             self._make_scratch(longest)
+
+    def move_pool(self, size: int, kept: int) -> None:
+        """Take another pool of so many entries, with the first ``kept`` of this one."""
+        lists = self.lists
+        beyond = self.terms.n_columns if self.limited else 0
+        ids, costs = reserve(size + beyond, size + beyond, self.price)
+        ids[:kept], costs[:kept] = lists.ids[:kept], lists.costs[:kept]
+        ids[size:] = np.arange(beyond)
+        self.lists = lists._replace(ids=ids, costs=costs)
+        lists.counters[L.POOL_SIZE] = size
+
+    def make_reach(self, n_entries: int) -> None:
+        """Searches may have to scan so many entries at a time."""
 
     def drop_bounds(self) -> None:
         """Evaluate whole rows from now on; what was evaluated by bounds stays valid."""
@@ -159,6 +205,10 @@ class ListStore:
         n, m = self.problem.shape
         low = np.full((n, -(-m // BLOCK)), -np.inf, np.float32)
         self.lists = self.lists._replace(low=low, order=order)
+        if self.limited:  # within the lists' share, see ``affords``
+            counters = self.lists.counters
+            counters[L.POOL_LIMIT] -= -(-low.nbytes // L.ENTRY_BYTES)
+            counters[L.POOL_SIZE] = counters[L.POOL_LIMIT]
         self._make_scratch(self.longest)
 
     def fit_bounds(self) -> None:
@@ -254,15 +304,10 @@ class ListStore:
     def _widen(self, rows: Array) -> None:
         """Twice the entries for rows whose threshold did not grow (ties)."""
         for row in rows.tolist():
-            width = min(2 * int(self.lists.width[row]), self.terms.n_columns)
-            lists = self.lists
-            while lists.counters[L.POOL_USED] + width > lists.ids.size or width > self.longest:
+            while (done := widen(row, self.terms.n_columns, self.longest, self.lists)) == NO_ROOM:
                 self._grow()
-                lists = self.lists
-            lists.start[row] = lists.counters[L.POOL_USED]
-            lists.width[row] = width
-            lists.counters[L.POOL_USED] += width
-            lists.counters[L.DOUBLED] += 1
+            if done == NO_GROWTH:
+                raise PoolExhausted
 
     def list_minima(self) -> Array:
         """P (n_rows,) smallest ``c - v`` in each list, infinity for an empty one."""

@@ -32,7 +32,7 @@ _ROOM = 4
 class Lists(NamedTuple):
     """All rows' lists in one pool. P is the price type, see ``State``.
 
-    ids: int32 (pool,) columns; costs: P (pool,) their signed costs. Row i owns
+    ids: int32 (pool,) columns; costs: P (pool,) their signed costs; see ``list_pool``. Row i owns
     ``start[i] : start[i] + width[i]``, of which the first ``size[i]`` are in use.
     theta: P (n_rows,) no column outside the list has ``c - v`` below it.
     reference: P (n_rows,) what was subtracted from all costs of the row: its smallest
@@ -57,7 +57,20 @@ class Lists(NamedTuple):
 
 
 # Places in Lists.counters.
-POOL_USED, EVALUATIONS, PAIRS, DOUBLED, NEXT_ITEM, BAD_ROW, COUNTER_WORDS = range(7)
+(
+    POOL_USED,  # entries of the pool that belong, or did belong, to some row
+    EVALUATIONS,
+    PAIRS,
+    DOUBLED,
+    NEXT_ITEM,
+    BAD_ROW,
+    POOL_SIZE,  # entries that lists may use
+    POOL_LIMIT,  # how large that may become
+    REFUSED,  # how often a list could not be doubled
+    FIRST_WIDTH,  # entries a list starts with
+    FREED,  # first of the places left by lists that were doubled so many times
+) = range(11)
+COUNTER_WORDS = FREED + 33
 
 
 class Scratch(NamedTuple):

@@ -13,16 +13,8 @@ from bigsap.engine.atomics import fetch_add
 from bigsap.engine.bounds import BLOCK, GROUP, Blocks, bound_row
 from bigsap.engine.evaluation import evaluate, smallest, store
 from bigsap.engine.fetch import Terms
-from bigsap.engine.lists import (
-    BAD_ROW,
-    DOUBLED,
-    EVALUATIONS,
-    NEXT_ITEM,
-    PAIRS,
-    POOL_USED,
-    Lists,
-    Scratch,
-)
+from bigsap.engine.list_pool import NO_GROWTH, WIDENED, widen
+from bigsap.engine.lists import BAD_ROW, EVALUATIONS, NEXT_ITEM, PAIRS, Lists, Scratch
 from bigsap.engine.scan import n_invalid
 from bigsap.engine.selection import cheapest_blocks, gather, thin
 from bigsap.sources.base import Array
@@ -30,8 +22,8 @@ from bigsap.sources.compiled import call_fill
 
 #: The bound of a block of which nothing is known.
 _NOTHING = -1.7e308
-# What ``renew`` returns.
-RENEWED, NO_ROOM, BAD_ROW_COST = range(3)
+# What ``renew`` returns, besides NO_ROOM and NO_GROWTH.
+RENEWED, BAD_ROW_COST = WIDENED, NO_GROWTH + 1
 
 
 @njit(nogil=True, cache=True)
@@ -207,8 +199,8 @@ def renew(
 ) -> int:  # fmt: skip
     """Evaluate a row until its threshold grows, with longer lists where columns tie there.
 
-    longest: entries of a list that searches can scan. Returns RENEWED, NO_ROOM for a longer
-    list, or BAD_ROW_COST.
+    longest: entries of a list that searches can scan. Returns RENEWED, BAD_ROW_COST, NO_ROOM
+    for a longer list yet, or NO_GROWTH when there will be none.
     """
     before = lists.theta[row]
     counters = lists.counters
@@ -224,14 +216,9 @@ def renew(
         if lists.theta[row] > before:
             return RENEWED
         # As many columns tie at the threshold as the list holds.
-        width = min(2 * lists.width[row], terms.n_columns)
-        if counters[POOL_USED] + width > lists.ids.size or width > longest:
-            return NO_ROOM
-        lists.start[row] = counters[POOL_USED]
-        lists.size[row] = 0
-        lists.width[row] = width
-        counters[POOL_USED] += width
-        counters[DOUBLED] += 1
+        widened = widen(row, terms.n_columns, longest, lists)
+        if widened != WIDENED:
+            return widened
 
 
 @njit(nogil=True, cache=True)

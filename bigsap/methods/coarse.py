@@ -50,13 +50,18 @@ _GAIN = 0.5
 class Counts:
     """Rows and pairs evaluated and rows scanned, over all levels.
 
-    seconds_per_row: what a row took lately, where rows are read one by one.
+    seconds_per_row: what a row took lately, where rows are read one by one. doubled,
+    refused: how often a list was doubled, or could not be; list_bytes: the most that a
+    level's lists took.
     """
 
     rows: int = 0
     pairs: int = 0
     scans: int = 0
     seconds_per_row: float = 0.0
+    doubled: int = 0
+    refused: int = 0
+    list_bytes: int = 0
 
     def add(self, other: Counts) -> None:
         """Count what another level counted."""
@@ -64,6 +69,9 @@ class Counts:
         self.pairs += other.pairs
         self.scans += other.scans
         self.seconds_per_row = max(self.seconds_per_row, other.seconds_per_row)
+        self.doubled += other.doubled
+        self.refused += other.refused
+        self.list_bytes = max(self.list_bytes, other.list_bytes)
 
 
 #: Solves a sub-problem: its outcome, and the smallest ``c - v`` in each of its lists or None.

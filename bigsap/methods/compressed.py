@@ -40,6 +40,8 @@ LONG_LIST_SIZE = 160
 #: However little memory there is: shorter lists are used up all the time.
 LEAST_LIST_SIZE = 16
 _LONG = 10_000
+#: Eighths of the memory allowed that lists and minima may take in the end. Cached rows have two.
+_POOL_PART = 5
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
 #: how many epsilons a row prices may still have moved in a phase for the next to be the
 #: last. Events are postponed by SIGMA epsilons in phases with epsilon > 0.
@@ -48,6 +50,10 @@ _DIVIDE = 5.0
 _GUARD = 20.0
 #: A phase of at most this many scans a row leaves prices from which the last is as short.
 _EASY = 8.0
+#: How many epsilons the virtual columns begin below the price that parts the rows, so that the
+#: real ones fill up first; and in the last phase, in epsilons of the one before it.
+_BELOW = 20.0
+_LAST_BELOW = 2.0
 SIGMA = 20.0
 
 
@@ -191,10 +197,9 @@ def _solve_warm(
 
 
 def _plain(problem: Problem) -> bool:
-    """Whether one phase with epsilon 0 is best: where rows hardly compete for columns, and
-    with virtual columns, whose many rows each search would scan in every phase."""
+    """Whether one phase with epsilon 0 is best: where rows hardly compete for columns."""
     n, m = problem.shape
-    return n > m or 2 * n <= m
+    return n >= 4 * m or 2 * n <= m
 
 
 def _row_order(problem: Problem, setting: Setting) -> Array:
@@ -206,10 +211,13 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     n = problem.shape[0]
     usual = LIST_SIZE if n < _LONG else LONG_LIST_SIZE
     if setting.memory is not None:
-        # Lists that doubled need some room on top; shorter ones are evaluated more often.
+        # Half of it to begin with; lists that doubled have some room on top. Shorter ones are
+        # evaluated more often.
         usual = max(LEAST_LIST_SIZE, min(usual, setting.memory // (2 * ENTRY_BYTES * max(1, n))))
     price, k = setting.arithmetic.price, setting.k or usual
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
+    if setting.memory is not None:
+        engine.limit_memory(_POOL_PART * setting.memory // 8)
     solved.engine = engine
     return engine
 
@@ -307,7 +315,8 @@ def _next_epsilon(course: Course, record: dict[str, Any], n: int, m: int) -> Non
     course.stage = DONE if course.epsilon == 0 else OPEN
     drops, epsilon_drops = record["drops"], record["epsilon_drops"]
     few = drops <= _GUARD * n * course.epsilon
-    settled = len(course.phases) > 1 and drops > epsilon_drops and few
+    least = 1 if n <= m else 2  # the first phase of a tall problem is short
+    settled = len(course.phases) > least and drops > epsilon_drops and few
     easy = len(course.phases) > 2 and record["rows_scanned"] <= _EASY * n
     course.epsilon = (
         0.0 if settled or easy else min(course.epsilon / _DIVIDE, epsilon_drops / (8 * m))
@@ -329,7 +338,11 @@ def _phase(engine: ListEngine, course: Course) -> tuple[dict[str, Any], bool]:
     if course.stage == OPEN:
         course.scanned, course.evaluated = engine.rows_scanned, engine.rows_evaluated
         course.spent, course.clock = 0.0, time.perf_counter()
-        engine.begin_phase()
+        below = None
+        if not course.plain:
+            last = course.phases[-1]["epsilon"] if course.phases else 0.0
+            below = _BELOW * course.epsilon if course.epsilon > 0 else _LAST_BELOW * last
+        engine.begin_phase(below)
         course.stage = REFRESH
     engine.n_kept = engine.problem.shape[0] - course.order.size
     number, epsilon = len(course.phases), course.epsilon

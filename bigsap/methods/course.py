@@ -13,6 +13,7 @@ from bigsap.engine import state as S
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.known import Known
 from bigsap.engine.list_bounds import pair_costs, row_bounds
+from bigsap.engine.lists import DOUBLED, REFUSED
 from bigsap.engine.precision import Arithmetic
 from bigsap.engine.team import Team
 from bigsap.methods.coarse import Counts
@@ -89,7 +90,12 @@ class Solved:
         """What was evaluated and scanned, over all levels."""
         engine, total = self.engine, replace(self.counts)
         if engine is not None:
-            total.add(Counts(engine.rows_evaluated, engine.pairs_evaluated, engine.rows_scanned))
+            counters = engine.lists.counters
+            total.add(Counts(
+                engine.rows_evaluated, engine.pairs_evaluated, engine.rows_scanned,
+                doubled=int(counters[DOUBLED]), refused=int(counters[REFUSED]),
+                list_bytes=engine.list_bytes,
+            ))  # fmt: skip
         return total
 
 

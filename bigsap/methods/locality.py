@@ -56,6 +56,8 @@ def settle(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     # Minima may take twice the memory of the lists.
     if not engine.immediate or engine.price.kind == "i" or n_blocks > 6 * k:
         return "whole"
+    if not engine.affords(4 * n * n_blocks):  # beside the lists
+        return "whole"
     signed = np.empty((some.size, m))
     for start, block in read_gently(engine.problem, engine.monitor, some, counts):
         signed[start : start + len(block)] = block
