@@ -125,3 +125,34 @@ def lowest_bit(typing: Any, word: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), codegen
+
+
+def _compared_bits(relation: str) -> Any:
+    """An intrinsic: which of 64 values stand in a relation to a limit, as bits of a uint64."""
+
+    @intrinsic
+    def bits(typing: Any, values: Any, first: Any, limit: Any) -> Any:
+        real = values.dtype == types.float64
+
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            view = context.make_array(signature.args[0])(context, builder, args[0])
+            row = ir.VectorType(ir.DoubleType() if real else ir.IntType(64), 64)
+            place = builder.gep(view.data, [args[1]])
+            some = builder.load(builder.bitcast(place, row.as_pointer()))
+            some.align = 8
+            nothing, zero = ir.Constant(row, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+            lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+            one = builder.insert_element(nothing, args[2], zero)
+            limits = builder.shuffle_vector(one, nothing, lanes)
+            compare = builder.fcmp_ordered if real else builder.icmp_signed
+            return builder.bitcast(compare(relation, some, limits), ir.IntType(64))
+
+        return types.uint64(values, types.int64, values.dtype), emit
+
+    return bits
+
+
+#: ``bits(values, first, limit)``: of the 64 values from place ``first`` of a contiguous array
+#: of float64 or int64, those at most, or below, the limit.
+within_bits = _compared_bits("<=")
+below_bits = _compared_bits("<")

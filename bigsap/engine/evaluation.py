@@ -21,7 +21,7 @@ from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _round_down(x: float, infinity: float) -> np.float32:
     """A float32 at most x; infinity stays what it is."""
     if x >= infinity:
@@ -30,7 +30,7 @@ def _round_down(x: float, infinity: float) -> np.float32:
     return np.float32(y - abs(y) * 1.2e-7 - 1e-37)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def smallest(values: Array, infinity: float) -> np.float32:
     """The smallest value, rounded down to float32. Eight minima hide one's latency."""
     a = b = c = d = infinity
@@ -46,7 +46,7 @@ def smallest(values: Array, infinity: float) -> np.float32:
     return _round_down(min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h))), infinity)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _judge(
     cost: Array, sign: float, lowest: float, highest: float, n: int, lanes: Array, infinity: float
 ) -> tuple[int, float]:
@@ -64,15 +64,15 @@ def _judge(
             x = sign * c[k]
             a = lanes[k]
             lanes[k] = x if x < a else a
-            bad += 0 if (x > lowest and x <= highest) else 1
+            bad += 0 if (x > lowest) & (x <= highest) else 1
     for j in range(full * LANES, n):
         x = sign * cost[j]
         lanes[0] = min(lanes[0], x)
-        bad += 0 if (x > lowest and x <= highest) else 1
+        bad += 0 if (x > lowest) & (x <= highest) else 1
     return bad, fold(lanes, infinity)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _reduce_chunk(
     cost: Array, at: int, width: int, column: int, place: int, sign: float, reference: float,
     v: Array, open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
@@ -134,7 +134,7 @@ def _reduce_chunk(
         free[k % LANES] = min(free[k % LANES], x - open_price[column + k])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def evaluate(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     offset: int, scratch: Scratch, lists: Lists,
@@ -152,7 +152,7 @@ def evaluate(
     m = terms.n_columns
     infinity, sign = terms.infinity, terms.sign
     near, tau, free = scratch.near, scratch.tau, scratch.free
-    group_low, marks = scratch.group_low, scratch.marks
+    group_low, lanes = scratch.group_low, scratch.lanes
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     if not from_fill and lists.theta[row] == -infinity:  # its first evaluation
         bad, low = _judge(whole, sign, terms.lowest, terms.highest, m, free, infinity)
@@ -179,19 +179,20 @@ def evaluate(
         base = 0 if from_fill else column
         # Blocks of columns from all over the row need the whole row's tau.
         at = column if order.size else 0
-        if from_fill:
-            call_fill(
-                terms.fill_address, terms.fill_context, row, column, column + width,
-                near.ctypes.data,
-            )  # fmt: skip
-        if from_fill and n_invalid(cost, sign, terms.lowest, terms.highest, 0, width):
-            return -1
         for j in range(LANES):
             free[j] = infinity
         n_groups = 0
         for place in range(0, width, CHUNK):
+            part = min(CHUNK, width - place)
+            if from_fill:  # here, while the chunk stays in the first-level cache
+                call_fill(
+                    terms.fill_address, terms.fill_context, row, column + place,
+                    column + place + part, near.ctypes.data + place * near.itemsize,
+                )  # fmt: skip
+                if n_invalid(near, sign, terms.lowest, terms.highest, place, place + part):
+                    return -1
             _reduce_chunk(
-                cost, base + place, min(CHUNK, width - place), column + place, at + place, sign,
+                cost, base + place, part, column + place, at + place, sign,
                 reference, v, open_price, tau, group_low[n_groups : n_groups + LANES], free,
                 infinity,
             )  # fmt: skip
@@ -201,13 +202,11 @@ def evaluate(
                 end = min(first + BLOCK, width)
                 low[row, (column + first) // BLOCK] = smallest(tau[first:end], infinity)
         if n_groups > k and n_within(group_low, n_groups, cap) > k:
-            least, most = extremes(group_low, n_groups, infinity)
+            least, most = extremes(group_low, n_groups, -infinity, infinity, lanes)
             if least < infinity and n_within(group_low, n_groups, most) > k:
                 bound = bracket(group_low, n_groups, k + 1, least, most)[1]
                 cap = bound if bound < cap else cap
-        smallest_free = infinity
-        for j in range(LANES):
-            smallest_free = min(smallest_free, free[j])
+        smallest_free = extremes(free, LANES, -infinity, infinity, lanes)[0]
         if smallest_free < free_tau:
             lane = 0
             while free[lane] != smallest_free:
@@ -224,14 +223,14 @@ def evaluate(
                 place, end = max(first, lo), min(first + CHUNK, hi)
                 n_best = gather(
                     tau[at + place : at + end], cap, infinity, cost[base + place : base + end],
-                    sign, reference, column + place, marks, best_tau, best_cost, best_id, n_best,
+                    sign, reference, column + place, best_tau, best_cost, best_id, n_best,
                 )  # fmt: skip
                 if n_best > best_tau.size - CHUNK - 1:
-                    n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+                    n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
                     outside = min(outside, rest)
                     cap = min(cap, rest)
         if n_best > k + k // 2 and left > 0:
-            n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+            n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
             outside = min(outside, rest)
             cap = min(cap, rest)
     if low.shape[1] > 0 and order.size:
@@ -244,7 +243,7 @@ def evaluate(
     return m
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def store(
     row: int, k: int, n_best: int, outside: float, free_tau: float, free_cost: float, free_id: int,
     infinity: float, scratch: Scratch, lists: Lists,
@@ -254,9 +253,10 @@ def store(
     outside: a lower bound on ``c - v`` of all columns that are no candidates.
     """
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
+    lanes = scratch.lanes
     theta = outside
     if n_best > k:
-        n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+        n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
         theta = min(theta, rest)
     if free_id >= 0 and n_best > 0:
         listed = False

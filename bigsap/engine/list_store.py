@@ -128,7 +128,8 @@ class ListStore:
         self.scratches = L.Scratch(
             near=np.empty((t, L.PANEL), self.problem.source.dtype),
             tau=np.empty((t, max(L.PANEL, whole)), price), free=np.empty((t, S.LANES), price),
-            marks=np.zeros((t, L.CHUNK), np.uint8), group_low=np.empty((t, L.PANEL // 16), price),
+            lanes=np.empty((t, 2 * S.LANES), price),
+            group_low=np.empty((t, L.PANEL // 16), price),
             best_tau=np.empty((t, room), price), best_cost=np.empty((t, room), price),
             best_id=np.empty((t, room), np.int32),
             bound=np.empty((t, n_bounds)),

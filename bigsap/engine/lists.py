@@ -77,7 +77,7 @@ class Scratch(NamedTuple):
     """One thread's room for an evaluation.
 
     near, tau: (PANEL,) costs as they come and ``c - v``. free: P (LANES,).
-    marks: uint8 (CHUNK,), see ``selection.gather``.
+    lanes: P (2 * LANES,), see ``selection.extremes``.
     group_low: P (PANEL / 16,) smallest ``c - v`` of each group.
     bound: float64 (n_all,), see ``bounds.Blocks``; block: ID (n_blocks,) the blocks that
     bounds were computed for; opened: ID (n_blocks,) places in them, in order of bound.
@@ -87,7 +87,7 @@ class Scratch(NamedTuple):
     near: Array
     tau: Array
     free: Array
-    marks: Array
+    lanes: Array
     group_low: Array
     best_tau: Array
     best_cost: Array

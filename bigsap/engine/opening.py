@@ -26,7 +26,7 @@ _NOTHING = -1.7e308
 RENEWED, BAD_ROW_COST = WIDENED, NO_GROWTH + 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def _bounds(
     row: int, cap: float, blocks: Blocks, lists: Lists, infinity: float, bound: Array, ids: Array
 ) -> tuple[int, int, float]:
@@ -67,7 +67,7 @@ def _bounds(
     return total, looked + total, outside
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def evaluate_bounded(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     blocks: Blocks, scratch: Scratch, lists: Lists,
@@ -82,7 +82,7 @@ def evaluate_bounded(
     m = terms.n_columns
     infinity = terms.infinity
     sign = terms.sign
-    near, tau, marks = scratch.near, scratch.tau, scratch.marks
+    near, tau, lanes = scratch.near, scratch.tau, scratch.lanes
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     bound, ids, opened = scratch.bound, scratch.block, scratch.opened
     low, order, reference = lists.low, lists.order, lists.reference[row]
@@ -149,14 +149,14 @@ def evaluate_bounded(
                 low[row, block] = smallest(tau[:width], infinity)
             first = n_best
             n_best = gather(
-                tau[:width], cap, infinity, near[:width], sign, reference, column, marks,
+                tau[:width], cap, infinity, near[:width], sign, reference, column,
                 best_tau, best_cost, best_id, n_best,
             )  # fmt: skip
             if order.size:
                 for j in range(first, n_best):
                     best_id[j] = order[best_id[j]]
             if n_best > best_tau.size - BLOCK - 1 or (n_best > k and p % 4 == 3):
-                n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity)
+                n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
                 outside = min(outside, rest)
                 cap = min(cap, rest)
         above = reached
@@ -167,7 +167,7 @@ def evaluate_bounded(
     return pairs
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def offset_of(row: int, seed: int, n_columns: int) -> int:
     """A pseudo-random column to start from, a multiple of a block: a hash of row and seed."""
     x = np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
@@ -178,7 +178,7 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
     return int(np.int64(x % places)) * BLOCK
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def evaluate_row(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     blocks: Blocks, offset: int, scratch: Scratch, lists: Lists,
@@ -192,7 +192,7 @@ def evaluate_row(
     return evaluate(row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def renew(
     row: int, slots: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     blocks: Blocks, seed: int, scratch: Scratch, lists: Lists, longest: int,
@@ -221,7 +221,7 @@ def renew(
             return widened
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, _nrt=False)
 def run_evaluations(
     thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, from_fill: bool,
     terms: Terms, v: Array, open_price: Array, blocks: Blocks, seed: int, scratches: Scratch,
@@ -236,7 +236,7 @@ def run_evaluations(
     """
     mine = Scratch(
         scratches.near[thread], scratches.tau[thread], scratches.free[thread],
-        scratches.marks[thread], scratches.group_low[thread], scratches.best_tau[thread],
+        scratches.lanes[thread], scratches.group_low[thread], scratches.best_tau[thread],
         scratches.best_cost[thread], scratches.best_id[thread],
         scratches.bound[thread], scratches.block[thread], scratches.opened[thread],
     )  # fmt: skip
