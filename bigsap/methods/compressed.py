@@ -44,7 +44,7 @@ _LONG = 10_000
 _POOL_PART = 5
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
 #: how many epsilons a row prices may still have moved in a phase for the next to be the
-#: last. Events are postponed by SIGMA epsilons in phases with epsilon > 0.
+#: last.
 _FIRST = 1.0
 _DIVIDE = 5.0
 _GUARD = 20.0
@@ -54,7 +54,9 @@ _EASY = 8.0
 #: real ones fill up first; and in the last phase, in epsilons of the one before it.
 _BELOW = 20.0
 _LAST_BELOW = 2.0
-SIGMA = 20.0
+#: Events are postponed by so many epsilons in phases with epsilon > 0: more of them means
+#: fewer evaluations and more scans, which large problems can afford.
+SIGMA, _LONG_SIGMA = 20.0, 28.0
 
 
 def solve_compressed(
@@ -200,6 +202,10 @@ def _plain(problem: Problem) -> bool:
     """Whether one phase with epsilon 0 is best: where rows hardly compete for columns."""
     n, m = problem.shape
     return n >= 4 * m or 2 * n <= m
+
+
+def _sigma(n: int) -> float:
+    return SIGMA if n < _LONG else _LONG_SIGMA
 
 
 def _row_order(problem: Problem, setting: Setting) -> Array:
@@ -359,9 +365,10 @@ def _phase(engine: ListEngine, course: Course) -> tuple[dict[str, Any], bool]:
                 engine.fit_bounds()
             _evaluate(engine, engine.stale_rows())
         course.stage = MATCH
+    postpone = _sigma(engine.problem.shape[0]) * epsilon
     feasible = engine.phase(
-        course.order, backward=number % 2 == 1, epsilon=epsilon, postpone=SIGMA * epsilon,
-    )  # fmt: skip
+        course.order, backward=number % 2 == 1, epsilon=epsilon, postpone=postpone
+    )
     f = engine.frontier
     n_drops = int(f.words[F.N_DROPS])
     return {
