@@ -21,7 +21,7 @@ from oracle import optimum
 # Not for the kernels' compilation before the first.
 pytestmark = pytest.mark.timeout(120, func_only=True)
 N = 6000
-LATE = 3.0
+LATE = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,25 @@ SOURCES = {
 def test_cancelled_from_another_thread(kind, threads, tmp_path, compiled):
     make = SOURCES[kind]
     source = make(tmp_path) if kind == "store" else make()
+    # Promised is a second, in the median of five tries: the machine may be busy. Each of these
+    # runs for minutes, or at least seconds (array, store), when nothing stops it.
+    delays, good = [], 0
+    while good < 3 and not good == len(delays) == 2:
+        res, late = cancelled_soon(source, threads, "ssp" if kind == "array" else "auto")
+        delays.append(late)
+        good += late < LATE
+        assert len(delays) - good < 3, delays
+        if res.status != "cancelled":
+            assert kind in ("array", "store")
+        assert res.gap is None or res.gap >= 0
+        if kind != "rows":
+            assert res.fun is not None
+        if kind in ("array", "compiled"):
+            assert res.gap is not None
+
+
+def cancelled_soon(source, threads, method):
+    """The result of a solve cancelled from another thread, and how much later it came."""
     cancel = threading.Event()
     ticks = []
     pressed = []
@@ -100,27 +119,19 @@ def test_cancelled_from_another_thread(kind, threads, tmp_path, compiled):
         pressed.append(time.perf_counter())
         cancel.set()
 
+    timer = threading.Timer(0.3, press)
+
     def tick(state):
         ticks.append(state.rows_evaluated)
         if len(ticks) == 1:
-            threading.Timer(0.3, press).start()
+            timer.start()
 
     res = bigsap.solve(
-        source,
-        threads=threads,
-        cache="16MiB",
-        cancel=cancel,
-        callback=tick,
-        callback_every=0,
-        method="ssp" if kind == "array" else "auto",  # lists are done before the cancel comes
-    )
-    late = time.perf_counter() - pressed[0]
-    # Promised is a second; the machine may be busy. Each of these runs for minutes, or
-    # at least seconds (array, store), when nothing stops it.
-    assert late < LATE
-    if res.status != "cancelled":
-        assert kind in ("array", "store")
-    assert res.gap is None or res.gap >= 0
+        source, threads=threads, cache="16MiB", cancel=cancel, callback=tick,
+        callback_every=0, method=method,  # of the array, lists are done before the cancel comes
+    )  # fmt: skip
+    timer.join()
+    return res, time.perf_counter() - pressed[0]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

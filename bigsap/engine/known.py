@@ -17,7 +17,7 @@ from bigsap.engine.state import FREE
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
-from bigsap.sources.base import Array, Fill, Separable, Separation
+from bigsap.sources.base import Array, Fill, Separable, Separation, range_of
 from bigsap.sources.compiled import read_pairs
 
 # Single pairs computed between two looks at the clock.
@@ -100,7 +100,8 @@ class Known:
         """A bound that needs no costs, where the source knows something of them. O(n d + m d).
 
         For unsigned integers the ends of their range; for a separable source the box of
-        all column points. Weak, but better than none.
+        all column points; else what the source knows of its costs. Weak, but better than
+        none.
         """
         source = self._problem.source
         n, m = self._problem.shape
@@ -112,6 +113,13 @@ class Known:
             terms = source.separable()
             if terms is not None:
                 low = _row_floors(terms, self._problem.maximize)
+        if low is None and n and m:
+            ends = range_of(source)
+            floor = -math.inf
+            if ends is not None:
+                floor = -ends[1] if self._problem.maximize else ends[0]
+            if math.isfinite(floor):
+                low = np.full(n, floor)
         if low is not None:
             self.see_duals(low, np.zeros(m, low.dtype))
 

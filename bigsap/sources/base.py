@@ -180,6 +180,25 @@ class Separable(Protocol):
 
 
 @runtime_checkable
+class Ranged(Protocol):
+    """It is known between which numbers the costs lie, without reading them."""
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """No finite cost is less than the first or more than the second; either may be
+        infinite. None when nothing is known of this instance."""
+        ...
+
+
+def range_of(source: CostSource) -> tuple[float, float] | None:
+    """What ``Ranged`` tells of any source; of unsigned integers the ends of their range."""
+    if isinstance(source, Ranged):
+        return source.cost_range()
+    if np.dtype(source.dtype).kind == "u":
+        return 0.0, float(np.iinfo(source.dtype).max)
+    return None
+
+
+@runtime_checkable
 class Interruptible(Protocol):
     """A read that waits (for a provider, say) can be left before it is done."""
 
