@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.certificate import UNIT, Certificate, exact_sum
+from bigsap.certificate import Certificate, exact_sum
 from bigsap.engine.state import FREE
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.base import Array, Fill, Separable, Separation, range_of
 from bigsap.sources.compiled import read_pairs
+from bigsap.tightness import UNIT
 
 # Single pairs computed between two looks at the clock.
 _PAIRS_AT_ONCE = 512
@@ -169,7 +170,7 @@ class Known:
 
 def _row_floors(terms: Separation, maximize: bool) -> Array:
     """(n,) below every signed cost of its row: the box of all columns, see ``bounds.bound_row``."""
-    x, w = terms.x, terms.weight
+    x, w = terms.x, terms.scale
     low, high = terms.y.min(axis=1), terms.y.max(axis=1)
     ends = np.maximum(np.abs(x - low), np.abs(x - high))
     reach = ends if maximize else np.maximum(np.maximum(low - x, x - high), 0)

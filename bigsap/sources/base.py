@@ -160,9 +160,9 @@ class Selectable(Protocol):
 
 @dataclass(frozen=True)
 class Separation:
-    """``cost[i, j] = f(sum over k of weight[k] * phi(x[i, k], y[k, j]))``.
+    """``cost[i, j] = f(sum over k of scale[k] * phi(x[i, k], y[k, j]))``.
 
-    x: float64 (n_rows, d), y: float64 (d, n_columns), weight: (d,), positive.
+    x: float64 (n_rows, d), y: float64 (d, n_columns), scale: (d,), positive.
     kind: ``"square"`` phi = (x - y)**2, ``"absolute"`` phi = |x - y|, ``"product"``
     phi = x * y, all with f the identity; ``"root"``: the square root of ``square``;
     ``"largest"``: the largest ``absolute`` instead of the sum.
@@ -170,7 +170,7 @@ class Separation:
 
     x: Array
     y: Array
-    weight: Array
+    scale: Array
     kind: str
 
 
