@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ from bigsap.sources.device import OnDevice
 if TYPE_CHECKING:
     from bigsap.run import Run
 
-# That pricing the pairs in order may take.
-_FIRST_SECONDS = 0.05
+# That pricing the pairs in order may take; and its share of the time limit.
+_FIRST_SECONDS = 0.2
+_FIRST_SHARE = 0.1
 
 
 def solve_stats(run: Run) -> dict[str, Any]:
@@ -78,7 +80,8 @@ def first_bounds(run: Run, engine: Engine) -> None:
     rows = np.arange(n)
     fill = source.fill() if isinstance(source, Fillable) else None
     with suppress(Late):
-        clock = Deadline(_FIRST_SECONDS, lambda: False)
+        limit = math.inf if monitor.time_limit is None else _FIRST_SHARE * monitor.time_limit
+        clock = Deadline(min(_FIRST_SECONDS, limit), lambda: monitor.cancelled)
         in_order = np.where(rows < m, rows, FREE)
         known.cost = cost_of_pairs(problem, run.rows, fill, in_order, clock.tick)
         known.tell(monitor)
