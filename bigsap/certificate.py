@@ -41,10 +41,7 @@ from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.row_minima import reach, refuse_invalid, row_minima
 from bigsap.sources.base import Array, CostSource
 from bigsap.streaming import BLOCK_BYTES, Work, stream
-
-UNIT = 2.0**-53
-# Temporaries are no longer than this.
-_AT_ONCE = 1024
+from bigsap.tightness import UNIT, Pairs, allowance
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,16 +82,6 @@ class Certificate:
     optimal: bool
     loose_rows: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     magnitude: float = 0.0
-
-
-def allowance(n: int, rounding: Array | float) -> Array | float:
-    """How far from tight a pair of an optimal assignment may be through rounding.
-
-    A price is the result of some hundred to some thousand rounded updates, each
-    wrong by at most 2^-53 of its magnitude; such errors add up like a random walk.
-    n: rows or columns. rounding: 2^-53 times the magnitude of the numbers involved.
-    """
-    return 16.0 * max(4.0, math.sqrt(n)) * rounding
 
 
 def certify(
@@ -332,8 +319,8 @@ def _conclude(
     real = prices.dtype == np.float64
     # Times UNIT before they are added, because the sum of magnitudes may overflow.
     shift = UNIT * largest + UNIT * abs(float(threshold)) if real else None
-    slack = UNIT * magnitude
-    pairs = _Pairs(max(n, m), shift, slack)
+    earlier = UNIT * magnitude
+    pairs = Pairs(max(n, m), shift, earlier)
     pairs.judge(matching, sign, matched, raw_u, raw_prices)
     if pairs.negative or (surplus < 0).any():
         raise CertificateError("the certificate contradicts itself: a negative part of the gap")
@@ -341,7 +328,7 @@ def _conclude(
     gap = exact_sum(raw_u) + exact_sum(surplus)
     if shift is not None:
         noise = 2 * (pairs.noise + float((UNIT * surplus).sum()) + UNIT * abs(fun))
-        allowed = allowance(max(n, m), shift + slack + pairs.largest)
+        allowed = allowance(max(n, m), shift + earlier + pairs.largest)
         magnitude = max(magnitude, largest + 3 * abs(float(threshold)) + 2 * pairs.largest / UNIT)
         tight = not pairs.loose and not (surplus > allowed).any()
     else:
@@ -366,42 +353,3 @@ def _conclude(
         loose_rows=np.array(pairs.loose, dtype=np.intp),
         magnitude=magnitude,
     )
-
-
-class _Pairs:
-    """How far the assigned pairs are from tight, taken together block by block.
-
-    n: rows or columns. shift: what rounding adds to every pair, None when all is exact.
-    slack: what earlier rounding may have added to its violation.
-    """
-
-    def __init__(self, n: int, shift: float | None, slack: float) -> None:
-        self.n, self.shift, self.slack = n, shift, slack
-        self.negative = False
-        self.worst_row, self.worst = -1, 0
-        self.noise = self.largest = 0.0
-        self.loose: list[int] = []
-
-    def judge(self, matching: Array, sign: int, matched: Array, u: Array, prices: Array) -> None:
-        """Replaces u by the violations, 0 for unassigned rows."""
-        for start in range(0, len(matching), _AT_ONCE):
-            rows = start + np.flatnonzero(matching[start : start + _AT_ONCE] >= 0)
-            low = u[rows]
-            tau = sign * matched[rows] - prices[matching[rows]]
-            violation = tau - low
-            u[start : start + _AT_ONCE] = 0
-            u[rows] = violation
-            if not rows.size:
-                continue
-            worst = int(np.argmax(violation))
-            if self.worst_row < 0 or violation[worst] > self.worst:
-                self.worst_row = int(rows[worst])
-                (self.worst,) = violation[worst : worst + 1].tolist()
-            self.negative = self.negative or bool((violation < 0).any())
-            loose = violation > 0
-            if self.shift is not None:
-                each = UNIT * np.abs(tau) + UNIT * np.abs(low) + self.shift
-                self.noise += float(each.sum())
-                self.largest = max(self.largest, UNIT * float(np.abs(low).max()))
-                loose = violation > allowance(self.n, each + self.slack)
-            self.loose += rows[loose].tolist()

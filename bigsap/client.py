@@ -62,6 +62,7 @@ class Client:
 
     @property
     def url(self) -> str:
+        """Where the service listens."""
         return self._transport.url
 
     def close(self) -> None:
@@ -101,7 +102,8 @@ class Client:
         idempotency_key: submitting twice under one key makes one job. One is made up when
             not given, so that a request whose answer was lost is not carried out twice.
 
-        Raises ServiceError when the request is refused, TimeoutError when ``wait`` seconds
+        Raises ServiceError when the request is refused, InvalidCostError for NaN in it,
+        naming the first entry, TimeoutError when ``wait`` seconds
         were not enough: the job goes on.
         """
         body = self.request_of(spec)
@@ -221,10 +223,12 @@ class Job:
 
     @property
     def id(self) -> str:
+        """What the service calls the job."""
         return str(self.record["id"])
 
     @property
     def state(self) -> str:
+        """``queued``, ``running``, ``succeeded``, ... as last heard of."""
         return str(self.record["state"])
 
     @property

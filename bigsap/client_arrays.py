@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsap.client_http import ServiceError, Transport, UploadError, refusal, unreachable
-from bigsap.errors import DtypeError, ShapeError
+from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.result import Result, Status
 from bigsap.sources.base import Array
 
@@ -21,24 +21,53 @@ if TYPE_CHECKING:
 
 # Larger arrays are uploaded. JSON has float64 and int64: other dtypes are always uploaded.
 _INLINE = 1000
+_CHECKED_BYTES = 16 << 20
 _DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
-def inline(spec: Any, upload: Callable[[Array], str]) -> Any:
-    """``spec`` in JSON types; numpy arrays in it become lists or uploaded arrays."""
+def inline(
+    spec: Any, upload: Callable[[Array], str], path: str = "", place: tuple[int, ...] = ()
+) -> Any:
+    """``spec`` in JSON types; numpy arrays in it become lists or uploaded arrays.
+
+    Raises InvalidCostError for NaN, naming where it stands: nothing was sent of its array.
+    path, place: of this part of the whole.
+    """
     if isinstance(spec, Mapping):
-        return {str(key): inline(value, upload) for key, value in spec.items()}
+        below = {key: f"{path}.{key}" if path else str(key) for key in spec}
+        return {str(key): inline(value, upload, below[key]) for key, value in spec.items()}
     if isinstance(spec, np.ndarray) and spec.ndim:
         if spec.size <= _INLINE and spec.dtype in (np.float64, np.int64) and spec.ndim <= 2:
-            return inline(spec.tolist(), upload)
+            return inline(spec.tolist(), upload, path, place)
+        _refuse_nan(spec, path)
         return {"array": upload(spec)}
     if isinstance(spec, (list, tuple)):
-        return [inline(value, upload) for value in spec]
+        return [inline(value, upload, path, (*place, k)) for k, value in enumerate(spec)]
     if isinstance(spec, (np.generic, np.ndarray)):
-        return inline(spec.item(), upload)
+        return inline(spec.item(), upload, path, place)
     if isinstance(spec, float) and math.isinf(spec):
         return "Infinity" if spec > 0 else "-Infinity"  # JSON has no infinities
+    if isinstance(spec, float) and math.isnan(spec):
+        raise _not_a_number(path, place)
     return spec
+
+
+def _refuse_nan(array: Array, path: str) -> None:
+    """A block of rows at a time: the array may lie in a file."""
+    if array.dtype.kind != "f":
+        return
+    height = max(1, _CHECKED_BYTES // max(1, array[:1].nbytes))
+    for start in range(0, len(array), height):
+        nan = np.isnan(array[start : start + height])
+        if nan.any():
+            first = tuple(int(k) for k in np.argwhere(nan)[0])
+            raise _not_a_number(path, (start + first[0], *first[1:]))
+
+
+def _not_a_number(path: str, place: tuple[int, ...]) -> InvalidCostError:
+    subscript = str(list(place)) if place else ""
+    row, column = (*place, None, None)[:2]
+    return InvalidCostError(f"{path}{subscript} is nan", row, column)
 
 
 def upload(

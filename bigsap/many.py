@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import os
@@ -63,9 +64,10 @@ def solve_many(
 
     Each result is what ``solve`` returns for that problem, an infeasible one included.
     Raises OptionError for the batch's own options, TypeError for an unknown one, and
-    else what the problem raised: an ``InputError`` (CertificateError for one of those)
-    whose message begins with ``problem k:``, chained to the original; anything else as
-    it is, with a note naming the problem. Whatever ``costs`` raises comes through.
+    else what the problem raised: an ``InputError`` or CertificateError of the same type,
+    with its row and column, whose message begins with ``problem k:``, chained to the
+    original; anything else as it is, with a note naming the problem. Whatever ``costs``
+    raises comes through.
     """
     n_threads = check_threads(threads)
     if errors not in ("raise", "return"):
@@ -111,9 +113,9 @@ def _in_order(
 
 def _named(error: Exception, number: int) -> Exception:
     """The error to raise for problem ``number``."""
-    if isinstance(error, CertificateError):
-        return CertificateError(f"problem {number}: {error}")
-    if isinstance(error, InputError):
-        return InputError(f"problem {number}: {error}")
+    if isinstance(error, (CertificateError, InputError)):
+        named = copy.copy(error)  # with its row, column, ...
+        named.args = (f"problem {number}: {error}",)
+        return named
     error.add_note(f"in problem {number} of solve_many")
     return error

@@ -11,8 +11,8 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from bigsap.errors import OptionError
@@ -27,6 +27,8 @@ _GRACE_SHARE = 0.1
 # this many times as long has passed since the last.
 _LONG_SAVING = 0.5
 _SAVING_SHARE = 10
+# Bounds are asked for again after this many times as long as the last asking took.
+_ASKING_SHARE = 30
 
 
 class Stopped(Exception):
@@ -39,13 +41,17 @@ class Stopped(Exception):
 
 @dataclass
 class Progress:
-    """Where a solve stands; handed to callbacks. Plain numbers, updated in place.
+    """Where a solve stands; callbacks are handed a copy each time. Plain numbers.
 
-    phase counts from 1 (0: the start's sweeps); epsilon is in cost units; assigned
-    rows are those of the current phase; seconds since the start of the solve; stage is
-    ``start``, ``search`` or ``certificate``. lower_bound and upper_bound enclose the
-    optimum, in the user's sense; None while unknown. One of them is the cost of an
-    assignment known already, the other is proved.
+    phase counts from 1 (0: what comes before the search); epsilon is in cost units; assigned
+    rows are those of the current phase; rows_scanned and rows_evaluated count from the
+    start of the solve, whatever it works on; seconds since then. stage is ``start``,
+    ``coarse`` (first prices from a part of the problem), ``search``, ``certificate``, and
+    ``done`` the last time. lower_bound and upper_bound enclose the optimum, in the
+    user's sense; None while unknown. One of them is the cost of an assignment known
+    already, the other is proved. level: 0 for the problem itself, else the parts within
+    parts that the work at hand is about, with level_rows rows, level_assigned of them
+    assigned.
     """
 
     n_rows: int = 0
@@ -60,6 +66,9 @@ class Progress:
     upper_bound: float | None = None
     seconds: float = 0.0
     stage: str = "start"
+    level: int = 0
+    level_rows: int = 0
+    level_assigned: int = 0
 
 
 Callback = Callable[[Progress], Any]
@@ -74,7 +83,8 @@ class Monitor:
     thread to end it. save: takes a snapshot to the disk, at every phase and about every
     ``save_every`` seconds; None for no checkpoints. interval_rows: the callback is also due
     after so many rows, None for never. gaps: see ``enclose``. guards: called at every
-    tick; what one raises ends the solve.
+    tick; what one raises ends the solve. bounds: what a report may ask first for better
+    bounds (it calls ``enclose``), for a small share of the time.
     """
 
     time_limit: float | None = None
@@ -88,6 +98,7 @@ class Monitor:
     interval_rows: int | None = None
     gaps: list[dict[str, Any]] = field(default_factory=list)
     guards: list[Callable[[], None]] = field(default_factory=list)
+    bounds: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         _check_seconds("time_limit", self.time_limit)
@@ -109,6 +120,8 @@ class Monitor:
         self._saving_took = 0.0
         self._snapshot: Callable[[], Snapshot] | None = None
         self._ended: str | None = None
+        self._refused = False
+        self._asked = -math.inf
 
     @property
     def seconds(self) -> float:
@@ -121,6 +134,11 @@ class Monitor:
         return self._cancellable or bool(
             self.time_limit is not None or self.callback is not None or self.listeners
         )
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody is told about progress."""
+        return self.callback is not None or bool(self.listeners)
 
     @property
     def cancelled(self) -> bool:
@@ -136,16 +154,7 @@ class Monitor:
             raise Stopped(self._ended)
         now = time.perf_counter()
         if report or now - self._reported >= self.interval or self._rows_passed():
-            self._reported = now
-            self._reported_rows = self.progress.rows_scanned, self.progress.rows_evaluated
-            self.progress.seconds = now - self._started
-            for listener in self.listeners:
-                listener(self.progress)
-            if self.callback is not None:
-                try:
-                    self.callback(self.progress)
-                except StopIteration:
-                    raise Stopped("cancelled") from None
+            self._report(now)
         for guard in self.guards:
             guard()
         if self.cancelled:
@@ -154,6 +163,54 @@ class Monitor:
             raise Stopped("time_limit")
         if now - self._saved >= self.save_every:
             self.save_now()
+
+    def _report(self, now: float) -> None:
+        self._reported = now
+        self._reported_rows = self.progress.rows_scanned, self.progress.rows_evaluated
+        if self.bounds is not None and self.heard and now >= self._asked:
+            self.bounds()
+            took = time.perf_counter() - now
+            self._asked = now + _ASKING_SHARE * took
+        self.progress.seconds = now - self._started
+        for listener in self.listeners:
+            listener(replace(self.progress))
+        if self.callback is not None:
+            try:
+                self.callback(replace(self.progress))
+            except StopIteration:
+                self._refused = True
+                raise Stopped("cancelled") from None
+
+    def conclude(self) -> None:
+        """Report once more how the solve has ended; nothing is stopped by it any more.
+
+        A callback that asked for the end is not asked again.
+        """
+        self.bounds = None
+        if not self._refused and not self.ended:
+            with suppress(Stopped):
+                self._report(time.perf_counter())
+
+    def counter(self) -> Callable[[int, int], None]:
+        """Takes the rows scanned and evaluated so far by one engine of several.
+
+        ``progress`` has their sum, which never falls.
+        """
+        progress, last = self.progress, (0, 0)
+
+        def count(scanned: int, evaluated: int) -> None:
+            nonlocal last
+            progress.rows_scanned += max(0, scanned - last[0])
+            progress.rows_evaluated += max(0, evaluated - last[1])
+            last = scanned, evaluated
+
+        return count
+
+    def reached(self, scanned: int, evaluated: int) -> None:
+        """At least so many rows were scanned and evaluated, by whatever does not report."""
+        progress = self.progress
+        progress.rows_scanned = max(progress.rows_scanned, scanned)
+        progress.rows_evaluated = max(progress.rows_evaluated, evaluated)
 
     def end(self, reason: str) -> None:
         """Every further ``tick`` stops, and nothing is saved any more.
@@ -173,8 +230,7 @@ class Monitor:
         scanned, evaluated = self._reported_rows
         now = self.progress
         passed = max(now.rows_scanned - scanned, now.rows_evaluated - evaluated)
-        # Less than none: another count, of a part of the problem, has begun.
-        return passed >= self.interval_rows or passed < 0
+        return passed >= self.interval_rows
 
     def enclose(self, low: Any, high: Any) -> None:
         """Take note that the optimum lies from ``low`` to ``high``; None where unknown.
@@ -248,15 +304,32 @@ def _number(value: Any) -> Any:
 
 
 class Part(Monitor):
-    """The monitor of a sub-problem: the whole's limits, progress of its own, no checkpoints."""
+    """The monitor of a sub-problem: the whole's limits, progress of its own, no checkpoints.
 
-    def __init__(self, whole: Monitor) -> None:
+    n_rows: of the sub-problem. The whole's progress tells how far its work has come.
+    """
+
+    def __init__(self, whole: Monitor, n_rows: int) -> None:
         super().__init__()
-        self._whole = whole
+        self._top: Monitor = whole._top if isinstance(whole, Part) else whole
+        level = whole.progress.level + 1 if isinstance(whole, Part) else 1
+        self.progress.level, self.progress.n_rows = level, n_rows
 
     def tick(self, report: bool = False) -> None:
         """As the whole's, which has not come to a new phase, however."""
-        self._whole.tick()
+        own, top = self.progress, self._top.progress
+        top.stage, top.level = "coarse", own.level
+        top.level_rows, top.level_assigned = own.n_rows, own.assigned
+        self._top.tick()
+
+    def counter(self) -> Callable[[int, int], None]:
+        """As the whole's: what parts cost is part of what the solve costs."""
+        return self._top.counter()
+
+    def close(self) -> None:
+        """The whole goes on with what the sub-problem has found."""
+        top = self._top.progress
+        top.stage, top.level, top.level_rows, top.level_assigned = "start", 0, 0, 0
 
 
 def _check_seconds(name: str, value: float | None) -> None:

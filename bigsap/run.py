@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
-from bigsap.stats import solve_stats
+from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.streaming import BLOCK_BYTES
 from bigsap.warm_start import WarmStart
 
@@ -134,6 +135,7 @@ class Run:
                 self.problem, self.rows, team, self.monitor, self.arithmetic.price
             )
             self.engine = engine
+            first_bounds(self, engine)
             found: Array | None = None
             try:
                 if self.method == "compressed":
@@ -183,6 +185,7 @@ class Run:
             enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
         )  # fmt: skip
         clock = time.perf_counter()
+        self.monitor.bounds = partial(list_bounds, self)
         try:
             solve_compressed(
                 self.problem, setting, solved, self._snapshot(), self.phases, self._warm()
@@ -197,6 +200,8 @@ class Run:
                 engine.adopt(*known)
                 solved.teach(engine.known)
             raise
+        finally:
+            self.monitor.bounds = None
         outcome = solved.outcome
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
@@ -383,12 +388,14 @@ class Run:
             u, v = v, u
         if certificate is not None and certificate.optimal and certificate.fun is not None:
             status = Status.OPTIMAL
-        return Result.from_assignment(
+        result = Result.from_assignment(
             col4row, as_float(v), certificate, shape=self.given.shape, status=status,
             message=message, maximize=problem.maximize, stats=solve_stats(self),
             nit=len(self.phases), violator=() if violator is None else violator,
             u=as_float(u), fun=found.fun, bound=found.bound,
         )  # fmt: skip
+        last_report(self, result)
+        return result
 
 
 def _explain(violator: Array) -> str:

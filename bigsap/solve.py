@@ -100,7 +100,8 @@ def solve(
         ``epsilon=False`` is several times faster.
     gap: stop once the assignment is proved to be this close to optimal, cost units;
         judged after each phase by a pass over the costs, where that looks promising.
-    time_limit: seconds; then the best assignment known, with a valid bound.
+    time_limit: seconds; then the best assignment known, with a valid bound where one can be
+        proved by then: see *stopped early*.
     callback: called with a ``Progress`` at each phase, every ``callback_every`` seconds and,
         when ``callback_rows`` is given, each time that so many more rows were scanned or
         evaluated (at the next look at the clock, which rows that Python delivers have each,
@@ -108,7 +109,7 @@ def solve(
         a bar on the terminal.
     cancel: an event; setting it, from any thread, ends the solve within a second, also while
         it waits for a provider or a store. Costs that a function computes are left between
-        two rows or 4096 values, not within a call of the function.
+        two rows, or single values, not within a call of the function.
     checkpoint: a file to continue from after a crash or a stop, see ``resume``. It is
         replaced, atomically, at each phase, every ``checkpoint_every`` seconds and when
         the solve is stopped or interrupted. Not in it: what comes before the first prices
@@ -133,7 +134,9 @@ def solve(
     status says so, although the assignment may well be optimal. A solve stopped while costs
     are copied to a device is closed by the CPU, and no checkpoint is written. ``fun`` is None, and
     nothing assigned, only when no allowed assignment could be found and priced in
-    time; ``bound`` is None only when the first sweep was not over.
+    time; ``bound`` is None only when the first sweep was not over and nothing is known of
+    the costs beforehand. Something is of points, low rank, unsigned integers, most
+    expressions, and what is made of these.
 
     Time: O(scans * m / threads) plus the evaluation of absent rows; scans grow about
     as n**1.2 to n**1.36 with epsilon (A1015, table 1). Memory: the row cache plus, with

@@ -1,14 +1,29 @@
-"""What a solve tells about its work: ``Result.stats``."""
+"""What a solve tells about its work: ``Result.stats``, first and last reports."""
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from bigsap.closing import Deadline, Late
+from bigsap.engine.cpu import Engine
+from bigsap.engine.known import Known, cost_of_pairs
+from bigsap.engine.state import FREE
 from bigsap.memory import peak_bytes
 from bigsap.methods.device import device_name
+from bigsap.result import Result
+from bigsap.sources.base import Fillable
+from bigsap.sources.device import OnDevice
 
 if TYPE_CHECKING:
     from bigsap.run import Run
+
+# That pricing the pairs in order may take; and its share of the time limit.
+_FIRST_SECONDS = 0.2
+_FIRST_SHARE = 0.1
 
 
 def solve_stats(run: Run) -> dict[str, Any]:
@@ -57,3 +72,47 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "seconds": {**run.seconds, "total": run.monitor.seconds},
         "peak_bytes": peak_bytes(),
     }
+
+
+def first_bounds(run: Run, engine: Engine) -> None:
+    """Tell listeners what is known before any work: the costs' floor, the price of the pairs
+    in order. The engine is not told: a pass over the costs finds better."""
+    problem, monitor = run.problem, run.monitor
+    if not monitor.heard:
+        return
+    known = Known(problem, engine.infinity, active=False)
+    known.see_floor()
+    known.tell(monitor)
+    source = problem.source
+    if isinstance(source, OnDevice):
+        return
+    n, m = problem.shape
+    rows = np.arange(n)
+    fill = source.fill() if isinstance(source, Fillable) else None
+    with suppress(Late):
+        limit = math.inf if monitor.time_limit is None else _FIRST_SHARE * monitor.time_limit
+        clock = Deadline(min(_FIRST_SECONDS, limit), lambda: monitor.cancelled)
+        in_order = np.where(rows < m, rows, FREE)
+        known.cost = cost_of_pairs(problem, run.rows, fill, in_order, clock.tick)
+        known.tell(monitor)
+
+
+def list_bounds(run: Run) -> None:
+    """Tell listeners what the lists prove in the midst of a phase. Not the engine: ``gap`` is
+    judged at the end of each phase, never by the clock."""
+    if run.lists is not None and run.engine is not None:
+        known = Known(run.problem, run.engine.infinity, active=False)
+        run.lists.teach(known)
+        known.tell(run.monitor)
+
+
+def last_report(run: Run, result: Result) -> None:
+    """Tell listeners what the result says."""
+    monitor, progress = run.monitor, run.monitor.progress
+    low, high = result.bound, result.fun
+    if run.problem.maximize:
+        low, high = high, low
+    monitor.enclose(low, high)
+    monitor.reached(result.stats["rows_scanned"], result.stats["rows_evaluated"])
+    progress.stage, progress.level, progress.assigned = "done", 0, len(result.row_ind)
+    monitor.conclude()

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsap.certificate import (
-    UNIT,
     Certificate,
-    allowance,
     certify,
     certify_infeasible,
     exact_sum,
 )
 from bigsap.errors import CertificateError
 from bigsap.sources.base import Array, CostSource
+from bigsap.tightness import UNIT, allowance
 
 if TYPE_CHECKING:
     from bigsap.result import Result

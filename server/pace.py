@@ -28,6 +28,9 @@ class Pace:
             self._seen = {
                 "stage": progress.stage,
                 "phase": progress.phase,
+                "level": progress.level,
+                "level_rows": progress.level_rows,
+                "level_assigned": progress.level_assigned,
                 "epsilon": progress.epsilon,
                 "assigned": progress.assigned,
                 "rows": progress.n_rows,

@@ -1,8 +1,8 @@
 """What the device kernels compute, said once more in numpy: for tests on the CPU.
 
 Index arithmetic and the choice of groups follow ``kernels_dense.cu`` and
-``kernels_rows.cu`` line by line; tests compare them with brute force, and the suite for
-a real device compares the kernels with them.
+``kernels_rows.cu``, ``kernels_lists.cu`` line by line; tests compare them with brute force,
+and the suite for a real device compares the kernels with them.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from remote_provider import Provider
 # Not for the kernels' compilation before the first.
 pytestmark = pytest.mark.timeout(120, func_only=True)
 N = 3000
-# Promised is a second. The machine may be busy; each of these goes on for ten seconds at
-# least, most of them for minutes, when nothing stops it.
-LATE = 3.0
+# Promised is a second. Each of these goes on for ten seconds at least, most of them for
+# minutes, when nothing stops it.
+LATE = 1.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -175,6 +175,12 @@ SOURCES = [
 ]  # fmt: skip
 
 
+# A row of each, or a second's worth of rows, takes too long for a complete assignment.
+UNPRICED = [slow_rows, slow_parts, slow_blocks, slow_values, rows_that_become_slow, sliceable]
+# Their costs are bounded without reading them, or read in less time than the solve has.
+FLOORED = [formula, point_sets, low_rank, npy_in_place, npy_converted]
+
+
 def cancelled(source, **options):
     """The result of a solve that is cancelled after 0.3 s, and how much later it came."""
     cancel = threading.Event()
@@ -199,14 +205,31 @@ def cancelled(source, **options):
     return res, time.perf_counter() - pressed[0]
 
 
+def promptly(attempt):
+    """The result of an attempt, whose delay is below a second in the median of five: the
+    machine may be busy. Two good ones out of two will do."""
+    delays = []
+    while True:
+        res, late = attempt()
+        delays.append(late)
+        good = sum(delay < LATE for delay in delays)
+        if good == 3 or good == len(delays) == 2:
+            return res
+        assert len(delays) - good < 3, delays
+
+
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
 def test_every_kind_of_source(make, method, tmp_path):
-    res, late = cancelled(make(tmp_path), method=method)
-    assert late < LATE
+    source = make(tmp_path)
+    res = promptly(lambda: cancelled(source, method=method))
     # What lies in memory or on a local disk may be through before the cancel comes.
     if "npy" not in make.__name__ and make not in (zarr_raw, zarr_packed):
         assert res.status == "cancelled"
+    # A few pairs of these are cheap to price; of these something is known beforehand.
+    assert res.fun is not None or make in UNPRICED
+    if make in FLOORED:
+        assert res.gap >= 0
     assert res.gap is None or res.gap >= 0
     if res.fun is None:
         assert len(res.row_ind) == 0
@@ -230,35 +253,43 @@ def test_a_provider_that_hangs(method, rows):
                 handler.drop()
 
         provider.always["POST"] = hang
-        with bigsap.from_http(provider.url, cost.shape, "f8", block_rows=4) as source:
-            res, late = cancelled(source, method=method)
-    assert late < LATE
+
+        def attempt():
+            # Not of a provider that hangs from an attempt before.
+            provider.asked.clear()
+            with bigsap.from_http(provider.url, cost.shape, "f8", block_rows=4) as source:
+                return cancelled(source, method=method)
+
+        res = promptly(attempt)
     assert res.status == "cancelled"
     assert res.gap is None or res.gap >= 0
 
 
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 def test_wrapped_sources_can_be_left_too(method, tmp_path):
-    gated, late = cancelled(slow_rows(tmp_path), method=method, unassigned_cost=0.3)
-    assert late < LATE
+    rows, store = slow_rows(tmp_path), zarr_slow(tmp_path)
+    gated = promptly(lambda: cancelled(rows, method=method, unassigned_cost=0.3))
     assert gated.status == "cancelled"
-    other, late = cancelled(zarr_slow(tmp_path), method=method, dtype="f4")
-    assert late < LATE
+    other = promptly(lambda: cancelled(store, method=method, dtype="f4"))
     assert other.status == "cancelled"
 
 
 @pytest.mark.parametrize("make", [slow_rows, zarr_slow], ids=lambda make: make.__name__)
 def test_a_callback_that_stops_is_as_prompt(make, tmp_path):
-    stopped = []
+    source = make(tmp_path)
 
-    def stop(state):
-        if state.seconds > 0.3:
-            stopped.append(time.perf_counter())
-            raise StopIteration
+    def attempt():
+        stopped = []
 
-    res = bigsap.solve(make(tmp_path), callback=stop, callback_every=0)
-    assert res.status == "cancelled"
-    assert time.perf_counter() - stopped[0] < LATE
+        def stop(state):
+            if state.seconds > 0.3:
+                stopped.append(time.perf_counter())
+                raise StopIteration
+
+        res = bigsap.solve(source, callback=stop, callback_every=0)
+        return res, time.perf_counter() - stopped[0]
+
+    assert promptly(attempt).status == "cancelled"
 
 
 # --- Ctrl-C -------------------------------------------------------------------------

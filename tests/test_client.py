@@ -164,6 +164,18 @@ def test_maximised_integers_come_back_exact(client):
     result.verify(cost)
 
 
+@pytest.mark.parametrize("n", [3, 400])
+@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist], ids=["array", "list"])
+def test_nan_is_refused_before_anything_is_sent(kind, n, client):
+    cost = np.ones((n, n))
+    cost[2, 1] = np.nan
+    before = len(list(client.jobs()))
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\.values\[2, 1\] is nan") as caught:
+        client.submit({"type": "array", "values": kind(cost)})
+    assert (caught.value.row, caught.value.column) == (2, 1)
+    assert len(list(client.jobs())) == before
+
+
 def test_infeasible_is_a_result_with_its_proof(client):
     cost = np.array([[1.0, np.inf], [2.0, np.inf]])
     job = client.submit({"type": "array", "values": cost}, wait=30.0)

@@ -21,7 +21,7 @@ from oracle import optimum
 # Not for the kernels' compilation before the first.
 pytestmark = pytest.mark.timeout(120, func_only=True)
 N = 6000
-LATE = 3.0
+LATE = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,25 @@ SOURCES = {
 def test_cancelled_from_another_thread(kind, threads, tmp_path, compiled):
     make = SOURCES[kind]
     source = make(tmp_path) if kind == "store" else make()
+    # Promised is a second, in the median of five tries: the machine may be busy. Each of these
+    # runs for minutes, or at least seconds (array, store), when nothing stops it.
+    delays, good = [], 0
+    while good < 3 and not good == len(delays) == 2:
+        res, late = cancelled_soon(source, threads, "ssp" if kind == "array" else "auto")
+        delays.append(late)
+        good += late < LATE
+        assert len(delays) - good < 3, delays
+        if res.status != "cancelled":
+            assert kind in ("array", "store")
+        assert res.gap is None or res.gap >= 0
+        if kind != "rows":
+            assert res.fun is not None
+        if kind in ("array", "compiled"):
+            assert res.gap is not None
+
+
+def cancelled_soon(source, threads, method):
+    """The result of a solve cancelled from another thread, and how much later it came."""
     cancel = threading.Event()
     ticks = []
     pressed = []
@@ -100,27 +119,19 @@ def test_cancelled_from_another_thread(kind, threads, tmp_path, compiled):
         pressed.append(time.perf_counter())
         cancel.set()
 
+    timer = threading.Timer(0.3, press)
+
     def tick(state):
         ticks.append(state.rows_evaluated)
         if len(ticks) == 1:
-            threading.Timer(0.3, press).start()
+            timer.start()
 
     res = bigsap.solve(
-        source,
-        threads=threads,
-        cache="16MiB",
-        cancel=cancel,
-        callback=tick,
-        callback_every=0,
-        method="ssp" if kind == "array" else "auto",  # lists are done before the cancel comes
-    )
-    late = time.perf_counter() - pressed[0]
-    # Promised is a second; the machine may be busy. Each of these runs for minutes, or
-    # at least seconds (array, store), when nothing stops it.
-    assert late < LATE
-    if res.status != "cancelled":
-        assert kind in ("array", "store")
-    assert res.gap is None or res.gap >= 0
+        source, threads=threads, cache="16MiB", cancel=cancel, callback=tick,
+        callback_every=0, method=method,  # of the array, lists are done before the cancel comes
+    )  # fmt: skip
+    timer.join()
+    return res, time.perf_counter() - pressed[0]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -304,7 +315,7 @@ def test_callback_every(every):
     if every == 0:
         assert len(seen) > 200
     if every == 1000:
-        assert len(seen) == res.nit
+        assert len(seen) == res.nit + 1  # and once at the end
 
 
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
@@ -375,6 +386,93 @@ def test_bounds_of_a_part_are_not_taken_for_the_whole(monkeypatch):
         assert high is None or high >= res.fun - 1e-9
 
 
+def kept(reports):
+    """Each report as plain numbers, right or not at the time it was handed out."""
+    return [vars(report) for report in reports]
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("kind", ["points", "matrix", "rows"])
+def test_progress_of_compressed_rows(kind, maximize, monkeypatch):
+    """Through two coarse levels: nothing falls, bounds from the start, complete at the end."""
+    monkeypatch.setattr("bigsap.methods.coarse._DENSE", 450)
+    monkeypatch.setattr("bigsap.methods.coarse.probe", lambda *args: "coarse")
+    monkeypatch.setattr(
+        "bigsap.methods.compressed.probe", lambda p, *args: "coarse" if p.shape[0] > 900 else "none"
+    )
+    n = 4000
+    x, y = points_of("disjoint", n, seed=1)
+    source = bigsap.points(x, y)
+    if kind == "matrix":
+        source = ((x[:, None, :] - y) ** 2).sum(axis=2)
+    elif kind == "rows":
+        source = bigsap.from_function(
+            lambda i: ((x[i] - y) ** 2).sum(axis=1), (n, n), kind="row", compiled=False
+        )
+    reports = []
+    res = bigsap.solve(
+        source, method="compressed", maximize=maximize, callback=reports.append, callback_every=0
+    )
+    seen = kept(reports)
+    assert res.status == "optimal"
+    assert res.stats["first_prices"] == "coarse"
+    # A copy each time.
+    assert len({id(report) for report in reports}) == len(reports)
+    for name in ("seconds", "rows_scanned", "rows_evaluated", "phase"):
+        values = [state[name] for state in seen]
+        assert values == sorted(values), name
+    assert {state["n_rows"] for state in seen} == {n}
+    coarse = [state for state in seen if state["stage"] == "coarse"]
+    assert {state["level"] for state in coarse} == {1, 2}
+    for state in coarse:
+        assert (state["phase"], state["assigned"]) == (0, 0)
+        assert state["level_rows"] == n // 4 ** state["level"]
+        assert 0 <= state["level_assigned"] <= state["level_rows"]
+    assert all(state["level"] == 0 for state in seen if state["stage"] != "coarse")
+    lows = [state["lower_bound"] for state in seen]
+    highs = [state["upper_bound"] for state in seen]
+    for known in (lows, highs):
+        first = next(k for k, value in enumerate(known) if value is not None)
+        assert None not in known[first:]
+    # At once, where costs are cheap and have a floor.
+    proved, priced = (highs, lows) if maximize else (lows, highs)
+    assert kind == "rows" or priced[0] is not None
+    assert kind != "points" or proved[0] is not None
+    assert all(low is None or low <= res.fun + 1e-9 for low in lows)
+    assert all(high is None or high >= res.fun - 1e-9 for high in highs)
+    searching = [state for state in seen if state["stage"] == "search" and state["phase"] == 1]
+    assert searching[-1]["lower_bound" if not maximize else "upper_bound"] is not None
+    last = seen[-1]
+    assert (last["stage"], last["assigned"]) == ("done", n)
+    assert last["rows_evaluated"] >= res.stats["rows_evaluated"]
+    assert sorted((last["lower_bound"], last["upper_bound"])) == sorted((res.bound, res.fun))
+
+
+def test_the_last_report():
+    reports = []
+    cost = CLASSES["disjoint"](60, seed=1)[:, :40]
+    res = bigsap.solve(cost, callback=reports.append)
+    last = kept(reports)[-1]
+    assert (last["stage"], last["assigned"]) == ("done", 40)
+    assert (last["lower_bound"], last["upper_bound"]) == (res.bound, res.fun)
+    # Whoever asked for the end is not asked again.
+    asked = []
+
+    def refuse(state):
+        asked.append(state)
+        raise StopIteration
+
+    bigsap.solve(cost, callback=refuse)
+    assert len(asked) == 1
+
+    # It cannot be ended any more.
+    def late(state):
+        if state.stage == "done":
+            raise StopIteration
+
+    assert bigsap.solve(cost, callback=late).status == "optimal"
+
+
 @pytest.mark.parametrize("rows", [1, 100, 10**9])
 def test_callback_rows(rows):
     seen = []
@@ -387,7 +485,7 @@ def test_callback_rows(rows):
     # Every row comes through Python, so each of them is an occasion.
     total = max(res.stats["rows_scanned"], res.stats["rows_evaluated"])
     if rows == 10**9:
-        assert len(seen) == res.nit
+        assert len(seen) == res.nit + 1  # and once at the end
     else:
         assert len(seen) >= total / rows * 0.5
         steps = [max(b[1] - a[1], b[2] - a[2]) for a, b in itertools.pairwise(seen)]

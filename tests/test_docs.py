@@ -301,3 +301,28 @@ def test_api_reference_is_built(tmp_path):
         assert name in index
         if name != "__version__":
             assert getattr(bigsap, name).__doc__, name
+
+
+def test_every_public_member_says_what_it_is():
+    """Methods and properties of what ``bigsap`` and ``bigsap.client`` offer."""
+    from bigsap import client
+
+    offered = [getattr(bigsap, name) for name in bigsap.__all__]
+    offered += [thing for name, thing in vars(client).items() if not name.startswith("_")]
+    silent = []
+    for kind in {thing for thing in offered if isinstance(thing, type)}:
+        if not kind.__module__.startswith("bigsap"):
+            continue
+        for name, member in vars(kind).items():
+            told = callable(member) or isinstance(member, (property, classmethod, staticmethod))
+            if told and not name.startswith("_") and not member.__doc__:
+                silent.append(f"{kind.__name__}.{name}")
+    assert not silent
+
+
+def test_the_wire_format_is_where_from_http_says():
+    from bigsap.sources import remote
+
+    assert "bigsap.sources.remote" in bigsap.from_http.__doc__
+    for word in ("BigSAP-Fingerprint", "little-endian", "Content-Length"):
+        assert word in remote.__doc__

@@ -149,7 +149,7 @@ def test_empty_shapes():
 REFUSED = [
     ("", 1, "empty"),
     (" \n ", 1, "empty"),
-    ("i +", 1, "invalid syntax"),
+    ("i +", 4, "invalid syntax"),
     ("i)", 2, "unmatched"),
     ("i + zz", 5, "unknown name 'zz'; declared are x, y, w, v, c"),
     ("i + zz[i]", 5, "unknown array 'zz'"),
@@ -246,6 +246,10 @@ REFUSED = [
     ("...", 1, "not a number"),
     ("1j", 1, "not a number"),
     ("1if i else 2", 1, "not a number"),
+    # What is missing is missing at the end.
+    ("i if j", 7, "expected 'else'"),
+    ("  (i if j) + 2", 10, "expected 'else'"),
+    ("i if j else", 12, "invalid syntax"),
     ("1.2.3", 4, "invalid syntax"),
     ("i, j", 1, "a tuple"),
     ("await i", 1, ""),

@@ -212,7 +212,7 @@ def test_selection_finds_the_best(kind: str, m: int) -> None:
 def test_scrambling_is_undone() -> None:
     from importlib import resources
 
-    text = resources.files("bigsap.engine").joinpath("kernels_rows.cu").read_text()
+    text = resources.files("bigsap.engine").joinpath("kernels_lists.cu").read_text()
     names = dict(re.findall(r"#define (\w*SCRAMBLE) (0x[0-9A-F]+)u", text))
     factor, inverse = int(names["SCRAMBLE"], 16), int(names["UNSCRAMBLE"], 16)
     assert factor * inverse % 2**32 == 1

@@ -116,9 +116,11 @@ def test_a_generator_stops_being_read_at_an_error():
 def test_errors_name_the_problem():
     bad = np.ones((3, 3))
     bad[1, 2] = np.nan
-    with pytest.raises(InputError, match=r"^problem 1: .*cost\[1, 2\] is nan") as caught:
+    with pytest.raises(InvalidCostError, match=r"^problem 1: .*cost\[1, 2\] is nan") as caught:
         solve_many([np.eye(3), bad, np.ones(3)])
+    assert (caught.value.row, caught.value.column) == (1, 2)
     assert isinstance(caught.value.__cause__, InvalidCostError)
+    assert not str(caught.value.__cause__).startswith("problem")
     assert (caught.value.__cause__.row, caught.value.__cause__.column) == (1, 2)
 
 

@@ -82,7 +82,7 @@ def blocks_of(source: Any) -> Blocks:
         x=np.ascontiguousarray(terms.x, np.float64),
         low=low,
         high=high,
-        scale=np.ascontiguousarray(terms.weight, np.float64),
+        scale=np.ascontiguousarray(terms.scale, np.float64),
         slope=np.zeros((d, n_all)),
         offset=np.zeros(n_all),
         margin=np.zeros(1),

@@ -47,6 +47,7 @@ class ListEngine(ListStore):
         self.match_cost = np.zeros(n, price)
         self.group = np.full(problem.n_virtual_columns, S.FREE, S.ID)
         self.n_virtual = problem.n_virtual_rows
+        self._count = monitor.counter()
         self.frontier = F.frontier(n, m, self.k, price)
         self.slice_seconds, self._budget = _SLICE_SECONDS, _FIRST_SLICE_SCANS
         #: See ``run_searches``: worth while where rows are not evaluated one by one.
@@ -223,8 +224,7 @@ class ListEngine(ListStore):
         through = self._stretch - self.roots.size + words[F.POSITION] - words[F.N_ABANDONED]
         through = int(through) if self.roots.size else 0
         progress.assigned = self.n_kept + self.place + through
-        progress.rows_scanned = self.rows_scanned
-        progress.rows_evaluated = self.rows_evaluated
+        self._count(self.rows_scanned, self.rows_evaluated)
         self.monitor.tick()
 
     @property

@@ -78,6 +78,7 @@ class Engine:
         )
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
         self.known = Known(problem, infinity, active=monitor.watched)
+        self._count = monitor.counter()
         #: The slowest that a row was lately, over one read or slice; 0 while unknown.
         self.seconds_per_row = 0.0
         #: Rows matched before the phase at hand, not counted by its position.
@@ -320,8 +321,7 @@ class Engine:
         progress, words = self.monitor.progress, self.state.words
         progress.assigned = 0 if self.sweeping else int(words[S.POSITION]) + self.n_kept
         self.known.tell(self.monitor)
-        progress.rows_scanned = self.rows_scanned
-        progress.rows_evaluated = self.rows_evaluated
+        self._count(self.rows_scanned, self.rows_evaluated)
         hits, misses = self.rows.hits, self.rows.misses
         progress.cache_hit = hits / max(1, hits + misses)
 

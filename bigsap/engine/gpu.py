@@ -315,7 +315,7 @@ class DeviceEngine(Engine):
         flags, progress = self._wait.flags, self.monitor.progress
         if not self.sweeping:
             progress.assigned = int(flags[AT_POSITION]) + self.n_kept
-            progress.rows_scanned = max(progress.rows_scanned, int(flags[AT_SCANS]))
+            self._count(max(self.rows_scanned, int(flags[AT_SCANS])), self.rows_evaluated)
         self.monitor.tick()
 
     def _settle(self, events: list[Any]) -> None:

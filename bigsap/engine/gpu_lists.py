@@ -1,6 +1,6 @@
 """Compressed rows with evaluations on a device.
 
-``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_rows.cu``) and
+``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``) and
 copies the lists to the host, where the searches run. What a search asks for row by row
 is evaluated by the host where bounds make that cheap, else gathered and evaluated
 together on the device.

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.certificate import UNIT, Certificate, exact_sum
+from bigsap.certificate import Certificate, exact_sum
 from bigsap.engine.state import FREE
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
-from bigsap.sources.base import Array, Fill, Separable, Separation
+from bigsap.sources.base import Array, Fill, Separable, Separation, range_of
 from bigsap.sources.compiled import read_pairs
+from bigsap.tightness import UNIT
 
 # Single pairs computed between two looks at the clock.
 _PAIRS_AT_ONCE = 512
@@ -100,7 +101,8 @@ class Known:
         """A bound that needs no costs, where the source knows something of them. O(n d + m d).
 
         For unsigned integers the ends of their range; for a separable source the box of
-        all column points. Weak, but better than none.
+        all column points; else what the source knows of its costs. Weak, but better than
+        none.
         """
         source = self._problem.source
         n, m = self._problem.shape
@@ -112,6 +114,13 @@ class Known:
             terms = source.separable()
             if terms is not None:
                 low = _row_floors(terms, self._problem.maximize)
+        if low is None and n and m:
+            ends = range_of(source)
+            floor = -math.inf
+            if ends is not None:
+                floor = -ends[1] if self._problem.maximize else ends[0]
+            if math.isfinite(floor):
+                low = np.full(n, floor)
         if low is not None:
             self.see_duals(low, np.zeros(m, low.dtype))
 
@@ -161,7 +170,7 @@ class Known:
 
 def _row_floors(terms: Separation, maximize: bool) -> Array:
     """(n,) below every signed cost of its row: the box of all columns, see ``bounds.bound_row``."""
-    x, w = terms.x, terms.weight
+    x, w = terms.x, terms.scale
     low, high = terms.y.min(axis=1), terms.y.max(axis=1)
     ends = np.maximum(np.abs(x - low), np.abs(x - high))
     reach = ends if maximize else np.maximum(np.maximum(low - x, x - high), 0)

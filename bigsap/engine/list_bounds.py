@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.certificate import UNIT
 from bigsap.engine.compressed import ListEngine
 from bigsap.sources.base import Array
+from bigsap.tightness import UNIT
 
 
 def row_bounds(engine: ListEngine) -> Array | None:

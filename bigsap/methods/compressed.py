@@ -24,7 +24,7 @@ from bigsap.engine.lists import ENTRY_BYTES
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.precision import Arithmetic
 from bigsap.methods import list_warm
-from bigsap.methods.coarse import Counts, coarse_prices, estimated_prices, probe
+from bigsap.methods.coarse import SHARE, Counts, coarse_prices, estimated_prices, probe
 from bigsap.methods.course import DONE, MATCH, OPEN, REFRESH, SURVEY, Course, Setting, Solved
 from bigsap.methods.locality import settle
 from bigsap.methods.outcome import Outcome
@@ -131,21 +131,25 @@ def _solve(
             seconds = {"start": time.perf_counter() - clock, "search": 0.0}
             return Outcome(solution, prices, seconds=seconds)
     elif solved.first_prices == "coarse":
+        below = Part(monitor, problem.shape[0] // SHARE)
 
         def solve_part(part: Problem, inner: Arithmetic) -> tuple[Outcome, Array | None]:
             level, deeper = (
                 Solved(),
-                replace(setting, arithmetic=inner, epsilon=True, seed=seed + 1, enough=None),
-            )
+                replace(
+                    setting, monitor=below, arithmetic=inner, epsilon=True, seed=seed + 1,
+                    enough=None,
+                ),
+            )  # fmt: skip
             outcome = _solve(part, deeper, level, [])
             counts.add(level.totals())
             # Without an engine the estimator solved the part, but not the whole's probe.
             return outcome, None if level.engine is None else level.engine.list_minima()
 
-        below = Part(monitor)
         prices = coarse_prices(
             problem, setting.team, below, arithmetic.price, seed, counts, solve_part
         )
+        below.close()
     engine = _engine(problem, setting, solved)
     if prices is not None:
         prices = prices - prices.max()
@@ -158,6 +162,7 @@ def _solve(
     course = Course(_row_order(problem, setting), plain)
     if not top:
         return _run(engine, course, setting, phases, clock)
+    monitor.reached(counts.scans, counts.rows)
     with monitor.saving(lambda: _kept(solved, engine, course)):
         return _run(engine, course, setting, phases, clock)
 
@@ -255,6 +260,7 @@ def _continue(
     solved.first_prices = snapshot["first_prices"]
     solved.counts.add(Counts(**snapshot["counts"]))
     setting.monitor.progress.phase = len(course.phases)
+    setting.monitor.reached(solved.counts.scans, solved.counts.rows)
     if course.stage == DONE:
         phases += course.phases
         return Outcome(snapshot["column_of_row"], snapshot["v"], phases=phases)

@@ -163,7 +163,7 @@ class _Attempt:
             self.team.run(T.run_tight, part, self.matrix, sign, lowest, highest, infinity, v, tight)
             self.counts.rows += part.size
             self.counts.pairs += part.size * v.size
-            self.monitor.progress.rows_evaluated = self.counts.rows
+            self.monitor.reached(0, self.counts.rows)
             self.monitor.tick()
             seconds = max(time.perf_counter() - clock, 1e-6)
             if part.size == self._batch:

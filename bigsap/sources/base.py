@@ -36,10 +36,14 @@ class CostSource(Protocol):
     """
 
     @property
-    def shape(self) -> tuple[int, int]: ...
+    def shape(self) -> tuple[int, int]:
+        """(n_rows, n_columns)."""
+        ...
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """Of the costs, one of ``SCANNABLE``."""
+        ...
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``.
@@ -156,9 +160,9 @@ class Selectable(Protocol):
 
 @dataclass(frozen=True)
 class Separation:
-    """``cost[i, j] = f(sum over k of weight[k] * phi(x[i, k], y[k, j]))``.
+    """``cost[i, j] = f(sum over k of scale[k] * phi(x[i, k], y[k, j]))``.
 
-    x: float64 (n_rows, d), y: float64 (d, n_columns), weight: (d,), positive.
+    x: float64 (n_rows, d), y: float64 (d, n_columns), scale: (d,), positive.
     kind: ``"square"`` phi = (x - y)**2, ``"absolute"`` phi = |x - y|, ``"product"``
     phi = x * y, all with f the identity; ``"root"``: the square root of ``square``;
     ``"largest"``: the largest ``absolute`` instead of the sum.
@@ -166,7 +170,7 @@ class Separation:
 
     x: Array
     y: Array
-    weight: Array
+    scale: Array
     kind: str
 
 
@@ -177,6 +181,25 @@ class Separable(Protocol):
     def separable(self) -> Separation | None:
         """The points and the function, None when this instance has none."""
         ...
+
+
+@runtime_checkable
+class Ranged(Protocol):
+    """It is known between which numbers the costs lie, without reading them."""
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """No finite cost is less than the first or more than the second; either may be
+        infinite. None when nothing is known of this instance."""
+        ...
+
+
+def range_of(source: CostSource) -> tuple[float, float] | None:
+    """What ``Ranged`` tells of any source; of unsigned integers the ends of their range."""
+    if isinstance(source, Ranged):
+        return source.cost_range()
+    if np.dtype(source.dtype).kind == "u":
+        return 0.0, float(np.iinfo(source.dtype).max)
+    return None
 
 
 @runtime_checkable

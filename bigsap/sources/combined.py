@@ -25,6 +25,7 @@ from bigsap.sources.base import (
     Interruptible,
     Prefetching,
     Transposable,
+    range_of,
 )
 from bigsap.sources.convert import CONVERSION_BYTES, fingerprint_of
 
@@ -107,6 +108,10 @@ class _Rule:
     def apply(self, blocks: Sequence[Array]) -> Array | None:
         raise NotImplementedError
 
+    def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        """Between which numbers the result lies when the blocks lie in these."""
+        return ranges[0]
+
 
 class _Sum(_Rule):
     def apply(self, blocks: Sequence[Array]) -> Array | None:
@@ -117,6 +122,12 @@ class _Sum(_Rule):
             total += block
         lost: Array = np.isinf(total) & ~infinite
         return lost
+
+    def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        low, high = ranges[0]
+        for other in ranges[1:]:  # rounded as the costs are
+            low, high = low + other[0], high + other[1]
+        return low, high
 
     def __repr__(self) -> str:
         return "sum"
@@ -132,6 +143,10 @@ class _Scale(_Rule):
         np.multiply(values, self.factor, out=values, where=finite)
         lost: Array = np.isinf(values) & finite
         return lost
+
+    def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        ends = [end * self.factor if self.factor else 0.0 for end in ranges[0]]
+        return min(ends), max(ends)
 
     def __repr__(self) -> str:
         return f"scale by {self.factor!r}"
@@ -206,6 +221,14 @@ class _Combined:
         block = np.empty((len(rows), columns.stop - columns.start), source.dtype)
         source.read(rows, columns, block)
         return block.astype(np.float64, copy=False)
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """From those of the sources."""
+        ranges = [range_of(source) for source in self._sources]
+        first = ranges[0]
+        if first is None:
+            return None
+        return self._rule.ends([first, *(ends or (-math.inf, math.inf) for ends in ranges[1:])])
 
     def transposed(self) -> CostSource | None:
         """The same rule on the transposes, where every source has one."""

@@ -29,6 +29,7 @@ from bigsap.sources.base import (
     Separable,
     Separation,
     Transposable,
+    range_of,
 )
 from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
 from bigsap.sources.device_code import DeviceCode, PairCode, matrix_code, source_code
@@ -147,6 +148,10 @@ class _Device:
     def separable(self) -> Separation | None:
         """The host source's points."""
         return self.host.separable() if isinstance(self.host, Separable) else None
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """What is known of the host source's costs."""
+        return None if self.host is None else range_of(self.host)
 
     def fingerprint(self) -> str:
         """Of the source that the costs came from, or over sampled rows."""

@@ -13,6 +13,7 @@ from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression_emit import c_source, cuda_source
 from bigsap.sources.expression_parser import parse
+from bigsap.sources.expression_range import expression_range
 from bigsap.sources.expression_tree import MAX_ARRAYS, RESERVED, Declared, Expression
 from bigsap.sources.metrics import digest, real_array
 
@@ -93,6 +94,10 @@ class ExpressionSource:
         n, m = self.shape
         code = self.code if len(self.code) <= 60 else self.code[:57] + "..."
         return f"expression({code!r}, {n} x {m}{', transposed' if self.swapped else ''})"
+
+    def cost_range(self) -> tuple[float, float]:
+        """By interval arithmetic over the arrays' smallest and largest numbers."""
+        return expression_range(self.expression, self.arrays)
 
     def fill(self) -> Fill:
         """The compiled filler (compiled at first use, kept for equal formulas)."""

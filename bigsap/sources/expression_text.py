@@ -41,8 +41,7 @@ def read(code: str) -> tuple[ast.expr, str, int]:
     try:
         body = ast.parse(line[start:], "<expression>", mode="eval").body
     except SyntaxError as error:
-        column = start + max(1, error.offset or 1)
-        raise failure(line, column, error.msg) from None
+        raise failure(line, start + _place(error, line[start:]), error.msg) from None
     except (RecursionError, MemoryError):
         raise ExpressionError(
             f"the expression is nested too deeply; at most {MAX_DEPTH} levels are allowed"
@@ -50,6 +49,14 @@ def read(code: str) -> tuple[ast.expr, str, int]:
     except ValueError as error:
         raise failure(line, 1, str(error)) from None
     return body, line, start
+
+
+def _place(error: SyntaxError, text: str) -> int:
+    """The column to blame, from 1. What is missing is missing at the end: Python blames the
+    beginning of an ``if`` without ``else``, and nothing where the text has ended."""
+    if not error.offset:
+        return len(text.rstrip()) + 1
+    return (error.end_offset if "expected 'else'" in error.msg else None) or error.offset
 
 
 def failure(line: str, column: int, what: str) -> ExpressionError:

@@ -31,6 +31,7 @@ from bigsap.sources.base import (
     Ids,
     Interruptible,
     Prefetching,
+    range_of,
 )
 from bigsap.sources.convert import check_rows, fingerprint_of
 from bigsap.sources.wrappers import converted
@@ -152,6 +153,14 @@ class Gated:
                     inner, self.given.dtype, self._cap, self.n_columns, self.maximize
                 )
         return self._fill
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """That of the source, and of the prices."""
+        ends = range_of(self.given)
+        prices = self.prices[np.isfinite(self.prices)]
+        if ends is None or not prices.size:
+            return ends
+        return min(ends[0], float(prices.min())), max(ends[1], float(prices.max()))
 
     @property
     def evaluated_by(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import numbers
 from collections.abc import Iterable
 from typing import Any
@@ -180,6 +181,11 @@ class PointSource:
         if self._kernel not in kinds or not self._weights.all():
             return None
         return Separation(self._x, self._y, self._weights, kinds[self._kernel])
+
+    def cost_range(self) -> tuple[float, float]:
+        """Distances are not negative; on a sphere, and between directions, not large."""
+        most = {"cosine": 2.001, "haversine": 3.15 * (self.radius or 0.0)}
+        return 0.0, most.get(self.metric, math.inf)
 
     def fingerprint(self) -> str:
         """Over the coordinates, all of them, and the metric with its parameters."""

@@ -18,8 +18,10 @@ from bigsap.sources.probing import checked_row, checked_value, describe, name_of
 _BLOCK_PAIRS = 1 << 22
 # And for about so long.
 _BLOCK_SECONDS = 0.2
-# Values between two looks at whether the solve is to go on.
+# Values between two looks at whether the solve is to go on: at first, at most, and for how long.
+_FIRST_VALUES = 64
 _VALUES_AT_ONCE = 4096
+_VALUES_SECONDS = 0.05
 
 #: Types of values that numpy turns into float64 as it should, many at a time.
 _PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
@@ -40,6 +42,7 @@ class PythonCalls:
     _waiting: Waiting
     # What a row of a block took, the slowest lately.
     _seconds_per_row = 0.0
+    _values_at_once = _FIRST_VALUES
 
     def probe(self, *, inferred: bool) -> None:
         """Call ``f`` for row 0, to find errors at once and the dtype of its rows.
@@ -131,10 +134,16 @@ class PythonCalls:
         return out
 
     def _call_values(self, row: int, start: int, stop: int, out: Array) -> None:
-        for first in range(start, stop, _VALUES_AT_ONCE):
+        first = start
+        while first < stop:
             self._waiting.look()
-            last = min(stop, first + _VALUES_AT_ONCE)
+            last = min(stop, first + self._values_at_once)
+            clock = time.perf_counter()
             self._call_some_values(row, first, last, out[first - start : last - start])
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            fitting = int((last - first) * _VALUES_SECONDS / seconds)
+            self._values_at_once = max(1, min(_VALUES_AT_ONCE, 2 * self._values_at_once, fitting))
+            first = last
 
     def _call_some_values(self, row: int, start: int, stop: int, out: Array) -> None:
         f, args = self._python, self.args

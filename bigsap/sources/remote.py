@@ -78,7 +78,8 @@ def from_http(
 ) -> CostSource:
     """Costs whose rows a remote provider computes or stores.
 
-    url: http or https address of the provider (the format is in this module's docstring).
+    url: http or https address of the provider; ``help(bigsap.sources.remote)`` shows what
+        it must speak, the wire format.
     shape, dtype: what the provider must have; asked of it at once, and compared.
     headers: sent with every request (tokens); never repeated in an error.
     timeout: seconds for one attempt at one request; all attempts and pauses of a

@@ -19,6 +19,7 @@ from bigsap.sources.base import (
     Interruptible,
     Prefetching,
     Transposable,
+    range_of,
 )
 from bigsap.sources.convert import CONVERSION_BYTES, convert, fingerprint_of
 
@@ -102,6 +103,14 @@ class Converted:
             values = np.empty((len(some), width), self._source.dtype)
             self._source.read(some, columns, values)
             convert(values, out[k : k + step], some, columns.start)
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """That of the source, rounded as its costs are."""
+        ends = range_of(self._source)
+        if ends is None or self.dtype.kind != "f":
+            return None
+        with np.errstate(over="ignore"):
+            return float(self.dtype.type(ends[0])), float(self.dtype.type(ends[1]))
 
     def transposed(self) -> CostSource | None:
         """The transpose, converted, where the source has one."""

@@ -371,6 +371,44 @@ def test_progress_while_running(serve_app: Callable[..., str]) -> None:
     } <= set(last)  # fmt: skip
 
 
+def test_progress_of_compressed_rows_has_bounds(serve_app: Callable[..., str]) -> None:
+    """From the first report of the solve on, long before a phase is over."""
+    code = "sum(abs(sin(i * 1.7 + k) - cos(j * 2.3 + k)) for k in range(50))"
+    heavy = {
+        "shape": [6000, 6000],
+        "cost": {"type": "expression", "code": code},
+        "options": {"method": "compressed"},
+    }
+    with httpx.Client(base_url=serve_app(), timeout=60) as api:
+        job = api.post("/v1/jobs", json=heavy).json()
+        seen: list[dict[str, Any]] = []
+        with api.stream("GET", job["links"]["events"]) as stream:
+            for line in stream.iter_lines():
+                if line.startswith("data:") and '"kind":"progress"' in line:
+                    state = json.loads(line[5:])["data"]
+                    if state["stage"] != "loading":
+                        seen.append(state)
+                    if len(seen) == 3:
+                        break
+        api.post(job["links"]["cancel"], json={"mode": "now"})
+        wait_for(api, job, "cancelled")
+    for state in seen:
+        assert state["lower_bound"] is not None
+        assert state["lower_bound"] <= state["upper_bound"]
+        assert state["gap"] == state["upper_bound"] - state["lower_bound"]
+    for name in ("rows_evaluated", "rows_scanned", "level"):
+        assert all(state[name] >= 0 for state in seen)
+
+
+def test_the_last_progress_says_how_it_ended(api: Any) -> None:
+    job = solved(api, SQUARE)
+    accept = {"Accept": "application/json"}
+    events = api.get(job["links"]["events"], headers=accept).json()["events"]
+    last = [event["data"] for event in events if event["kind"] == "progress"][-1]
+    assert (last["stage"], last["assigned"], last["gap"]) == ("done", 3, 0)
+    assert last["lower_bound"] == job["result"]["objective"]
+
+
 def test_streams_have_a_limit(serve_app: Callable[..., str]) -> None:
     with httpx.Client(base_url=serve_app(limits={"streams": 1}), timeout=60) as api:
         job = api.post("/v1/jobs", json=LONG).json()
