@@ -26,7 +26,7 @@ class Round:
     peers: bool = True
 
 
-# What a quarter of an hour allows: Table 2 of our methods, the sizes that the bars are about,
+# What about 20 minutes allow, with all else: Table 2 of our methods, the sizes that the bars are about,
 # and one that no other solver of the table but Algorithm 1015 reaches.
 ROUNDS = (
     Round(sizes=(4000,), seeds=3),
