@@ -232,18 +232,49 @@ def test_named_files_exist(page):
         assert (ROOT / name).exists(), f"{page.name}: {name}"
 
 
+# What the README calls the solvers and classes of tests/bench/RESULTS.md.
+SOLVERS = {
+    "BigSAP `auto`": "bigsap auto", "Algorithm 1015, C++": "A1015 C++", "POT `emd`": "POT emd",
+    "lapx `lapjvr`": "lapx lapjvr", "scipy": "scipy",
+}  # fmt: skip
+CLASSES = {
+    "random": "random", "points, one square": "geometric", "points, two regions": "disjoint",
+    "rank 1": "rank1", "rank 2": "rank2", "integers to 10 n": "int10n",
+    "integers to n / 10": "int0.1n", "identity is optimal": "sanity",
+}  # fmt: skip
+
+
+def table_of(text: str, first: str) -> dict[str, dict[str, str]]:
+    """Cells by row and column of the first table whose first column is ``first``."""
+    lines = text[text.index(f"| {first} |") :].split("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+    head, _, *rows = cells
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+
+
 def test_compared_figures_are_measured_ones():
-    """Each number of the README's comparison is a cell of the measured tables."""
+    """Each number of the README's comparison stands in its row and column of the measured table."""
     text = (ROOT / "README.md").read_text()
-    part = text[text.index("## Compared") : text.index("## Limits")]
-    table = [line for line in part.splitlines() if line.startswith("|")][2:]
+    shown = table_of(text[text.index("## Compared") :], "costs")
     measured = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
-    cells = {cell.strip().rstrip("*") for line in measured.splitlines() for cell in line.split("|")}
-    assert len(table) >= 6
-    for line in table:
-        for cell in line.strip("| ").split("|")[1:]:
-            value = cell.strip().strip("*")
-            assert value == "-" or value in cells, f"{value} of {line}"
+    measured = table_of(measured[measured.index("### n = 4,000, 1 thread") :], "class")
+    assert set(shown) == set(CLASSES)
+    for name, cells in shown.items():
+        there = measured[CLASSES[name]]
+        others = {
+            solver: float(cell.rstrip("*"))
+            for solver, cell in there.items()
+            if not solver.startswith("bigsap") and re.fullmatch(r"[\d.]+\*?", cell)
+        }
+        best = min(others, key=others.__getitem__)
+        assert set(cells) == {*SOLVERS, "best other"}
+        for column, cell in cells.items():
+            if column != "best other":
+                assert cell == there[SOLVERS[column]], f"{name}, {column}"
+                continue
+            value, _, solver = cell.partition(", ")
+            assert value == there[best], f"{name}, {column}"
+            assert {"Algorithm 1015": "A1015 C++"}.get(solver, solver.replace("`", "")) == best
 
 
 def test_settings_table_is_that_of_the_server():
