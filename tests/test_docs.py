@@ -277,6 +277,24 @@ def test_compared_figures_are_measured_ones():
             assert {"Algorithm 1015": "A1015 C++"}.get(solver, solver.replace("`", "")) == best
 
 
+def test_memory_suffices_for_what_was_measured():
+    """The operator's sizes: the parts, and more than the largest that a run of this size took."""
+    text = (ROOT / "docs" / "operator.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) GB", text, re.M)
+    sizes = {int(n.replace(",", "")): float(gb) * 1e9 for n, gb in rows}
+    assert set(sizes) == {100_000, 250_000, 1_000_000}
+    for n, given in sizes.items():
+        parts = 220 * 2**20 + n * (16 * 2 * 2 + 192 * 2 + 1540 * 9 / 8)
+        assert given >= parts + 0.28e9
+    example = (ROOT / "examples" / "points_100k.py").read_text()
+    results = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
+    hundred = re.search(r"(\d+) MiB", example)
+    quarter = re.search(r"256,000 disjoint points.*?(\d+) MiB", results, re.S)
+    assert hundred and quarter  # noqa: PT018
+    assert sizes[100_000] >= 1.2 * int(hundred[1]) * 2**20
+    assert sizes[250_000] >= 1.2 * int(quarter[1]) * 2**20
+
+
 def test_settings_table_is_that_of_the_server():
     pytest.importorskip("fastapi", reason="extra server")
     spec = importlib.util.spec_from_file_location(
