@@ -8,10 +8,13 @@ import json
 import os
 import re
 import shlex
+import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +168,10 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("text", of(""))
+ROLES = {"serve", "scheduler", "worker", "key"}
+
+
+@pytest.mark.parametrize("text", of("", [*PAGES, *OTHERS[1:]]))
 def test_commands_parse(text):
     if text.lstrip().startswith(("{", "|")):
         return
@@ -174,6 +180,12 @@ def test_commands_parse(text):
         name, *rest = words
         if name == "bigsap":
             cli.build_parser().parse_args([word for word in rest if word != "&"])
+        elif words[:2] == ["docker", "build"] or words[:2] == ["docker", "compose"]:
+            assert (ROOT / rest[rest.index("-f") + 1]).is_file(), words
+        elif words[:2] == ["docker", "run"]:
+            image = next(k for k, word in enumerate(rest) if re.fullmatch(r"bigsap(:\w+)?", word))
+            if rest[image + 1] not in ROLES:  # else the entrypoint hands it to bigsap
+                cli.build_parser().parse_args(rest[image + 1 :])
         elif words[:3] == ["python", "-m", "bigsap_server.auth"]:
             assert importlib.util.find_spec("bigsap_server.auth")
         elif name == "make":
@@ -186,6 +198,106 @@ def test_commands_parse(text):
             assert any("http://127.0.0.1:8765/" in word for word in rest), words
         else:
             assert name in FOREIGN, words
+
+
+def shell_block(page: Path, start: str) -> list[list[str]]:
+    """The commands of the block of a page that has a line beginning so."""
+    (text,) = (
+        text
+        for _, language, text in blocks(page)
+        if not language and re.search(rf"^{re.escape(start)}", text, re.M)
+    )
+    return commands(text)
+
+
+# Commands that run for ever or for minutes; each has tests of its own.
+LONG = {"serve": "test_cli_service.py", "demo": "test_demo.py", "bench": "test_bench.py"}
+
+
+def test_the_commands_of_the_readme_run(prepared, capsys):
+    import zarr
+
+    shutil.copy(prepared / "costs.npy", "c.npy")
+    spec = {"type": "points", "x": {"npy": "x.npy"}, "y": {"npy": "y.npy"}}
+    Path("spec.json").write_text(json.dumps(spec))
+    columns = zarr.create_array("columns.zarr", shape=(40, 40), chunks=(40, 8), dtype="f8")
+    columns[:] = np.load("costs.npy")
+    ran = []
+    for name, *words in shell_block(ROOT / "README.md", "bigsap solve costs.npy"):
+        assert name == "bigsap"
+        if words[0] in LONG:
+            assert (ROOT / "tests" / LONG[words[0]]).is_file()
+            continue
+        assert cli.main(words) == 0, words
+        ran.append(words[0])
+    capsys.readouterr()
+    assert ran == ["solve", "solve", "solve", "verify", "rechunk", "info"]
+    assert zarr.open_array("rows.zarr", mode="r").chunks[1] == 40
+    assert np.array_equal(zarr.open_array("rows.zarr", mode="r")[:], columns[:])
+
+
+def test_the_commands_of_the_service_run(prepared, live_server, monkeypatch, capsys):
+    monkeypatch.setenv("BIGSAP_URL", live_server.url)
+    monkeypatch.delenv("BIGSAP_KEY", raising=False)
+    spec = {"type": "points", "x": {"npy": "x.npy"}, "y": {"npy": "y.npy"}}
+    Path("spec.json").write_text(json.dumps(spec))
+    job = None
+    ran = []
+    for name, *words in shell_block(ROOT / "README.md", "bigsap submit spec.json"):
+        assert name == "bigsap"
+        if words[0] == "cancel":  # one that is not at its end
+            code = "(sin(12.9898*i + 78.233*j + 0.001*i*j) * 43758.5453) % 1"
+            slow = {"cost": {"type": "expression", "code": code}, "shape": [9000, 9000]}
+            with live_server.client() as client:
+                slow = client.post("/v1/jobs", json=slow).raise_for_status().json()
+            words = ["cancel", *words[1:-1], slow["id"]]
+        words = [job if word == "job_2f0e..." else word for word in words]
+        assert cli.main(words) == 0, words
+        out = capsys.readouterr().out
+        job = job or re.search(r"job_\w+", out)[0]
+        ran.append(words[0])
+    assert ran == ["submit", "submit", "jobs", "jobs", "result", "cancel"]
+    bigsap.Result.load("out.npz").verify(open_costs("spec.json"))
+    live_server.finished(slow["id"])
+
+
+def backed_up(words: list[str], data: Path, backup: Path) -> None:
+    """Run a command of the operator's page on these folders, or do what it does."""
+    folders = {"/srv/bigsap": str(data), "/backup": str(backup)}
+    for name, folder in folders.items():
+        words = [word.replace(name, folder) for word in words]
+    if shutil.which(words[0]):
+        subprocess.run(words, check=True, timeout=60)
+    elif words[0] == "sqlite3":
+        target = words[2].removeprefix(".backup ")
+        with closing(sqlite3.connect(words[1])) as old, closing(sqlite3.connect(target)) as new:
+            old.backup(new)
+    else:
+        assert words[:2] == ["rsync", "-a"]
+        left_out = shutil.ignore_patterns(words[words.index("--exclude") + 1])
+        shutil.copytree(words[-2], words[-1], ignore=left_out, dirs_exist_ok=True)
+
+
+def test_backup_and_restore_of_the_operators_page(start_server, tmp_path):
+    server = start_server(tmp_path / "data")
+    job = {"cost": {"type": "array", "values": [[4, 1, 3], [2, 0, 5], [3, 2, 2]]}}
+    with server.client() as client:
+        finished = client.post("/v1/jobs", json=job).raise_for_status().json()["id"]
+        assert server.finished(finished)["state"] == "succeeded"
+        before = client.get(f"/v1/jobs/{finished}/result").json()
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    wanted = shell_block(ROOT / "docs" / "operator.md", "sqlite3")
+    assert [words[0] for words in wanted] == ["sqlite3", "rsync"]
+    for words in wanted:  # while the service runs
+        backed_up(words, tmp_path / "data", backup)
+    server.kill()
+    restored = start_server(backup)
+    with restored.client() as client:
+        assert client.get(f"/v1/jobs/{finished}").json()["state"] == "succeeded"
+        assert client.get(f"/v1/jobs/{finished}/result").json() == before
+        again = client.post("/v1/jobs", json=job).raise_for_status().json()["id"]
+        assert restored.finished(again)["state"] == "succeeded"
 
 
 def test_every_command_is_in_the_readme():
