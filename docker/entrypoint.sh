@@ -21,12 +21,20 @@ role=${1:-serve}
 # Kernels that the image was built with, in a folder that may be written: numba refuses a
 # read-only cache. Another kind of processor adds its own there.
 kernels=${BIGSAP_KERNELS:-/opt/bigsap-kernels}
-cache=${NUMBA_CACHE_DIR:-/var/cache/bigsap/numba}
-export NUMBA_CACHE_DIR="$cache"
+own=${BIGSAP_CACHE:-/var/cache/bigsap}
+cache=${NUMBA_CACHE_DIR:-$own/numba}
 if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then
-    printf 'entrypoint: NUMBA_CACHE_DIR=%s must be a folder that can be written; mount a volume or a tmpfs there\n' "$cache" >&2
-    exit 1
+    # Another user than the image's (docker run --user) may not enter the image's own folder,
+    # and gets a private one. A folder that somebody named must do.
+    if [ "$cache" != "$own/numba" ] || ! private=$(mktemp -d 2>/dev/null); then
+        printf 'entrypoint: NUMBA_CACHE_DIR=%s must be a folder that can be written; mount a volume or a tmpfs there\n' "$cache" >&2
+        exit 1
+    fi
+    cache=$private/numba
+    mkdir "$cache"
+    [ "${CUPY_CACHE_DIR:-}" != "$own/cupy" ] || export CUPY_CACHE_DIR="$private/cupy"
 fi
+export NUMBA_CACHE_DIR="$cache"
 if [ -d "$kernels/numba" ] && [ -z "$(ls -A "$cache")" ]; then
     cp -Rp "$kernels/numba/." "$cache/"
     chmod -R u+w "$cache"

@@ -6,7 +6,8 @@ against a service elsewhere. Needs `pip install "bigsap[http]" fastapi uvicorn`.
     python examples/remote_rows.py [ROWS COLUMNS]      # 300 x 400
     python examples/remote_rows.py --full              # 5,000 x 6,000: 480 MB over the wire
 
-Measured on 2 shared cores: 300 x 400 in 1.4 s, 600 rows in 27 requests.
+Measured on 2 shared cores: 5,000 x 6,000 (full size) in 7.5 s, 484 MB in 505 requests;
+300 x 400 in 1.4 s, 600 rows in 27 requests.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
 #
 # Needs curl 7.82 or newer, and python3 for making points and reading fields of JSON.
 #
-# Measured on 2 shared cores: 300 points, cost 15.5834, gap 2e-15, in a few seconds.
+# Measured on 2 shared cores: 20,000 points (full size) in 3.4 s, uploads and downloads included;
+# 300 points, cost 15.5834, gap 2e-15, in a few seconds.
 set -eu
 
 n=300

@@ -17,6 +17,7 @@ import bigsap
 from bigsap import cli, cli_bench
 from bigsap.benchmarks import (
     cached,
+    curve,
     decay,
     growth,
     machine,
@@ -253,6 +254,30 @@ def test_contest(settings):
     versus.run(settings, log)
     assert len(log.records) == count
     assert not list(settings.out.glob("*/*.npy"))  # matrices are gone
+
+
+def test_pot_without_a_matrix_runs_beside_the_curve(settings):
+    pytest.importorskip("ot", reason="POT, of tests/bench/peers.txt")
+    settings = replace(
+        settings, classes=("geometric", "random"), curve_sizes=(40, 80), lazy_sizes=(80,),
+        peers=("POT emd",),
+    )  # fmt: skip
+    log = Log(settings.out / "runs.jsonl", HEADER)
+    threads = max(settings.thread_counts)
+    log.add("curve", "geometric", 40, 0, curve.SOLVER, threads, timeout=600.0)
+    curve.run(settings, log)
+    assert [(r["n"], r["solver"]) for r in log.of(experiment="curve")] == [
+        (40, curve.SOLVER), (80, curve.SOLVER), (80, curve.LAZY),
+    ]  # fmt: skip
+    ours, theirs = log.values("fun", n=80)
+    assert theirs == pytest.approx(ours, rel=1e-12)
+    assert "| geometric | 80 |" in curve.render(settings, log).split(curve.LAZY)[2]
+    assert curve.render(settings, log).count("| same |") == 1
+    curve.run(settings, log)
+    assert len(log.records) == 3
+    log.add("curve", "disjoint", 80, 0, curve.SOLVER, 1, timeout=600.0)
+    log.add("curve", "disjoint", 80, 0, curve.LAZY, 1, timeout=4.0)
+    assert "| disjoint | 80 | - | >4 | - | - |" in curve.render(settings, log)
 
 
 def test_ratios(settings, tmp_path):

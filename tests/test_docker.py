@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from image import DOCKER, ROOT, USER, Image
+from dockerfile import DOCKER, instructions, values, variables
+from image import ROOT, USER, Image
 from live_server import free_port
 
 yaml = pytest.importorskip("yaml", reason="extra dev")
@@ -34,18 +35,6 @@ def tool(name: str) -> str:
     if found is None:
         pytest.skip(f"{name} has no wheel for this platform")
     return found
-
-
-def instructions(name: str) -> list[tuple[str, str]]:
-    """(instruction, arguments) of a Dockerfile, continued lines joined."""
-    text = (DOCKER / name).read_text()
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
-    return [tuple(line.split(None, 1)) for line in joined.splitlines() if line.strip()]  # type: ignore[misc]
-
-
-def values(name: str, instruction: str) -> list[str]:
-    return [arguments for found, arguments in instructions(name) if found == instruction]
 
 
 # --- the files ----------------------------------------------------------------------------
@@ -96,11 +85,18 @@ def test_dockerfile_keeps_the_rules(name):
     assert "CMD [" in values(name, "HEALTHCHECK")[0]
     assert values(name, "STOPSIGNAL") == ["SIGTERM"]
     assert values(name, "WORKDIR") == ["/data"]
+    env = dict(pair for arguments in values(name, "ENV")[1:] for pair in variables(arguments))
+    volumes = json.loads(values(name, "VOLUME")[0])
+    for variable in ("BIGSAP_DATA", "NUMBA_CACHE_DIR"):  # what is written outlives a container
+        assert any(f"{env[variable]}/".startswith(f"{volume}/") for volume in volumes), variable
+    assert env["BIGSAP_PORT"] == values(name, "EXPOSE")[0]
+    assert env["BIGSAP_HOST"] == "0.0.0.0"
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_every_step_is_a_script_that_tests_run(name):
-    tests = (Path(__file__).parent / "image.py").read_text() + Path(__file__).read_text()
+    """The steps of the CPU image run below (`Image.build`), and `gpu_extras.sh` by itself."""
+    run = " ".join(values("Dockerfile", "RUN")) + Path(__file__).read_text()
     for step in values(name, "RUN"):
         command = json.loads(step)
         text = command[2] if command[:2] == ["/bin/sh", "-c"] else shlex.join(command)
@@ -108,7 +104,7 @@ def test_every_step_is_a_script_that_tests_run(name):
         assert scripts, f"{step} runs no script"
         for script in scripts:
             assert (DOCKER / "steps" / script).is_file()
-            assert f'"{script}"' in tests
+            assert f'{script}"' in run
     for arguments in values(name, "COPY"):
         *sources, _ = [part for part in arguments.split() if not part.startswith("--")]
         for source in sources:
@@ -196,7 +192,13 @@ def test_cluster_shares_data_and_hides_the_scheduler():
     found = yaml.safe_load((DOCKER / "compose.cluster.yaml").read_text())
     services = found["services"]
     assert found["networks"]["cluster"]["internal"] is True
-    assert services["scheduler"]["networks"] == services["worker"]["networks"] == ["cluster"]
+    assert services["scheduler"]["networks"] == ["cluster"]
+    # Workers fetch what jobs name (providers, zarr addresses); nobody reaches a scheduler there.
+    assert services["worker"]["networks"] == ["cluster", "outside"]
+    assert not (found["networks"]["outside"] or {}).get("internal")
+    assert "outside" not in services["service"]["networks"]
+    readme = (DOCKER / "README.md").read_text()
+    assert re.search(r"`BIGSAP_STORES` must be\s+mounted in every worker", readme)
     assert "ports" not in services["scheduler"]
     addresses = {services[n]["environment"]["BIGSAP_SCHEDULER"] for n in ("service", "worker")}
     assert addresses == {"tcp://scheduler:8786"}
@@ -266,6 +268,12 @@ def test_kubernetes_example_is_consistent():
     pod = spec["template"]["spec"]
     assert pod["securityContext"]["runAsUser"] == USER
     assert pod["terminationGracePeriodSeconds"] > 30
+    # For a Service named bigsap, Kubernetes would set BIGSAP_PORT=tcp://... in the pods.
+    links = {f"{documents['Service']['metadata']['name'].upper()}_PORT", "BIGSAP_SCHEDULER_PORT"}
+    assert links <= environment_documented()
+    assert pod["enableServiceLinks"] is False
+    others = text[text.index("For workers on other nodes") :]
+    assert "`enableServiceLinks: false`" in others
     (container,) = pod["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
@@ -284,7 +292,7 @@ def test_user_script_makes_the_user_and_its_folders(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root can give folders away")
     for _ in range(2):  # twice changes nothing
-        Image(tmp_path).script("user.sh", tmp_path)
+        Image(tmp_path).script(DOCKER / "steps" / "user.sh", tmp_path)
     passwd = (tmp_path / "etc" / "passwd").read_text()
     assert passwd.count(f"bigsap:x:{USER}:{USER}:") == 1
     for folder in ("data", "var/cache/bigsap"):
@@ -331,19 +339,47 @@ def test_code_is_read_only_and_complete(image):
         assert done.stderr.count(b"denied") == 3
 
 
+# Of the first kind that `bigsap warmup` compiles: float64 costs.
+WARMED = np.random.default_rng(0).random((60, 60))
+
+
+def written(cache: Path) -> dict[str, int]:
+    """When each kernel below a folder was written."""
+    return {str(p.relative_to(cache)): p.stat().st_mtime_ns for p in cache.rglob("*.nb[ic]")}
+
+
 def test_kernels_of_the_image_are_used(image):
-    kernels = {p.name for p in (image.kernels / "numba").rglob("*.nbi")}
-    assert kernels
+    kernels = written(image.kernels / "numba")
+    assert len(kernels) >= 20
+    np.save(image.data / "c.npy", WARMED)
+    assert image.run("info").returncode == 0
     cache = image.cache / "numba"
-    assert kernels <= {p.name for p in cache.rglob("*.nbi")}
-    before = {p: p.stat().st_mtime_ns for p in cache.rglob("*.nbi")}
-    np.save(image.data / "c.npy", np.random.default_rng(0).random((300, 300)))
+    assert kernels.keys() <= written(cache).keys()
+    before = written(cache)
     done = image.run("solve", "c.npy", "--json", "-o", "out.npz", "--method", "ssp")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "optimal"
     assert bigsap.Result.load(image.data / "out.npz").fun == json.loads(done.stdout)["fun"]
-    changed = [p.name for p in before if p.stat().st_mtime_ns != before[p]]
-    assert changed == []  # nothing was compiled again
+    assert written(cache) == before  # nothing was compiled
+
+
+def test_another_user_may_run_the_image(image):
+    """``docker run --user``, whom the folder of compiled kernels is closed to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    other = USER + 1
+    folder = image.tmp / "theirs"
+    folder.mkdir()
+    os.chown(folder, other, other)
+    np.save(folder / "c.npy", WARMED)
+    given = ("solve", folder / "c.npy", "--json", "-o", folder / "out.npz", "--method", "ssp")
+    done = image.run(*given, user=other, TMPDIR=folder, HOME=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "out.npz").stat().st_uid == other
+    (private,) = folder.glob("tmp.*")
+    assert private.stat().st_mode & 0o777 == 0o700
+    # The image's kernels, and none beside them.
+    assert set(written(private / "numba")) == set(written(image.kernels / "numba"))
 
 
 def test_cache_that_cannot_be_written_is_an_error(image):
@@ -356,8 +392,8 @@ def test_cache_that_cannot_be_written_is_an_error(image):
 
 def test_health_before_any_role_is_bad(image, tmp_path):
     done = subprocess.run(
-        [sys.executable, DOCKER / "health.py"],
-        env={"BIGSAP_ROLE_FILE": str(tmp_path / "absent")},
+        image.check,
+        env=image.environment(BIGSAP_ROLE_FILE=tmp_path / "absent"),
         capture_output=True,
         text=True,
         timeout=20,
@@ -368,7 +404,7 @@ def test_health_before_any_role_is_bad(image, tmp_path):
 
 
 def test_service_without_keys_is_refused_beyond_loopback(image):
-    done = image.run("serve", BIGSAP_HOST="0.0.0.0", BIGSAP_PORT=free_port())
+    done = image.run("serve", BIGSAP_PORT=free_port())
     assert done.returncode == 1
     assert "keys" in done.stderr
 
@@ -415,7 +451,6 @@ def test_service_stops_with_a_checkpoint_and_goes_on(image):
 
     key, port = key_for(image), free_port()
     env = {
-        "BIGSAP_HOST": "0.0.0.0",
         "BIGSAP_PORT": port,
         "BIGSAP_KEYS": image.data / "keys.toml",
         "BIGSAP_WORKERS": 1,

@@ -8,10 +8,13 @@ import json
 import os
 import re
 import shlex
+import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +168,10 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("text", of(""))
+ROLES = {"serve", "scheduler", "worker", "key"}
+
+
+@pytest.mark.parametrize("text", of("", [*PAGES, *OTHERS[1:]]))
 def test_commands_parse(text):
     if text.lstrip().startswith(("{", "|")):
         return
@@ -174,6 +180,12 @@ def test_commands_parse(text):
         name, *rest = words
         if name == "bigsap":
             cli.build_parser().parse_args([word for word in rest if word != "&"])
+        elif words[:2] == ["docker", "build"] or words[:2] == ["docker", "compose"]:
+            assert (ROOT / rest[rest.index("-f") + 1]).is_file(), words
+        elif words[:2] == ["docker", "run"]:
+            image = next(k for k, word in enumerate(rest) if re.fullmatch(r"bigsap(:\w+)?", word))
+            if rest[image + 1] not in ROLES:  # else the entrypoint hands it to bigsap
+                cli.build_parser().parse_args(rest[image + 1 :])
         elif words[:3] == ["python", "-m", "bigsap_server.auth"]:
             assert importlib.util.find_spec("bigsap_server.auth")
         elif name == "make":
@@ -186,6 +198,106 @@ def test_commands_parse(text):
             assert any("http://127.0.0.1:8765/" in word for word in rest), words
         else:
             assert name in FOREIGN, words
+
+
+def shell_block(page: Path, start: str) -> list[list[str]]:
+    """The commands of the block of a page that has a line beginning so."""
+    (text,) = (
+        text
+        for _, language, text in blocks(page)
+        if not language and re.search(rf"^{re.escape(start)}", text, re.M)
+    )
+    return commands(text)
+
+
+# Commands that run for ever or for minutes; each has tests of its own.
+LONG = {"serve": "test_cli_service.py", "demo": "test_demo.py", "bench": "test_bench.py"}
+
+
+def test_the_commands_of_the_readme_run(prepared, capsys):
+    import zarr
+
+    shutil.copy(prepared / "costs.npy", "c.npy")
+    spec = {"type": "points", "x": {"npy": "x.npy"}, "y": {"npy": "y.npy"}}
+    Path("spec.json").write_text(json.dumps(spec))
+    columns = zarr.create_array("columns.zarr", shape=(40, 40), chunks=(40, 8), dtype="f8")
+    columns[:] = np.load("costs.npy")
+    ran = []
+    for name, *words in shell_block(ROOT / "README.md", "bigsap solve costs.npy"):
+        assert name == "bigsap"
+        if words[0] in LONG:
+            assert (ROOT / "tests" / LONG[words[0]]).is_file()
+            continue
+        assert cli.main(words) == 0, words
+        ran.append(words[0])
+    capsys.readouterr()
+    assert ran == ["solve", "solve", "solve", "verify", "rechunk", "info"]
+    assert zarr.open_array("rows.zarr", mode="r").chunks[1] == 40
+    assert np.array_equal(zarr.open_array("rows.zarr", mode="r")[:], columns[:])
+
+
+def test_the_commands_of_the_service_run(prepared, live_server, monkeypatch, capsys):
+    monkeypatch.setenv("BIGSAP_URL", live_server.url)
+    monkeypatch.delenv("BIGSAP_KEY", raising=False)
+    spec = {"type": "points", "x": {"npy": "x.npy"}, "y": {"npy": "y.npy"}}
+    Path("spec.json").write_text(json.dumps(spec))
+    job = None
+    ran = []
+    for name, *words in shell_block(ROOT / "README.md", "bigsap submit spec.json"):
+        assert name == "bigsap"
+        if words[0] == "cancel":  # one that is not at its end
+            code = "(sin(12.9898*i + 78.233*j + 0.001*i*j) * 43758.5453) % 1"
+            slow = {"cost": {"type": "expression", "code": code}, "shape": [9000, 9000]}
+            with live_server.client() as client:
+                slow = client.post("/v1/jobs", json=slow).raise_for_status().json()
+            words = ["cancel", *words[1:-1], slow["id"]]
+        words = [job if word == "job_2f0e..." else word for word in words]
+        assert cli.main(words) == 0, words
+        out = capsys.readouterr().out
+        job = job or re.search(r"job_\w+", out)[0]
+        ran.append(words[0])
+    assert ran == ["submit", "submit", "jobs", "jobs", "result", "cancel"]
+    bigsap.Result.load("out.npz").verify(open_costs("spec.json"))
+    live_server.finished(slow["id"])
+
+
+def backed_up(words: list[str], data: Path, backup: Path) -> None:
+    """Run a command of the operator's page on these folders, or do what it does."""
+    folders = {"/srv/bigsap": str(data), "/backup": str(backup)}
+    for name, folder in folders.items():
+        words = [word.replace(name, folder) for word in words]
+    if shutil.which(words[0]):
+        subprocess.run(words, check=True, timeout=60)
+    elif words[0] == "sqlite3":
+        target = words[2].removeprefix(".backup ")
+        with closing(sqlite3.connect(words[1])) as old, closing(sqlite3.connect(target)) as new:
+            old.backup(new)
+    else:
+        assert words[:2] == ["rsync", "-a"]
+        left_out = shutil.ignore_patterns(words[words.index("--exclude") + 1])
+        shutil.copytree(words[-2], words[-1], ignore=left_out, dirs_exist_ok=True)
+
+
+def test_backup_and_restore_of_the_operators_page(start_server, tmp_path):
+    server = start_server(tmp_path / "data")
+    job = {"cost": {"type": "array", "values": [[4, 1, 3], [2, 0, 5], [3, 2, 2]]}}
+    with server.client() as client:
+        finished = client.post("/v1/jobs", json=job).raise_for_status().json()["id"]
+        assert server.finished(finished)["state"] == "succeeded"
+        before = client.get(f"/v1/jobs/{finished}/result").json()
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    wanted = shell_block(ROOT / "docs" / "operator.md", "sqlite3")
+    assert [words[0] for words in wanted] == ["sqlite3", "rsync"]
+    for words in wanted:  # while the service runs
+        backed_up(words, tmp_path / "data", backup)
+    server.kill()
+    restored = start_server(backup)
+    with restored.client() as client:
+        assert client.get(f"/v1/jobs/{finished}").json()["state"] == "succeeded"
+        assert client.get(f"/v1/jobs/{finished}/result").json() == before
+        again = client.post("/v1/jobs", json=job).raise_for_status().json()["id"]
+        assert restored.finished(again)["state"] == "succeeded"
 
 
 def test_every_command_is_in_the_readme():
@@ -232,18 +344,67 @@ def test_named_files_exist(page):
         assert (ROOT / name).exists(), f"{page.name}: {name}"
 
 
+# What the README calls the solvers and classes of tests/bench/RESULTS.md.
+SOLVERS = {
+    "BigSAP `auto`": "bigsap auto", "Algorithm 1015, C++": "A1015 C++", "POT `emd`": "POT emd",
+    "lapx `lapjvr`": "lapx lapjvr", "scipy": "scipy",
+}  # fmt: skip
+CLASSES = {
+    "random": "random", "points, one square": "geometric", "points, two regions": "disjoint",
+    "rank 1": "rank1", "rank 2": "rank2", "integers to 10 n": "int10n",
+    "integers to n / 10": "int0.1n", "identity is optimal": "sanity",
+}  # fmt: skip
+
+
+def table_of(text: str, first: str) -> dict[str, dict[str, str]]:
+    """Cells by row and column of the first table whose first column is ``first``."""
+    lines = text[text.index(f"| {first} |") :].split("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+    head, _, *rows = cells
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+
+
 def test_compared_figures_are_measured_ones():
-    """Each number of the README's comparison is a cell of the measured tables."""
+    """Each number of the README's comparison stands in its row and column of the measured table."""
     text = (ROOT / "README.md").read_text()
-    part = text[text.index("## Compared") : text.index("## Limits")]
-    table = [line for line in part.splitlines() if line.startswith("|")][2:]
+    shown = table_of(text[text.index("## Compared") :], "costs")
     measured = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
-    cells = {cell.strip().rstrip("*") for line in measured.splitlines() for cell in line.split("|")}
-    assert len(table) >= 6
-    for line in table:
-        for cell in line.strip("| ").split("|")[1:]:
-            value = cell.strip().strip("*")
-            assert value == "-" or value in cells, f"{value} of {line}"
+    measured = table_of(measured[measured.index("### n = 4,000, 1 thread") :], "class")
+    assert set(shown) == set(CLASSES)
+    for name, cells in shown.items():
+        there = measured[CLASSES[name]]
+        others = {
+            solver: float(cell.rstrip("*"))
+            for solver, cell in there.items()
+            if not solver.startswith("bigsap") and re.fullmatch(r"[\d.]+\*?", cell)
+        }
+        best = min(others, key=others.__getitem__)
+        assert set(cells) == {*SOLVERS, "best other"}
+        for column, cell in cells.items():
+            if column != "best other":
+                assert cell == there[SOLVERS[column]], f"{name}, {column}"
+                continue
+            value, _, solver = cell.partition(", ")
+            assert value == there[best], f"{name}, {column}"
+            assert {"Algorithm 1015": "A1015 C++"}.get(solver, solver.replace("`", "")) == best
+
+
+def test_memory_suffices_for_what_was_measured():
+    """The operator's sizes: the parts, and more than the largest that a run of this size took."""
+    text = (ROOT / "docs" / "operator.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) GB", text, re.M)
+    sizes = {int(n.replace(",", "")): float(gb) * 1e9 for n, gb in rows}
+    assert set(sizes) == {100_000, 250_000, 1_000_000}
+    for n, given in sizes.items():
+        parts = 220 * 2**20 + n * (16 * 2 * 2 + 192 * 2 + 1540 * 9 / 8)
+        assert given >= parts + 0.28e9
+    example = (ROOT / "examples" / "points_100k.py").read_text()
+    results = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
+    hundred = re.search(r"(\d+) MiB", example)
+    quarter = re.search(r"256,000 disjoint points.*?(\d+) MiB", results, re.S)
+    assert hundred and quarter  # noqa: PT018
+    assert sizes[100_000] >= 1.2 * int(hundred[1]) * 2**20
+    assert sizes[250_000] >= 1.2 * int(quarter[1]) * 2**20
 
 
 def test_settings_table_is_that_of_the_server():

@@ -63,10 +63,19 @@ def test_missing_and_unreadable_numbers(
     first = page.get_by_role("group", name=re.compile("First set"))
     assert "choose a file or paste them" in first.get_by_role("status").inner_text()
     assert first.evaluate("node => node.contains(document.activeElement)")
+    file = first.locator("input[type=file]")
+    assert file.get_attribute("aria-invalid") == "true"
+    assert "choose a file or paste them" in described(page, file)
     (tmp_path / "bad.csv").write_text("1,2\n3,x\n")
     give(page, "First set", str(tmp_path / "bad.csv"))
     said = first.get_by_role("status").inner_text()
     assert said == "bad.csv, line 2, column 2: “x” is not a number."
+    assert file.get_attribute("aria-invalid") == "true"
+    assert "line 2, column 2" in described(page, file)
+    (tmp_path / "good.csv").write_text("1,2\n3,4\n")
+    give(page, "First set", str(tmp_path / "good.csv"))
+    assert file.get_attribute("aria-invalid") is None
+    assert "2 points" not in described(page, file)  # the help alone
 
 
 def test_sets_of_different_dimensions(

@@ -86,6 +86,13 @@ def test_a_lost_connection_leaves_no_gap(
             asked.append(request.headers.get("last-event-id"))
 
     page.on("request", note)
+    page.evaluate(
+        "() => { window.listening = 0; for (const [name, by] of [['add', 1], ['remove', -1]]) {"
+        "const native = window[`${name}EventListener`];"
+        "window[`${name}EventListener`] = function (kind, ...more) {"
+        "if (kind === 'online') window.listening += by;"
+        "return native.call(this, kind, ...more); }; } }"
+    )
     page.goto(f"{relay.url}/#/jobs/{running}")
     wait_text(page, "#job-facts", r"Rows evaluated\s*[1-9]")
     for _ in range(2):
@@ -93,12 +100,14 @@ def test_a_lost_connection_leaves_no_gap(
         relay.cut()
         wait_text(page, "#job-connection", "The connection is lost; trying again in")
         assert page.locator("#live").get_attribute("data-connection") == "waiting"
+        assert page.evaluate("window.listening") <= 1
         until(lambda last=last: events(service, running)[-1] >= last + 3)  # missed meanwhile
         relay.up()
         wait_text(page, "#job-connection", "^Live")
         until(lambda: sequence(page)[-1] >= events(service, running)[-1] - 1)
     seen = sequence(page)
     assert seen == events(service, running)[: len(seen)]
+    assert page.evaluate("window.listening") == 0  # no wait leaves anything behind
     assert asked[0] is None
     assert all(asked[1:])
     assert len(set(asked)) >= 3  # from where it broke, each time

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from page_service import Service
-from page_steps import fits, points, until, wait_text
+from page_steps import fits, points, slow_job, until, wait_text
 
 PAGE = Path(__file__).parents[2] / "server" / "page"
 
@@ -27,7 +27,24 @@ def done(service: Service) -> str:
     return job
 
 
-def everything(page: Any, service: Service, done: str) -> Any:
+@pytest.fixture(scope="module")
+def failed(service: Service) -> str:
+    job = service.submit(
+        {"shape": [50, 50], "cost": {"type": "expression", "code": "sqrt(40 - i) + j"}}
+    )
+    service.wait_for(job, "failed")
+    return job
+
+
+@pytest.fixture(scope="module")
+def running(service: Service) -> Iterator[str]:
+    job = service.submit(slow_job("slow"))
+    service.wait_for(job, "running")
+    yield job
+    service.cancel(job)
+
+
+def everything(page: Any, service: Service, done: str, running: str, failed: str) -> Any:
     """Each page in turn, with all that can be unfolded unfolded."""
     unfold = "for (const one of document.querySelectorAll('details')) one.open = true"
     page.goto(f"{service.url}/#/new")
@@ -48,18 +65,34 @@ def everything(page: Any, service: Service, done: str) -> Any:
     page.locator("#matching[data-drawn='200']").wait_for()
     page.evaluate(unfold)
     yield "job"
+    page.goto(f"{service.url}/#/jobs/{running}")
+    wait_text(page, "#job-facts", r"Rows evaluated\s*[1-9]")
+    page.evaluate(unfold)
+    yield "running"
+    page.goto(f"{service.url}/#/jobs/{failed}")
+    wait_text(page, "#job-reason", "not a number")
+    page.evaluate(unfold)
+    yield "failed"
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog", name="Delete this job?").wait_for()
     yield "dialog"
     page.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 320), ("dark", 800)])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 800])
 def test_contrast_names_roles_and_no_width_that_scrolls_sideways(
-    opened: Callable[..., Any], service: Service, done: str, theme: str, width: int
-) -> None:
+    opened: Callable[..., Any], service: Service, done: str, running: str, failed: str,
+    theme: str, width: int,
+) -> None:  # fmt: skip
     page = opened(service.url, theme=theme, width=width)
-    for name in everything(page, service, done):
+    for name in everything(page, service, done, running, failed):
+        missing = page.evaluate(
+            "[...document.querySelectorAll('[aria-describedby]')].flatMap(node =>"
+            "node.getAttribute('aria-describedby').split(' ').filter(id =>"
+            "!document.getElementById(id)).map(() => node.outerHTML))"
+        )
+        assert missing == [], f"{name}: described by nothing"
         found = Axe().run(page).response["violations"]
         said = [(v["id"], [node["html"] for node in v["nodes"]]) for v in found]
         assert not said, f"{name}, {theme}: {said}"

@@ -161,6 +161,32 @@ def test_an_expression_fills_in_its_size(
     assert cost_shown(page) == pytest.approx(best(expected), rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("typed", "rows"), [("4,000", "4,000"), ("1,234,000", "1,234,000"), ("4000", "4,000")]
+)
+def test_numbers_may_be_typed_as_they_are_shown(
+    opened: Callable[..., Any], service: Service, typed: str, rows: str
+) -> None:
+    page = opened(service.url)
+    choose(page, "An expression")
+    page.get_by_label("Cost of row i and column j").fill("abs(i - j)")
+    page.get_by_label("Rows (n)").fill(typed)
+    page.get_by_label("Columns (m)").fill(typed)
+    wait_text(page, "#estimate", f"{rows} rows . {rows} columns")
+
+
+def test_a_decimal_comma_is_no_thousand(opened: Callable[..., Any], service: Service) -> None:
+    page = opened(service.url)
+    choose(page, "A matrix")
+    paste(page, "Cost matrix", "4 1\n2 0")
+    page.get_by_text("Options", exact=True).click()
+    for typed, gap in (("0,125", 0.125), ("2,5", 2.5), ("-1,500.25", -1500.25)):
+        with page.expect_request(lambda request: "dry_run" in request.url) as asked:
+            page.get_by_label("Gap").fill(typed)
+        assert asked.value.post_data_json["options"]["gap"] == gap
+        page.quiet = False  # a negative gap is refused
+
+
 def test_a_json_document_and_an_infeasible_problem_in_words(
     opened: Callable[..., Any], service: Service
 ) -> None:

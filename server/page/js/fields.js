@@ -2,6 +2,19 @@
 
 import { el, freshId, say } from "./dom.js";
 
+/** "4,000" is four thousand, as this page writes it; "0,5" is a half, as others write it. */
+function asNumber(text) {
+  if (/^-?[1-9]\d{0,2}(,\d{3})+(\.\d*)?$/.test(text)) return Number(text.replaceAll(",", ""));
+  return Number(text.replace(/^(-?\d+),(\d+)$/, "$1.$2"));
+}
+
+/** Says which texts describe a control; nothing where there are none. */
+export function describe(control, ...ids) {
+  const said = ids.filter(Boolean).join(" ");
+  if (said) control.setAttribute("aria-describedby", said);
+  else control.removeAttribute("aria-describedby");
+}
+
 /**
  * One labelled control. kind: "number", "text", "select", "textarea", "checkbox".
  * `value()` is undefined where the user left the field alone.
@@ -15,7 +28,7 @@ export class Field {
     this.errorId = `${id}-error`;
     this.error = el("p", { class: "error", id: this.errorId, hidden: true });
     const shared = {
-      id, "aria-describedby": this.helpId, ...attributes,
+      id, "aria-describedby": help ? this.helpId : null, ...attributes,
       oninput: () => {
         this.clearMark();
         onChange?.();
@@ -35,6 +48,7 @@ export class Field {
       });
     }
     if (value !== "") this.control.value = value;
+    this.described = this.control.getAttribute("aria-describedby");
     const text = el("label", { for: id }, label);
     this.node = el("div", { class: `field ${kind}` },
       kind === "checkbox" ? [el("div", { class: "tick" }, this.control, text)] : [text, this.control],
@@ -46,7 +60,7 @@ export class Field {
     if (this.kind === "checkbox") return this.control.checked;
     const text = this.control.value.trim();
     if (text === "") return undefined;
-    return this.kind === "number" ? Number(text.replace(/^(-?\d+),(\d+)$/, "$1.$2")) : text;
+    return this.kind === "number" ? asNumber(text) : text;
   }
 
   /** Marks a field whose text is no number; true when all is well. */
@@ -58,7 +72,7 @@ export class Field {
 
   fail(text) {
     this.control.setAttribute("aria-invalid", "true");
-    this.control.setAttribute("aria-describedby", `${this.errorId} ${this.helpId}`);
+    describe(this.control, this.errorId, this.described);
     this.node.classList.add("invalid");
     this.error.hidden = false;
     say(this.error, text);
@@ -66,7 +80,7 @@ export class Field {
 
   clearMark() {
     this.control.removeAttribute("aria-invalid");
-    this.control.setAttribute("aria-describedby", this.helpId);
+    describe(this.control, this.described);
     this.node.classList.remove("invalid");
     this.error.hidden = true;
     say(this.error, "");

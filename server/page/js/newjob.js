@@ -96,7 +96,7 @@ export async function showNewJob(main, { signal }) {
       return;
     }
     if (editor.pickers().some((picker) => picker.busy)) {
-      waiting("The numbers are on their way to the service …");
+      waiting("The numbers are on their way to the service; the estimate follows when they are there.");
       return;
     }
     const document = body();

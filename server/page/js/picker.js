@@ -2,6 +2,7 @@
 
 import { arrays } from "./api.js";
 import { el, freshId, say } from "./dom.js";
+import { describe } from "./fields.js";
 import { asLists, FileProblem, readCsv, readFile } from "./files.js";
 import { upload } from "./uploads.js";
 import { bytes, count, percent, plural } from "./words.js";
@@ -31,8 +32,11 @@ export class Picker {
     this.round = 0;
     this.created = null; // an array on the service that no job uses yet
 
-    const ids = { file: freshId("file"), text: freshId("paste"), help: freshId("help") };
-    this.status = el("p", { class: "picked", role: "status" });
+    const ids = {
+      file: freshId("file"), text: freshId("paste"), help: freshId("help"), status: freshId("picked"),
+    };
+    this.ids = ids;
+    this.status = el("p", { class: "picked", role: "status", id: ids.status });
     this.bar = el("progress", { max: 1, value: 0, hidden: true, "aria-label": `Upload: ${legend}` });
     this.file = el("input", {
       id: ids.file, type: "file", accept: ".npy,.csv,.tsv,.txt,text/csv",
@@ -79,7 +83,7 @@ export class Picker {
     this.#discard();
     Object.assign(this, { table: null, problem: null, lists: null, id: null, uploading: null, name });
     this.bar.hidden = true;
-    this.node.classList.remove("invalid");
+    this.#unmark();
     if (!reading) {
       say(this.status, "");
       this.onChange();
@@ -140,11 +144,23 @@ export class Picker {
   fail(text) {
     this.problem = text;
     this.node.classList.add("invalid");
+    for (const control of [this.file, this.text]) {
+      control.setAttribute("aria-invalid", "true");
+      describe(control, this.ids.status, this.ids.help);
+    }
     say(this.status, text);
   }
 
+  #unmark() {
+    this.node.classList.remove("invalid");
+    for (const control of [this.file, this.text]) {
+      control.removeAttribute("aria-invalid");
+      describe(control, this.ids.help);
+    }
+  }
+
   clearMark() {
-    if (!this.problem) this.node.classList.remove("invalid");
+    if (!this.problem) this.#unmark();
   }
 
   get busy() {

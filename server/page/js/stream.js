@@ -11,6 +11,21 @@ const LONGEST_WAIT = 10_000;
 // The service sends something at least every 15 s; silence beyond this is a dead connection.
 const SILENCE = 45_000;
 
+/** Waits so long (ms), or until `signal` aborts or the network is back; leaves no listener behind. */
+function quiet(pause, signal) {
+  return new Promise((resolve) => {
+    const over = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", over);
+      window.removeEventListener("online", over);
+      resolve();
+    };
+    const timer = setTimeout(over, pause);
+    signal.addEventListener("abort", over);
+    window.addEventListener("online", over);
+  });
+}
+
 /**
  * Follows `path` until `signal` aborts, `onEnd` says that it was the end, or the service refuses.
  *
@@ -66,15 +81,7 @@ export async function follow(path, { onEvent, onStatus, onEnd, signal, last = nu
     if (signal.aborted) return last;
     const pause = Math.max(least, wait) * (0.75 + Math.random() / 2);
     onStatus("waiting", pause);
-    await new Promise((resolve) => {
-      const timer = setTimeout(resolve, pause);
-      const early = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-      signal.addEventListener("abort", early, { once: true });
-      window.addEventListener("online", early, { once: true });
-    });
+    await quiet(pause, signal);
     wait = Math.min(2 * wait, LONGEST_WAIT);
   }
   return last;
