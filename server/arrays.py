@@ -2,7 +2,8 @@
 
 ``arrays/{id}/data.npy`` is written in place, block by block; ``meta.json`` says which rows
 are on the disk and is replaced, atomically, after each block. A block that was cut off
-was never received: whoever uploads sends it again. A sealed array never changes.
+was never received: whoever uploads sends it again. Of two blocks of the same rows the one that
+began last counts, and the other writes nothing more. A sealed array never changes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -35,7 +36,7 @@ class Meta:
     """What is known of an uploaded array.
 
     dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, apart.
-    finite: whether no entry received is infinite. sha256: of the raw little-endian data in
+    finite: whether no entry is infinite, once sealed; true before. sha256: of the raw little-endian data in
     C order, once sealed. Times are unix seconds.
     """
 
@@ -74,7 +75,7 @@ class ArrayStore:
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, Meta] = {}
-        self._open: Counter[str] = Counter()
+        self._open: defaultdict[str, list[Block]] = defaultdict(list)
         for place in sorted(folder.iterdir()):
             if _ID.fullmatch(place.name):
                 meta = _read_meta(place)
@@ -123,7 +124,8 @@ class ArrayStore:
         """Begin to receive rows from ``start`` on; ``nbytes`` if known. Raises Problem.
 
         Rows received before count as missing from now on: were this block cut off, they
-        would be a mixture.
+        would be a mixture. Blocks still open that have rows in common with this one are
+        refused from now on. Without ``nbytes`` all rows from ``start`` on are this block's.
         """
         with self._locked(meta.id):
             meta = self._current(meta.id)
@@ -141,8 +143,12 @@ class ArrayStore:
                 if ranges != meta.ranges:
                     meta = replace(meta, ranges=ranges)
                     self._write(meta)
-                block = Block(meta, start, self.file(meta).open("r+b", buffering=0))
-            self._open[meta.id] += 1
+                block = Block(meta, start, stop, self.file(meta).open("r+b", buffering=0))
+            others = self._open[meta.id]
+            for other in [b for b in others if b.start < stop and start < b.stop]:
+                other.supersede()
+                others.remove(other)
+            others.append(block)
             return block
 
     def close_block(self, block: Block, whole: bool) -> Meta:
@@ -157,13 +163,19 @@ class ArrayStore:
         finally:
             block.close()
             with self._locked(block.meta.id):
-                self._open[block.meta.id] -= 1
-                meta = self._current(block.meta.id)
-                if rows is not None:
-                    ranges = merged([*meta.ranges, [block.start, block.start + rows]])
-                    meta = replace(meta, ranges=ranges, finite=meta.finite and block.finite)
-                    with _disk():
-                        self._write(meta)
+                current = block in self._open[block.meta.id]
+                if current:
+                    self._open[block.meta.id].remove(block)
+                    meta = self._current(block.meta.id)
+                    if rows is not None:
+                        ranges = merged([*meta.ranges, [block.start, block.start + rows]])
+                        meta = replace(meta, ranges=ranges)
+                        with _disk():
+                            self._write(meta)
+        if not current:
+            if whole:
+                raise _superseded()
+            return block.meta
         return meta
 
     def seal(self, array_id: str, expected: str | None) -> Meta:
@@ -181,7 +193,8 @@ class ArrayStore:
                     raise Problem(
                         "array-incomplete", "not all rows are received", missing=missing[:100]
                     )
-                meta = replace(meta, sealed=time.time(), sha256=self._hash(meta))
+                sha256, finite = self._digest(meta)
+                meta = replace(meta, sealed=time.time(), sha256=sha256, finite=finite)
             if expected is not None and expected.lower() != meta.sha256:
                 raise Problem(
                     "invalid-spec", f"the data has sha256 {meta.sha256}", pointer="/sha256"
@@ -197,17 +210,21 @@ class ArrayStore:
             if self._open[array_id]:
                 raise Problem("array-in-use", "a block is still being received")
             del self._known[array_id]
+            del self._open[array_id]
             shutil.rmtree(self.folder / array_id, ignore_errors=True)
         with self._guard:
             self._locks.pop(array_id, None)
 
-    def _hash(self, meta: Meta) -> str:
-        digest = hashlib.sha256()
+    def _digest(self, meta: Meta) -> tuple[str, bool]:
+        """The hash of the data, and whether all of it is finite."""
+        digest, finite, dtype = hashlib.sha256(), True, np.dtype(meta.dtype)
         with _disk(), self.file(meta).open("rb") as file:
             file.seek(meta.offset)
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
-        return digest.hexdigest()
+                if dtype.kind == "f" and finite:
+                    finite = bool(np.isfinite(np.frombuffer(chunk, dtype)).all())
+        return digest.hexdigest(), finite
 
     def _current(self, array_id: str) -> Meta:
         if array_id not in self._known:
@@ -236,27 +253,38 @@ class ArrayStore:
 
 
 class Block:
-    """Rows on their way to the disk. Used by one thread at a time."""
+    """Rows from ``start`` to ``stop`` on their way to the disk. Used by one thread at a time.
 
-    def __init__(self, meta: Meta, start: int, file: BinaryIO) -> None:
-        self.meta, self.start, self.finite = meta, start, True
+    Only ``supersede`` may be called by another: when it returns, nothing more is written.
+    """
+
+    def __init__(self, meta: Meta, start: int, stop: int, file: BinaryIO) -> None:
+        self.meta, self.start, self.stop = meta, start, stop
         self._file = file
+        self._writing, self._over = threading.Lock(), False
         self._dtype = np.dtype(meta.dtype)
-        self._room = (meta.shape[0] - start) * meta.row_bytes
+        self._room = (stop - start) * meta.row_bytes
         self._size = 0
         self._rest = b""  # the beginning of an item whose end has not come yet
         file.seek(meta.offset + start * meta.row_bytes)
 
     def write(self, chunk: bytes) -> None:
-        """The next bytes of the body. Raises Problem for NaN, too many rows, a full disk."""
+        """The next bytes. Raises Problem for NaN, too many rows, a full disk, a later block."""
         self._size += len(chunk)
         if self._size > self._room:
             raise Problem("invalid-spec", "the body has more rows than the array has from here on")
         self._check(chunk)
         view = memoryview(chunk)
-        with _disk():
+        with self._writing, _disk():
+            if self._over:
+                raise _superseded()
             while view:
                 view = view[self._file.write(view) :]
+
+    def supersede(self) -> None:
+        """Another block has these rows from now on."""
+        with self._writing:
+            self._over = True
 
     def _check(self, chunk: bytes) -> None:
         """No NaN passes: nothing can be done with it later."""
@@ -267,9 +295,6 @@ class Block:
         first = (self._size - len(chunk) - len(self._rest)) // size
         self._rest = data[whole:]
         values = np.frombuffer(data[:whole], self._dtype)
-        if np.isfinite(values).all():
-            return
-        self.finite = False
         if np.isnan(values).any():
             item = first + int(np.isnan(values).argmax())
             width = max(1, math.prod(self.meta.shape[1:]))
@@ -290,6 +315,10 @@ class Block:
     def close(self) -> None:
         """Let the file go; what was not finished counts as not received."""
         self._file.close()
+
+
+def _superseded() -> Problem:
+    return Problem("block-superseded", "another block of the same rows has begun after this one")
 
 
 def merged(ranges: list[list[int]]) -> list[list[int]]:

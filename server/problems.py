@@ -28,6 +28,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "no-result": (409, "There is no result yet"),
     "array-sealed": (409, "The array is sealed"),
     "array-incomplete": (409, "Rows are missing"),
+    "block-superseded": (409, "A later block has the same rows"),
     "array-in-use": (409, "An unfinished job uses the array"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "The body has a type that is not understood here"),

@@ -128,7 +128,9 @@ async def put_rows(
 ) -> Response:
     """Rows from ``start`` on, as raw little-endian numbers in C order. May be repeated.
 
-    A block counts when it has been received whole and is on the disk.
+    A block counts when it has been received whole and is on the disk. One that another block
+    of the same rows overtakes is refused (409). Without a Content-Length it is taken to have all
+    rows from ``start`` on.
     """
     meta = service.arrays.get(array_id, caller.sees)
     kind = request.headers.get("content-type", "application/octet-stream")
