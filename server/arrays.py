@@ -36,8 +36,8 @@ class Meta:
     """What is known of an uploaded array.
 
     dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, apart.
-    finite: whether no entry is infinite, once sealed; true before. sha256: of the raw little-endian data in
-    C order, once sealed. Times are unix seconds.
+    finite: whether no entry is infinite, once sealed; true before. sha256: of the raw
+    little-endian data in C order, once sealed. Times are unix seconds.
     """
 
     id: str
@@ -72,7 +72,7 @@ class ArrayStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._guard = threading.Lock()
+        self._guard, self._creating = threading.Lock(), threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, Meta] = {}
         self._open: defaultdict[str, list[Block]] = defaultdict(list)
@@ -84,8 +84,28 @@ class ArrayStore:
                 else:
                     self._known[meta.id] = meta
 
-    def create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
-        """A new array without rows. Raises Problem ``disk-full``."""
+    def create(
+        self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None
+    ) -> Meta:
+        """A new array without rows. Raises Problem ``disk-full``.
+
+        quota: most arrays and bytes of the owner, this one among them; beyond them Problem
+        ``quota-exceeded``.
+        """
+        with self._creating:
+            if quota is not None:
+                nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+                self._check_quota(self.owned(owner), nbytes, *quota)
+            return self._create(owner, dtype, shape)
+
+    @staticmethod
+    def _check_quota(owned: list[Meta], nbytes: int, most: int, most_bytes: int) -> None:
+        if len(owned) >= most:
+            raise Problem("quota-exceeded", f"{most} arrays are allowed; delete some")
+        if sum(meta.nbytes for meta in owned) + nbytes > most_bytes:
+            raise Problem("quota-exceeded", f"{most_bytes} bytes of arrays are allowed")
+
+    def _create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
         array_id = f"arr_{secrets.token_hex(8)}"
         place = self.folder / array_id
         with _disk():

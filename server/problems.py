@@ -59,7 +59,8 @@ class Problem(Exception):
     """An answer that is a problem document.
 
     slug: a key of ``PROBLEMS``. pointer: JSON pointer into the body. errors: further
-    ``{"detail", "pointer"}``. headers: of the answer. extra: further members.
+    ``{"detail", "pointer"}``. headers: of the answer; 429 has a
+    Retry-After in any case. extra: further members.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class Problem(Exception):
         self.pointer = pointer
         self.errors = [dict(error) for error in errors]
         self.headers = dict(headers or {})
+        if self.status == 429:
+            self.headers.setdefault("Retry-After", "5" if slug == "quota-exceeded" else "1")
         self.extra = extra
 
     def __reduce__(self) -> Any:

@@ -65,12 +65,10 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
             "over-limit", f"{nbytes} bytes; at most {limits.array_bytes} are allowed",
             pointer="/shape",
         )  # fmt: skip
-    owned = await run_in_threadpool(service.arrays.owned, caller.owner)
-    if len(owned) >= limits.arrays:
-        raise Problem("quota-exceeded", f"{limits.arrays} arrays are allowed; delete some")
-    if sum(meta.nbytes for meta in owned) + nbytes > caller.stored_bytes:
-        raise Problem("quota-exceeded", f"{caller.stored_bytes} bytes of arrays are allowed")
-    meta = await run_in_threadpool(service.arrays.create, caller.owner, dtype.str, body.shape)
+    quota = (limits.arrays, caller.stored_bytes)
+    meta = await run_in_threadpool(
+        service.arrays.create, caller.owner, dtype.str, body.shape, quota
+    )
     headers = {"Location": f"/v1/arrays/{meta.id}"}
     return JSONResponse(array_view(meta), 201, headers)
 

@@ -243,9 +243,7 @@ async def cancel(
 async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
-    if await run_in_threadpool(service.store.active_of, caller.owner) >= caller.active_jobs:
-        raise Problem("quota-exceeded", f"{caller.active_jobs} active jobs are allowed")
-    job = await run_in_threadpool(service.store.resume, job_id)
+    job = await run_in_threadpool(service.store.resume, job_id, caller.active_jobs)
     return JSONResponse(job_view(job), 202, {"ETag": etag(job), **_RETRY})
 
 

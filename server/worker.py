@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import shutil
 import signal
@@ -255,12 +256,7 @@ class Attempt:
                 "shape": list(result.shape),
                 "n_assigned": len(result.row_ind),
                 "phases": result.nit,
-                "certificate": {
-                    "certified": result.bound is not None and result.gap is not None,
-                    "bound": result.bound,
-                    "gap": result.gap,
-                    "pairs": result.stats.get("certificate_pairs"),
-                },
+                "certificate": certificate_of(result),
                 "stats": result.stats,
                 "arrays": {
                     name: {"dtype": array.dtype.str, "shape": list(array.shape)}
@@ -324,6 +320,24 @@ class Attempt:
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         if self._report is not None:
             self._report(kind, data)
+
+
+def certificate_of(result: bigsap.Result) -> dict[str, Any]:
+    """What stands behind the bound: a pass over all pairs, or the search alone.
+
+    A solve that was stopped has a bound that its search vouches for, without a pass.
+    """
+    known = result.bound is not None and result.gap is not None
+    pairs = result.stats.get("certificate_pairs") or 0
+    certified = known and pairs >= math.prod(result.shape)
+    came_from = "certificate" if certified else "search" if result.bound is not None else None
+    return {
+        "certified": certified,
+        "bound": result.bound,
+        "bound_from": came_from,
+        "gap": result.gap,
+        "pairs": pairs,
+    }
 
 
 def _interrupted(slug: str, detail: str) -> dict[str, Any]:

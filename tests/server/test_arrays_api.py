@@ -304,6 +304,25 @@ def test_quotas(make_app: Callable[..., Any]) -> None:
     problem(api.post("/v1/arrays", json={"dtype": "f8", "shape": [1]}), 429, "quota-exceeded")
 
 
+def test_a_quota_holds_for_arrays_made_at_once(tmp_path: Path) -> None:
+    store = ArrayStore(tmp_path / "arrays")
+    answers: list[str] = []
+
+    def make() -> None:
+        try:
+            answers.append(store.create("me", "<f8", [10], (3, 10_000)).id)
+        except Problem as error:
+            answers.append(error.slug)
+
+    threads = [threading.Thread(target=make) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert answers.count("quota-exceeded") == 13
+    assert len(store.owned("me")) == 3
+
+
 @pytest.mark.parametrize(
     "body",
     [
