@@ -6,6 +6,7 @@ what the job does: a failing source or an infeasible problem is an outcome like 
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
 import math
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bigsap_server import logs
 from bigsap_server.control import RESULT_ARRAYS, Command, Folder
 from bigsap_server.files import FileLock, write_json
 from bigsap_server.pace import Pace
@@ -50,6 +52,7 @@ def dask_setup(worker: Any) -> None:
     Ctrl-C reaches every process of a terminal; it is the server that tells workers to
     stop, and how.
     """
+    logs.configure("info")
     os.nice(5)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -71,8 +74,12 @@ def run_job(
     The outcome has ``state``: succeeded, failed, cancelled, interrupted, or ``stale`` when this
     attempt had no business to run (any more); and ``result``, ``problem`` or neither.
     """
+    alone = bool(settings.get("own_process"))
+    if alone:
+        logs.set_level(settings.get("log_level") or "info")
     try:
-        return _run_job(Folder(Path(folder)), spec, attempt, settings, report)
+        with logs.about(alone, job=Path(folder).name, attempt=attempt):
+            return _run_job(Folder(Path(folder)), spec, attempt, settings, report)
     except OSError as error:
         if not is_disk_full(error):
             raise
@@ -128,7 +135,10 @@ class Attempt:
     def run(self) -> dict[str, Any]:
         """Solve and write the result; the outcome."""
         name = str(self.folder.path)
-        watcher = threading.Thread(target=self._watch, name="bigsap-watch", daemon=True)
+        look = contextvars.copy_context().run
+        watcher = threading.Thread(
+            target=look, args=(self._watch,), name="bigsap-watch", daemon=True
+        )
         with _present_lock:
             _present.add(name)
         self._tell("begun", {"pid": os.getpid()})
