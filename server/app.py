@@ -195,12 +195,17 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
     """The JSON pointer of an error's location, without the names of union members."""
     parts: list[Any] = []
     here = body
+    tagged = False
     for k, part in enumerate(path):
+        # At a union of costs the path has the member's name, which may be a key's as well.
+        if not tagged and isinstance(here, dict) and _is_cost(parts) and part == here.get("type"):
+            tagged = True
+            continue
         inside = (isinstance(here, dict) and part in here) or (
             isinstance(here, list) and isinstance(part, int) and part < len(here)
         )
         if inside:
-            here = here[part]
+            here, tagged = here[part], False
             parts.append(part)
         elif (
             k == len(path) - 1
@@ -210,6 +215,11 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
         ):
             parts.append(part)
     return pointer_to(*parts)
+
+
+def _is_cost(parts: Sequence[Any]) -> bool:
+    """Whether a pointer leads to a cost spec, whose ``type`` says which."""
+    return parts[-1:] == ["cost"] or (len(parts) > 1 and parts[-2] == "terms")
 
 
 def _add_openapi(app: FastAPI) -> None:

@@ -23,6 +23,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "not-found": (404, "There is no such thing"),
     "method-not-allowed": (405, "The method is not allowed here"),
     "not-acceptable": (406, "None of the accepted types can be given"),
+    "request-timeout": (408, "The body does not come"),
     "wrong-state": (409, "The state does not allow this"),
     "idempotency-conflict": (409, "The idempotency key belongs to another request"),
     "no-result": (409, "There is no result yet"),

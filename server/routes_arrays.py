@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from bigsap_server import schemas
+from bigsap_server.arrays import Meta
 from bigsap_server.bodies import StrictRoute, limited
 from bigsap_server.negotiation import check_range
 from bigsap_server.problems import Problem
@@ -138,6 +139,13 @@ async def put_rows(
         raise Problem("unsupported-media-type", "send the rows without a content encoding")
     length = request.headers.get("content-length", "")
     size = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
+    with caller.waiting():
+        return await _receive(request, service, meta, start, size)
+
+
+async def _receive(
+    request: Request, service: Service, meta: Meta, start: int, size: int | None
+) -> Response:
     block = await run_in_threadpool(service.arrays.open_block, meta, start, size)
     whole, n_bytes = False, 0
     try:

@@ -56,6 +56,14 @@ def start(folder: Path, **env: str) -> tuple[subprocess.Popen[str], str]:
     return process, url
 
 
+def stop(process: subprocess.Popen[str]) -> None:
+    """End the server gracefully."""
+    process.send_signal(signal.SIGTERM)
+    process.wait(60)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
 class Connection:
     """Just enough HTTP, so that the clients do not take the cores from the server."""
 
@@ -165,8 +173,7 @@ def measure_clients(folder: Path, number: int, seconds: float) -> dict[str, Any]
                 client.post(f"/v1/jobs/{job_id}/cancel", json={"mode": "now"})
         return found
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        stop(process)
 
 
 def measure_jobs(folder: Path, number: int, executor: str) -> dict[str, Any]:
@@ -208,8 +215,7 @@ def measure_jobs(folder: Path, number: int, executor: str) -> dict[str, Any]:
             "workers_mib": [round(entry[2], 1) for entry in memory], "metrics": counts,
         }  # fmt: skip
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        stop(process)
 
 
 def main() -> None:
