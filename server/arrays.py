@@ -17,15 +17,16 @@ import secrets
 import shutil
 import threading
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
-from bigsap_server.problems import Problem, from_error, is_disk_full
+from bigsap_server.array_blocks import Block, disk, superseded
+from bigsap_server.problems import Problem
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
@@ -108,7 +109,7 @@ class ArrayStore:
     def _create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
         array_id = f"arr_{secrets.token_hex(8)}"
         place = self.folder / array_id
-        with _disk():
+        with disk():
             place.mkdir()
             header = {
                 "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
@@ -136,6 +137,20 @@ class ArrayStore:
         found = [m for m in list(self._known.values()) if owner is None or m.owner == owner]
         return sorted(found, key=lambda m: (-m.created, m.id))
 
+    def page(
+        self, owner: str | None, size: int, token: str | None = None
+    ) -> tuple[list[Meta], str | None]:
+        """Up to ``size`` arrays, newest first, and the token of the next page or None.
+
+        Raises Problem for what is no token.
+        """
+        found = self.owned(owner)
+        if token is not None:
+            after = _from_token(token)
+            found = [meta for meta in found if (-meta.created, meta.id) > after]
+        more = len(found) > size
+        return found[:size], _token_of(found[size - 1]) if more else None
+
     def file(self, meta: Meta) -> Path:
         """The ``.npy`` file."""
         return self.folder / meta.id / "data.npy"
@@ -159,11 +174,18 @@ class ArrayStore:
             if nbytes is not None and meta.row_bytes:
                 stop = min(stop, start + -(-nbytes // meta.row_bytes))
             ranges = without(meta.ranges, start, stop)
-            with _disk():
+            with disk():
                 if ranges != meta.ranges:
                     meta = replace(meta, ranges=ranges)
                     self._write(meta)
-                block = Block(meta, start, stop, self.file(meta).open("r+b", buffering=0))
+                block = Block(
+                    meta.shape,
+                    meta.dtype,
+                    start,
+                    stop,
+                    meta.offset,
+                    self.file(meta).open("r+b", buffering=0),
+                )
             others = self._open[meta.id]
             for other in [b for b in others if b.start < stop and start < b.stop]:
                 other.supersede()
@@ -171,7 +193,7 @@ class ArrayStore:
             others.append(block)
             return block
 
-    def close_block(self, block: Block, whole: bool) -> Meta:
+    def close_block(self, meta: Meta, block: Block, whole: bool) -> Meta:
         """End a block: record it when it was received ``whole``, else forget it.
 
         Raises Problem when it is no whole rows.
@@ -182,20 +204,18 @@ class ArrayStore:
                 rows = block.finish()
         finally:
             block.close()
-            with self._locked(block.meta.id):
-                current = block in self._open[block.meta.id]
+            with self._locked(meta.id):
+                current = block in self._open[meta.id]
                 if current:
-                    self._open[block.meta.id].remove(block)
-                    meta = self._current(block.meta.id)
+                    self._open[meta.id].remove(block)
+                    meta = self._current(meta.id)
                     if rows is not None:
                         ranges = merged([*meta.ranges, [block.start, block.start + rows]])
                         meta = replace(meta, ranges=ranges)
-                        with _disk():
+                        with disk():
                             self._write(meta)
-        if not current:
-            if whole:
-                raise _superseded()
-            return block.meta
+        if whole and not current:
+            raise superseded()
         return meta
 
     def seal(self, array_id: str, expected: str | None) -> Meta:
@@ -219,7 +239,7 @@ class ArrayStore:
                 raise Problem(
                     "invalid-spec", f"the data has sha256 {meta.sha256}", pointer="/sha256"
                 )
-            with _disk():
+            with disk():
                 self._write(meta)
             return meta
 
@@ -238,7 +258,7 @@ class ArrayStore:
     def _digest(self, meta: Meta) -> tuple[str, bool]:
         """The hash of the data, and whether all of it is finite."""
         digest, finite, dtype = hashlib.sha256(), True, np.dtype(meta.dtype)
-        with _disk(), self.file(meta).open("rb") as file:
+        with disk(), self.file(meta).open("rb") as file:
             file.seek(meta.offset)
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
@@ -272,73 +292,17 @@ class ArrayStore:
             yield
 
 
-class Block:
-    """Rows from ``start`` to ``stop`` on their way to the disk. Used by one thread at a time.
-
-    Only ``supersede`` may be called by another: when it returns, nothing more is written.
-    """
-
-    def __init__(self, meta: Meta, start: int, stop: int, file: BinaryIO) -> None:
-        self.meta, self.start, self.stop = meta, start, stop
-        self._file = file
-        self._writing, self._over = threading.Lock(), False
-        self._dtype = np.dtype(meta.dtype)
-        self._room = (stop - start) * meta.row_bytes
-        self._size = 0
-        self._rest = b""  # the beginning of an item whose end has not come yet
-        file.seek(meta.offset + start * meta.row_bytes)
-
-    def write(self, chunk: bytes) -> None:
-        """The next bytes. Raises Problem for NaN, too many rows, a full disk, a later block."""
-        self._size += len(chunk)
-        if self._size > self._room:
-            raise Problem("invalid-spec", "the body has more rows than the array has from here on")
-        self._check(chunk)
-        view = memoryview(chunk)
-        with self._writing, _disk():
-            if self._over:
-                raise _superseded()
-            while view:
-                view = view[self._file.write(view) :]
-
-    def supersede(self) -> None:
-        """Another block has these rows from now on."""
-        with self._writing:
-            self._over = True
-
-    def _check(self, chunk: bytes) -> None:
-        """No NaN passes: nothing can be done with it later."""
-        if self._dtype.kind != "f":
-            return
-        data, size = self._rest + chunk, self._dtype.itemsize
-        whole = len(data) - len(data) % size
-        first = (self._size - len(chunk) - len(self._rest)) // size
-        self._rest = data[whole:]
-        values = np.frombuffer(data[:whole], self._dtype)
-        if np.isnan(values).any():
-            item = first + int(np.isnan(values).argmax())
-            width = max(1, math.prod(self.meta.shape[1:]))
-            row, column = self.start + item // width, item % width
-            raise Problem("invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column)
-
-    def finish(self) -> int:
-        """The number of rows, all on the disk now. Raises Problem unless whole."""
-        if self._size == 0 or self._size % self.meta.row_bytes:
-            raise Problem(
-                "invalid-spec", f"the body has {self._size} bytes, which are no whole rows of"
-                f" {self.meta.row_bytes} bytes",
-            )  # fmt: skip
-        with _disk():
-            os.fsync(self._file.fileno())
-        return self._size // self.meta.row_bytes
-
-    def close(self) -> None:
-        """Let the file go; what was not finished counts as not received."""
-        self._file.close()
+def _token_of(meta: Meta) -> str:
+    return urlsafe_b64encode(f"{meta.created!r} {meta.id}".encode()).decode().rstrip("=")
 
 
-def _superseded() -> Problem:
-    return Problem("block-superseded", "another block of the same rows has begun after this one")
+def _from_token(token: str) -> tuple[float, str]:
+    try:
+        text = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")
+        created, array_id = text.split(" ")
+        return -float(created), array_id
+    except ValueError:
+        raise Problem("invalid-spec", "page_token is not one of this service") from None
 
 
 def merged(ranges: list[list[int]]) -> list[list[int]]:
@@ -365,13 +329,3 @@ def _read_meta(place: Path) -> Meta | None:
         return Meta(**json.loads((place / "meta.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-
-
-@contextmanager
-def _disk() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if is_disk_full(error):
-            raise from_error(error) from error
-        raise

@@ -74,15 +74,17 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
     return JSONResponse(array_view(meta), 201, headers)
 
 
-@router.get("", summary="List arrays", response_model=schemas.ArrayList)
+@router.get("", summary="List arrays, newest first", response_model=schemas.ArrayList)
 async def list_arrays(
     service: TheService,
     caller: Reader,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="arrays of a page")] = 100,
+    page_token: Annotated[str | None, Query(max_length=200, description="of the last page")] = None,
 ) -> Response:
-    """The newest arrays of the caller."""
-    owned = await run_in_threadpool(service.arrays.owned, caller.sees)
-    return JSONResponse({"arrays": [array_view(meta) for meta in owned[:limit]]})
+    """One page of the caller's arrays, and the token of the next: None at the end."""
+    found, token = await run_in_threadpool(service.arrays.page, caller.sees, limit, page_token)
+    arrays = [array_view(meta) for meta in found]
+    return JSONResponse({"arrays": arrays, "next_page_token": token})
 
 
 @router.get("/{array_id}", summary="Look at an array", response_model=schemas.ArrayInfo)
@@ -164,8 +166,8 @@ async def _receive(
         # Also when the client leaves: then a thread must not be waited for by a task that is
         # being cancelled, and closing takes no time.
         if not whole:
-            service.arrays.close_block(block, whole=False)
-    meta = await run_in_threadpool(service.arrays.close_block, block, True)
+            service.arrays.close_block(meta, block, whole=False)
+    meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)
     service.metrics.uploaded.inc(n_bytes)
     return JSONResponse(array_view(meta))
 

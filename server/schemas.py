@@ -127,9 +127,10 @@ class ArrayInfo(BaseModel):
 
 
 class ArrayList(BaseModel):
-    """All arrays of the caller, newest first."""
+    """Arrays of the caller, newest first, and the token of the next page."""
 
     arrays: list[ArrayInfo]
+    next_page_token: str | None
 
 
 class ValuePage(BaseModel):

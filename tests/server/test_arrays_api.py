@@ -124,7 +124,7 @@ def test_nan_across_chunks_of_the_network(make_app: Callable[..., Any]) -> None:
         block.write(text[k : k + 7])
     with pytest.raises(Problem, match=r"\[5, 1\] is NaN"):
         block.write(text[at // 7 * 7 : at // 7 * 7 + 7])
-    store.close_block(block, whole=False)
+    store.close_block(meta, block, whole=False)
 
 
 def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -> None:
@@ -190,17 +190,17 @@ def test_a_block_overtaken_is_refused_and_one_beside_is_not(tmp_path: Path) -> N
     later = store.open_block(meta, 4, 24)
     with pytest.raises(Problem, match="another block"):
         first.write(MATRIX[2:5].tobytes())
-    store.close_block(first, whole=False)
+    store.close_block(meta, first, whole=False)
     for block, part in ((beside, MATRIX[5:]), (later, MATRIX[4:5])):
         block.write(part.tobytes())
-        meta = store.close_block(block, whole=True)
+        meta = store.close_block(meta, block, whole=True)
     assert meta.ranges == [[4, 10]]
     finished = store.open_block(meta, 0, 4 * 24)
     finished.write(MATRIX[:4].tobytes())
     again = store.open_block(meta, 0, 4 * 24)
     with pytest.raises(Problem, match="another block"):
-        store.close_block(finished, whole=True)
-    store.close_block(again, whole=False)
+        store.close_block(meta, finished, whole=True)
+    store.close_block(meta, again, whole=False)
     assert store.get(meta.id, "").ranges == [[4, 10]]
 
 
@@ -244,7 +244,7 @@ def test_half_an_upload_survives_a_restart(make_app: Callable[..., Any], tmp_pat
     meta = store.create("me", "<f8", [10, 3])
     block = store.open_block(meta, 2, None)
     block.write(MATRIX[2:5].tobytes())
-    store.close_block(block, whole=True)
+    store.close_block(meta, block, whole=True)
     half = store.open_block(meta, 6, 48)
     half.write(MATRIX[6:7].tobytes())  # ... and then the process is gone
     again = ArrayStore(tmp_path / "arrays")
