@@ -305,7 +305,7 @@ class _Planner:
     def matrix(self, spec: specs.Matrix, pointer: str) -> _Part:
         place = pointer_to_child(pointer, "values")
         facts = self.facts(spec, "values", pointer)
-        shape = facts.shape if facts.shape != (0,) else (0, 0)
+        shape = facts.shape
         if len(shape) != 2:
             raise _invalid(f"a matrix has 2 dimensions, not {len(shape)}", place)
         if facts.in_place and facts.nbytes <= _SMALL_BYTES:

@@ -217,13 +217,6 @@ class Matrix(Model):
     type: Literal["array"]
     values: Array = Field(description="(n, m) costs; infinity forbids a pair")
 
-    @field_validator("values")
-    @classmethod
-    def _two_dimensions(cls, values: Any) -> Any:
-        if isinstance(values, list) and not (values and isinstance(values[0], list)):
-            raise ValueError("a matrix is a list of rows; without any, upload it for its shape")
-        return values
-
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, data: Any) -> Any:
