@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 # Tests that watch a clock or count memory, and those of the page (a browser and the service),
 # want the machine for themselves. The others share it, each file in one of a few processes.
 ALONE := tests/page tests/test_cancel.py tests/test_control.py tests/test_memory.py \
-	tests/test_remote.py $(addprefix tests/server/test_,estimate.py faults.py supervisor.py)
+	tests/test_remote.py $(addprefix tests/server/test_,estimate.py faults.py load.py supervisor.py)
 BENCH_ARGS ?=
 
 .PHONY: help demo test test-image browser lint format bench results docs clean distclean

@@ -37,6 +37,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Match, Mount, Route
+from starlette.types import Scope
 
 import bigsap
 
@@ -46,6 +48,43 @@ _MOST_ERRORS = 20
 # Not on every machine; without it the page's modules would be refused (nosniff).
 mimetypes.add_type("text/javascript", ".js")
 mimetypes.add_type("text/javascript", ".mjs")
+
+
+_MODULES = (routes_jobs, routes_results, routes_arrays, routes_costs, routes_system)
+
+
+def allowed_methods(path: str) -> set[str]:
+    """The methods that some route has for a path."""
+    found: set[str] = set()
+    for module in _MODULES:
+        for route in module.router.routes:
+            if isinstance(route, Route) and route.path_regex.match(path):
+                found |= route.methods or set()
+    return found | {"HEAD"} if "GET" in found else found
+
+
+class _Files(StaticFiles):
+    """The page's files: asked for anew each time, or an update would meet old parts of itself."""
+
+    def file_response(self, *args: Any, **given: Any) -> Response:
+        """With the header that says so; unchanged ones are answered 304."""
+        response = super().file_response(*args, **given)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+class _Page(Mount):
+    """The page, at every path that is not the API's."""
+
+    def __init__(self) -> None:
+        super().__init__("/", _Files(directory=PAGE, html=True), name="page")
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """None of the API's paths, whatever the method: that is judged by its routes."""
+        path = scope.get("path", "")
+        if path.startswith("/v1/") or allowed_methods(path):
+            return Match.NONE, {}
+        return super().matches(scope)
 
 
 def create_app(
@@ -98,12 +137,12 @@ def create_app(
         separate_input_output_schemas=False,
     )  # fmt: skip
     app.state.settings = settings
-    for module in (routes_jobs, routes_results, routes_arrays, routes_costs, routes_system):
+    for module in _MODULES:
         app.include_router(module.router)
     _add_handlers(app)
     _add_openapi(app)
     if settings.page and (PAGE / "index.html").is_file():
-        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+        app.router.routes.append(_Page())
     return Gate(app, keys, metrics)
 
 
@@ -146,7 +185,11 @@ def _add_handlers(app: FastAPI) -> None:
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, StarletteHTTPException)
-        return _problem_response(_from_http(error), request)
+        found = _from_http(error)
+        if found.status == 405:
+            methods = allowed_methods(request.url.path) or {"GET", "HEAD"}
+            found.headers = {"Allow": ", ".join(sorted(methods))}
+        return _problem_response(found, request)
 
     async def unexpected(request: Request, error: Exception) -> Response:
         # The framework passes the error on after this answer: the gate logs it.
@@ -195,12 +238,17 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
     """The JSON pointer of an error's location, without the names of union members."""
     parts: list[Any] = []
     here = body
+    tagged = False
     for k, part in enumerate(path):
+        # At a union of costs the path has the member's name, which may be a key's as well.
+        if not tagged and isinstance(here, dict) and _is_cost(parts) and part == here.get("type"):
+            tagged = True
+            continue
         inside = (isinstance(here, dict) and part in here) or (
             isinstance(here, list) and isinstance(part, int) and part < len(here)
         )
         if inside:
-            here = here[part]
+            here, tagged = here[part], False
             parts.append(part)
         elif (
             k == len(path) - 1
@@ -210,6 +258,11 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
         ):
             parts.append(part)
     return pointer_to(*parts)
+
+
+def _is_cost(parts: Sequence[Any]) -> bool:
+    """Whether a pointer leads to a cost spec, whose ``type`` says which."""
+    return parts[-1:] == ["cost"] or (len(parts) > 1 and parts[-2] == "terms")
 
 
 def _add_openapi(app: FastAPI) -> None:

@@ -2,7 +2,8 @@
 
 ``arrays/{id}/data.npy`` is written in place, block by block; ``meta.json`` says which rows
 are on the disk and is replaced, atomically, after each block. A block that was cut off
-was never received: whoever uploads sends it again. A sealed array never changes.
+was never received: whoever uploads sends it again. Of two blocks of the same rows the one that
+began last counts, and the other writes nothing more. A sealed array never changes.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import secrets
 import shutil
 import threading
 import time
-from collections import Counter
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
-from bigsap_server.problems import Problem, from_error, is_disk_full
+from bigsap_server.array_blocks import Block, disk, superseded
+from bigsap_server.problems import Problem
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
@@ -35,8 +37,8 @@ class Meta:
     """What is known of an uploaded array.
 
     dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, apart.
-    finite: whether no entry received is infinite. sha256: of the raw little-endian data in
-    C order, once sealed. Times are unix seconds.
+    finite: whether no entry is infinite, once sealed; true before. sha256: of the raw
+    little-endian data in C order, once sealed. Times are unix seconds.
     """
 
     id: str
@@ -71,10 +73,10 @@ class ArrayStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._guard = threading.Lock()
+        self._guard, self._creating = threading.Lock(), threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, Meta] = {}
-        self._open: Counter[str] = Counter()
+        self._open: defaultdict[str, list[Block]] = defaultdict(list)
         for place in sorted(folder.iterdir()):
             if _ID.fullmatch(place.name):
                 meta = _read_meta(place)
@@ -83,11 +85,31 @@ class ArrayStore:
                 else:
                     self._known[meta.id] = meta
 
-    def create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
-        """A new array without rows. Raises Problem ``disk-full``."""
+    def create(
+        self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None
+    ) -> Meta:
+        """A new array without rows. Raises Problem ``disk-full``.
+
+        quota: most arrays and bytes of the owner, this one among them; beyond them Problem
+        ``quota-exceeded``.
+        """
+        with self._creating:
+            if quota is not None:
+                nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+                self._check_quota(self.owned(owner), nbytes, *quota)
+            return self._create(owner, dtype, shape)
+
+    @staticmethod
+    def _check_quota(owned: list[Meta], nbytes: int, most: int, most_bytes: int) -> None:
+        if len(owned) >= most:
+            raise Problem("quota-exceeded", f"{most} arrays are allowed; delete some")
+        if sum(meta.nbytes for meta in owned) + nbytes > most_bytes:
+            raise Problem("quota-exceeded", f"{most_bytes} bytes of arrays are allowed")
+
+    def _create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
         array_id = f"arr_{secrets.token_hex(8)}"
         place = self.folder / array_id
-        with _disk():
+        with disk():
             place.mkdir()
             header = {
                 "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
@@ -115,6 +137,20 @@ class ArrayStore:
         found = [m for m in list(self._known.values()) if owner is None or m.owner == owner]
         return sorted(found, key=lambda m: (-m.created, m.id))
 
+    def page(
+        self, owner: str | None, size: int, token: str | None = None
+    ) -> tuple[list[Meta], str | None]:
+        """Up to ``size`` arrays, newest first, and the token of the next page or None.
+
+        Raises Problem for what is no token.
+        """
+        found = self.owned(owner)
+        if token is not None:
+            after = _from_token(token)
+            found = [meta for meta in found if (-meta.created, meta.id) > after]
+        more = len(found) > size
+        return found[:size], _token_of(found[size - 1]) if more else None
+
     def file(self, meta: Meta) -> Path:
         """The ``.npy`` file."""
         return self.folder / meta.id / "data.npy"
@@ -123,7 +159,8 @@ class ArrayStore:
         """Begin to receive rows from ``start`` on; ``nbytes`` if known. Raises Problem.
 
         Rows received before count as missing from now on: were this block cut off, they
-        would be a mixture.
+        would be a mixture. Blocks still open that have rows in common with this one are
+        refused from now on. Without ``nbytes`` all rows from ``start`` on are this block's.
         """
         with self._locked(meta.id):
             meta = self._current(meta.id)
@@ -137,15 +174,26 @@ class ArrayStore:
             if nbytes is not None and meta.row_bytes:
                 stop = min(stop, start + -(-nbytes // meta.row_bytes))
             ranges = without(meta.ranges, start, stop)
-            with _disk():
+            with disk():
                 if ranges != meta.ranges:
                     meta = replace(meta, ranges=ranges)
                     self._write(meta)
-                block = Block(meta, start, self.file(meta).open("r+b", buffering=0))
-            self._open[meta.id] += 1
+                block = Block(
+                    meta.shape,
+                    meta.dtype,
+                    start,
+                    stop,
+                    meta.offset,
+                    self.file(meta).open("r+b", buffering=0),
+                )
+            others = self._open[meta.id]
+            for other in [b for b in others if b.start < stop and start < b.stop]:
+                other.supersede()
+                others.remove(other)
+            others.append(block)
             return block
 
-    def close_block(self, block: Block, whole: bool) -> Meta:
+    def close_block(self, meta: Meta, block: Block, whole: bool) -> Meta:
         """End a block: record it when it was received ``whole``, else forget it.
 
         Raises Problem when it is no whole rows.
@@ -156,14 +204,18 @@ class ArrayStore:
                 rows = block.finish()
         finally:
             block.close()
-            with self._locked(block.meta.id):
-                self._open[block.meta.id] -= 1
-                meta = self._current(block.meta.id)
-                if rows is not None:
-                    ranges = merged([*meta.ranges, [block.start, block.start + rows]])
-                    meta = replace(meta, ranges=ranges, finite=meta.finite and block.finite)
-                    with _disk():
-                        self._write(meta)
+            with self._locked(meta.id):
+                current = block in self._open[meta.id]
+                if current:
+                    self._open[meta.id].remove(block)
+                    meta = self._current(meta.id)
+                    if rows is not None:
+                        ranges = merged([*meta.ranges, [block.start, block.start + rows]])
+                        meta = replace(meta, ranges=ranges)
+                        with disk():
+                            self._write(meta)
+        if whole and not current:
+            raise superseded()
         return meta
 
     def seal(self, array_id: str, expected: str | None) -> Meta:
@@ -181,12 +233,13 @@ class ArrayStore:
                     raise Problem(
                         "array-incomplete", "not all rows are received", missing=missing[:100]
                     )
-                meta = replace(meta, sealed=time.time(), sha256=self._hash(meta))
+                sha256, finite = self._digest(meta)
+                meta = replace(meta, sealed=time.time(), sha256=sha256, finite=finite)
             if expected is not None and expected.lower() != meta.sha256:
                 raise Problem(
                     "invalid-spec", f"the data has sha256 {meta.sha256}", pointer="/sha256"
                 )
-            with _disk():
+            with disk():
                 self._write(meta)
             return meta
 
@@ -197,17 +250,21 @@ class ArrayStore:
             if self._open[array_id]:
                 raise Problem("array-in-use", "a block is still being received")
             del self._known[array_id]
+            del self._open[array_id]
             shutil.rmtree(self.folder / array_id, ignore_errors=True)
         with self._guard:
             self._locks.pop(array_id, None)
 
-    def _hash(self, meta: Meta) -> str:
-        digest = hashlib.sha256()
-        with _disk(), self.file(meta).open("rb") as file:
+    def _digest(self, meta: Meta) -> tuple[str, bool]:
+        """The hash of the data, and whether all of it is finite."""
+        digest, finite, dtype = hashlib.sha256(), True, np.dtype(meta.dtype)
+        with disk(), self.file(meta).open("rb") as file:
             file.seek(meta.offset)
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
-        return digest.hexdigest()
+                if dtype.kind == "f" and finite:
+                    finite = bool(np.isfinite(np.frombuffer(chunk, dtype)).all())
+        return digest.hexdigest(), finite
 
     def _current(self, array_id: str) -> Meta:
         if array_id not in self._known:
@@ -235,61 +292,17 @@ class ArrayStore:
             yield
 
 
-class Block:
-    """Rows on their way to the disk. Used by one thread at a time."""
+def _token_of(meta: Meta) -> str:
+    return urlsafe_b64encode(f"{meta.created!r} {meta.id}".encode()).decode().rstrip("=")
 
-    def __init__(self, meta: Meta, start: int, file: BinaryIO) -> None:
-        self.meta, self.start, self.finite = meta, start, True
-        self._file = file
-        self._dtype = np.dtype(meta.dtype)
-        self._room = (meta.shape[0] - start) * meta.row_bytes
-        self._size = 0
-        self._rest = b""  # the beginning of an item whose end has not come yet
-        file.seek(meta.offset + start * meta.row_bytes)
 
-    def write(self, chunk: bytes) -> None:
-        """The next bytes of the body. Raises Problem for NaN, too many rows, a full disk."""
-        self._size += len(chunk)
-        if self._size > self._room:
-            raise Problem("invalid-spec", "the body has more rows than the array has from here on")
-        self._check(chunk)
-        view = memoryview(chunk)
-        with _disk():
-            while view:
-                view = view[self._file.write(view) :]
-
-    def _check(self, chunk: bytes) -> None:
-        """No NaN passes: nothing can be done with it later."""
-        if self._dtype.kind != "f":
-            return
-        data, size = self._rest + chunk, self._dtype.itemsize
-        whole = len(data) - len(data) % size
-        first = (self._size - len(chunk) - len(self._rest)) // size
-        self._rest = data[whole:]
-        values = np.frombuffer(data[:whole], self._dtype)
-        if np.isfinite(values).all():
-            return
-        self.finite = False
-        if np.isnan(values).any():
-            item = first + int(np.isnan(values).argmax())
-            width = max(1, math.prod(self.meta.shape[1:]))
-            row, column = self.start + item // width, item % width
-            raise Problem("invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column)
-
-    def finish(self) -> int:
-        """The number of rows, all on the disk now. Raises Problem unless whole."""
-        if self._size == 0 or self._size % self.meta.row_bytes:
-            raise Problem(
-                "invalid-spec", f"the body has {self._size} bytes, which are no whole rows of"
-                f" {self.meta.row_bytes} bytes",
-            )  # fmt: skip
-        with _disk():
-            os.fsync(self._file.fileno())
-        return self._size // self.meta.row_bytes
-
-    def close(self) -> None:
-        """Let the file go; what was not finished counts as not received."""
-        self._file.close()
+def _from_token(token: str) -> tuple[float, str]:
+    try:
+        text = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")
+        created, array_id = text.split(" ")
+        return -float(created), array_id
+    except ValueError:
+        raise Problem("invalid-spec", "page_token is not one of this service") from None
 
 
 def merged(ranges: list[list[int]]) -> list[list[int]]:
@@ -316,13 +329,3 @@ def _read_meta(place: Path) -> Meta | None:
         return Meta(**json.loads((place / "meta.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-
-
-@contextmanager
-def _disk() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if is_disk_full(error):
-            raise from_error(error) from error
-        raise

@@ -21,7 +21,8 @@ import secrets
 import sys
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -63,6 +64,20 @@ class Caller:
     def sees(self) -> str | None:
         """Whose jobs and arrays it may see: an owner, or None for everybody's."""
         return None if "admin" in self.scopes else self.owner
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count a request that stays open. Raises Problem beyond the limit."""
+        if self.streams >= self.max_streams:
+            raise Problem(
+                "too-many-requests",
+                f"{self.max_streams} open streams, polls and uploads are allowed",
+            )
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
 
     def require(self, scope: Scope) -> None:
         """Raise Problem ``forbidden`` without the scope."""

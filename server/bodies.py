@@ -6,7 +6,9 @@ whatever its parser raises for monstrous input (depth, digits) is a problem docu
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -61,7 +63,10 @@ class StrictRoute(APIRoute):
 
 
 async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
-    """The chunks of a body of at most ``limit`` bytes; 413, as early as possible."""
+    """The chunks of a body of at most ``limit`` bytes; 413, as early as possible.
+
+    408 when nothing comes for ``limits.idle_s`` seconds.
+    """
 
     def too_large() -> HTTPException:
         return http_error(Problem("body-too-large", f"at most {limit} bytes are allowed here"))
@@ -70,7 +75,20 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
     if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > limit):
         raise too_large()
     size = 0
-    async for chunk in request.stream():
+    idle: float = request.app.state.settings.limits.idle_s
+    chunks = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(idle):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            problem = Problem(
+                "request-timeout", f"nothing has come for {idle:g} s",
+                headers={"Connection": "close"},
+            )  # fmt: skip
+            raise http_error(problem) from None
         size += len(chunk)
         if size > limit:
             raise too_large()
@@ -81,9 +99,11 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
 def parse(text: bytes) -> Any:
     """The JSON value of a text. Raises Problem ``malformed-json``."""
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=_object)
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_float=_float)
     except _RepeatedKeyError as error:
         detail = f"the key {str(error.args[0])[:100]!r} appears twice in one object"
+    except _OverflowError as error:
+        detail = f'{error.args[0][:100]} is beyond float64; write "Infinity" if that is meant'
     except json.JSONDecodeError as error:
         detail = f"{error.msg} at line {error.lineno}, column {error.colno}"
     except RecursionError:
@@ -97,6 +117,17 @@ def parse(text: bytes) -> Any:
 
 class _RepeatedKeyError(Exception):
     pass
+
+
+class _OverflowError(Exception):
+    pass
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise _OverflowError(text)
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

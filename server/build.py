@@ -307,7 +307,8 @@ def _expression(
 def expression_problem(error: bigsap.ExpressionError, pointer: str) -> Problem:
     """An error of a formula, with the column of its text."""
     extra: dict[str, Any] = {} if error.column is None else {"column": error.column}
-    text = " ".join(str(error).split())[:1000]
+    # The first line; the others are the text with a caret below, of no use on one line.
+    text = " ".join((str(error).splitlines() or [""])[0].split())[:1000]
     return Problem("invalid-spec", text, pointer=pointer_to_child(pointer, "code"), **extra)
 
 

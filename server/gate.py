@@ -6,6 +6,7 @@ read, and that nothing that goes wrong inside shows more than a problem document
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -39,8 +40,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 SECURITY_HEADERS = {
     "content-security-policy": (
-        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
-        " object-src 'none'; img-src 'self' data: blob:"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -65,7 +66,12 @@ class Gate:
         token = logs.context.set(answer.context)
         try:
             self._check(scope)
+            if answer.method == "HEAD":
+                # What GET would answer, without the body. A copy: the server looks at its own.
+                scope, receive = {**scope, "method": "GET"}, answer.receive
             await self.app(scope, receive, answer.send)
+            if answer.method == "HEAD" and answer.status is not None and not answer.complete:
+                await answer.send({"type": "http.response.body", "body": b""})
         except Problem as problem:
             await answer.problem(problem)
         except Exception:
@@ -81,6 +87,8 @@ class Gate:
         raw = scope["headers"]
         if len(raw) > MOST_HEADERS or sum(len(k) + len(v) for k, v in raw) > MOST_HEADER_BYTES:
             raise Problem("headers-too-large", "too many or too large headers")
+        if sum(name == b"host" for name, _ in raw) > 1:
+            raise Problem("malformed-request", "there is more than one Host header")
         headers = Headers(scope=scope)
         if not self._keys.required:
             _check_local(scope["method"], headers)
@@ -92,7 +100,8 @@ class Gate:
     def _count(self, scope: Scope, answer: _Answer) -> None:
         route = getattr(scope.get("route"), "path", None) or "other"
         status = answer.status or 499
-        method = scope["method"] if scope["method"] in (*_SAFE, "POST", "PUT", "DELETE") else "?"
+        known = (*_SAFE, "POST", "PUT", "DELETE")
+        method = answer.method if answer.method in known else "?"
         self._metrics.requests.labels(method, route, str(status)).inc()
         seconds = (answer.began or time.perf_counter()) - answer.started
         self._metrics.seconds.labels(route).observe(seconds)
@@ -131,7 +140,8 @@ class _Answer:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._send, self._path = send, scope["path"]
-        self._head = scope["method"] == "HEAD"
+        self.method: str = scope["method"]
+        self._asked, self._begun = False, asyncio.Event()
         self.started = time.perf_counter()
         self.began: float | None = None
         self.status: int | None = None
@@ -141,6 +151,14 @@ class _Answer:
         self.context: dict[str, Any] = {"request": self.id}
         if found := _JOB.match(self._path):
             self.context["job"] = found.group(1)
+
+    async def receive(self) -> Message:
+        """For HEAD: no body, and nobody who reads on once the answer has begun."""
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._begun.wait()
+        return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -162,7 +180,10 @@ class _Answer:
             }
         elif message["type"] == "http.response.body":
             self.complete = not message.get("more_body", False)
+            if self.method == "HEAD":
+                message = {**message, "body": b""}
         await self._send(message)
+        self._begun.set()
 
     async def problem(self, problem: Problem) -> None:
         if self.status is not None:
@@ -177,4 +198,4 @@ class _Answer:
             "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
         }
         await self.send(start)
-        await self.send({"type": "http.response.body", "body": b"" if self._head else body})
+        await self.send({"type": "http.response.body", "body": body})

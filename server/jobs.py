@@ -144,8 +144,7 @@ class JobStore:
         with self._write() as (db, changes):
             if (found := sql.made_by(db, owner, idempotency_key, digest)) is not None:
                 return found, False
-            if most_active is not None and sql.count_active(db, owner) >= most_active:
-                raise QuotaExceeded(f"{most_active} active jobs are allowed")
+            sql.check_active(db, owner, most_active)
             row = db.execute(
                 "INSERT INTO job (id, owner, state, created, label, spec, digest, idempotency_key)"
                 " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?) RETURNING *",
@@ -219,11 +218,12 @@ class JobStore:
                 db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None
             )
 
-    def resume(self, job_id: str) -> Job:
+    def resume(self, job_id: str, most_active: int | None = None) -> Job:
         """Queue the job again, to go on from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
-        before they were optimal (``time_limit``, ``gap_reached``). Raises WrongState.
+        before they were optimal (``time_limit``, ``gap_reached``). Raises WrongState, and
+        QuotaExceeded as ``submit``, by the job's owner.
         """
         with self._write() as (db, changes):
             row = sql.find(db, job_id)
@@ -234,6 +234,7 @@ class JobStore:
                     raise WrongState(f"{job_id} is solved: {status}", state)
             elif state not in ("interrupted", "cancelled", "failed"):
                 raise WrongState(f"{job_id} is {state}; nothing to resume", state)
+            sql.check_active(db, row["owner"], most_active, row["number"])
             return self._set(
                 db, changes, row, state="queued", finished=None, cancel=None, problem=None,
                 retry_at=None, failures=0, spent=0.0,
@@ -284,7 +285,7 @@ class JobStore:
             row = db.execute(
                 "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
                 " heartbeat = :now, started = coalesce(started, :now), finished = NULL,"
-                " retry_at = NULL, progress = NULL, version = version + 1"
+                " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
                 " WHERE number = (SELECT number FROM job WHERE state = 'queued'"
                 "  OR (state = 'interrupted' AND retry_at <= :now) ORDER BY number LIMIT 1)"
                 " RETURNING *",

@@ -14,6 +14,7 @@ from bigsap_server.job_model import (
     Event,
     IdempotencyConflict,
     Job,
+    QuotaExceeded,
     Row,
     UnknownJob,
     canonical,
@@ -146,6 +147,20 @@ def count_active(db: sqlite3.Connection, owner: str) -> int:
     """How many jobs of ``owner`` may still change by themselves."""
     row = db.execute(f"SELECT count(*) FROM job WHERE owner = ? AND {ACTIVE}", (owner,))
     return int(row.fetchone()[0])
+
+
+def check_active(
+    db: sqlite3.Connection, owner: str, most: int | None, number: int | None = None
+) -> None:
+    """Raise QuotaExceeded when ``owner`` has ``most`` active jobs besides job ``number``."""
+    if most is None:
+        return
+    row = db.execute(
+        f"SELECT count(*) FROM job WHERE owner = ? AND number IS NOT ? AND {ACTIVE}",
+        (owner, number),
+    )
+    if row.fetchone()[0] >= most:
+        raise QuotaExceeded(f"{most} active jobs are allowed")
 
 
 def state_event(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row) -> None:

@@ -7,13 +7,18 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 #: Fields that every record of the present request or job carries.
 context: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
     "bigsap_log_context", default=None
 )
-_PLAIN = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+# What records of all threads carry, in a process that runs one job.
+_ambient: dict[str, Any] = {}
+# uvicorn says its messages twice, the second time for terminals.
+_PLAIN = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", "color_message"}
 
 
 class JsonFormatter(logging.Formatter):
@@ -28,27 +33,71 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        found |= context.get() or {}
+        found |= _ambient | (context.get() or {})
         found |= {k: v for k, v in record.__dict__.items() if k not in _PLAIN}
         if record.exc_info:
             found["exception"] = self.formatException(record.exc_info)
         return json.dumps(found, default=str)
 
 
+class _Handler(logging.StreamHandler[Any]):
+    """Writes JSON, and leaves out what Dask says about ordinary things."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(JsonFormatter())
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Not what Dask tells about every worker, nor that one was lost: the service does."""
+        if record.name.split(".")[0] in ("distributed", "tornado"):
+            if record.levelno < logging.ERROR:
+                return False
+            if record.name == "distributed.scheduler" and "marked as failed" in str(record.msg):
+                return False
+        return super().filter(record)
+
+
 def configure(level: str) -> None:
-    """Send everything of the service and of uvicorn to stderr as JSON, from ``level`` on."""
-    for name in ("bigsap_server", "bigsap", "uvicorn", "uvicorn.error", "distributed"):
-        # One handler each: Dask changes the level of those that it finds on its logger.
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(JsonFormatter())
+    """Send everything of this process to stderr as JSON: our own from ``level`` on.
+
+    For the server and for the workers that it starts. The one handler is the root's: where that
+    has one, Dask adds none of its own (a second line for each, in a format of its own).
+    """
+    root = logging.getLogger()
+    root.handlers = [_Handler()]
+    for name in (
+        "bigsap_server",
+        "bigsap",
+        "uvicorn",
+        "uvicorn.error",
+        "distributed",
+        "py.warnings",
+    ):
         logger = logging.getLogger(name)
-        logger.handlers = [handler]
-        logger.propagate = False
-    logging.getLogger("bigsap_server").setLevel(level.upper())
-    logging.getLogger("bigsap").setLevel(level.upper())
+        logger.handlers, logger.propagate = [], True
+    set_level(level)
     logging.getLogger("uvicorn").setLevel(max(logging.INFO, getattr(logging, level.upper())))
-    # Its own lines about every worker are for those who debug it.
-    logging.getLogger("distributed").setLevel(logging.WARNING)
     # The gate writes access lines, with ids.
     logging.getLogger("uvicorn.access").handlers = []
     logging.getLogger("uvicorn.access").propagate = False
+    logging.captureWarnings(True)
+
+
+def set_level(level: str) -> None:
+    """The lowest level of the service's own lines."""
+    for name in ("bigsap_server", "bigsap"):
+        logging.getLogger(name).setLevel(level.upper())
+
+
+@contextmanager
+def about(ambient: bool, **fields: Any) -> Iterator[None]:
+    """Have records carry ``fields``; ``ambient``: those of other threads as well."""
+    token = context.set((context.get() or {}) | fields)
+    if ambient:
+        _ambient.update(fields)
+    try:
+        yield
+    finally:
+        context.reset(token)
+        if ambient:
+            _ambient.clear()

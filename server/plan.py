@@ -27,6 +27,7 @@ from bigsap_server.build import (
 )
 from bigsap_server.job_request import JobRequest
 from bigsap_server.problems import Problem
+from bigsap_server.settings import cores
 from bigsap_server.stores import check_zarr_files, check_zarr_folder
 
 import bigsap
@@ -77,6 +78,12 @@ def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
         raise Problem(
             "over-limit", f"jobs here need a time limit of at most {longest} s",
             pointer="/options/time_limit_s",
+        )  # fmt: skip
+    most = limits["threads"] or (None if resolver.settings["scheduler"] else cores())
+    if most is not None and (options.threads or 0) > most:
+        raise Problem(
+            "over-limit", f"{options.threads} threads; at most {most} are allowed",
+            pointer="/options/threads",
         )  # fmt: skip
     if found.shape is not None:
         _check_start(request, resolver, found.shape)
@@ -298,7 +305,7 @@ class _Planner:
     def matrix(self, spec: specs.Matrix, pointer: str) -> _Part:
         place = pointer_to_child(pointer, "values")
         facts = self.facts(spec, "values", pointer)
-        shape = facts.shape if facts.shape != (0,) else (0, 0)
+        shape = facts.shape
         if len(shape) != 2:
             raise _invalid(f"a matrix has 2 dimensions, not {len(shape)}", place)
         if facts.in_place and facts.nbytes <= _SMALL_BYTES:

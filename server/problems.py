@@ -23,11 +23,13 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "not-found": (404, "There is no such thing"),
     "method-not-allowed": (405, "The method is not allowed here"),
     "not-acceptable": (406, "None of the accepted types can be given"),
+    "request-timeout": (408, "The body does not come"),
     "wrong-state": (409, "The state does not allow this"),
     "idempotency-conflict": (409, "The idempotency key belongs to another request"),
     "no-result": (409, "There is no result yet"),
     "array-sealed": (409, "The array is sealed"),
     "array-incomplete": (409, "Rows are missing"),
+    "block-superseded": (409, "A later block has the same rows"),
     "array-in-use": (409, "An unfinished job uses the array"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "The body has a type that is not understood here"),
@@ -58,7 +60,8 @@ class Problem(Exception):
     """An answer that is a problem document.
 
     slug: a key of ``PROBLEMS``. pointer: JSON pointer into the body. errors: further
-    ``{"detail", "pointer"}``. headers: of the answer. extra: further members.
+    ``{"detail", "pointer"}``. headers: of the answer; 429 has a
+    Retry-After in any case. extra: further members.
     """
 
     def __init__(
@@ -77,6 +80,8 @@ class Problem(Exception):
         self.pointer = pointer
         self.errors = [dict(error) for error in errors]
         self.headers = dict(headers or {})
+        if self.status == 429:
+            self.headers.setdefault("Retry-After", "5" if slug == "quota-exceeded" else "1")
         self.extra = extra
 
     def __reduce__(self) -> Any:

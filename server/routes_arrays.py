@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from bigsap_server import schemas
+from bigsap_server.arrays import Meta
 from bigsap_server.bodies import StrictRoute, limited
 from bigsap_server.negotiation import check_range
 from bigsap_server.problems import Problem
@@ -65,25 +66,25 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
             "over-limit", f"{nbytes} bytes; at most {limits.array_bytes} are allowed",
             pointer="/shape",
         )  # fmt: skip
-    owned = await run_in_threadpool(service.arrays.owned, caller.owner)
-    if len(owned) >= limits.arrays:
-        raise Problem("quota-exceeded", f"{limits.arrays} arrays are allowed; delete some")
-    if sum(meta.nbytes for meta in owned) + nbytes > caller.stored_bytes:
-        raise Problem("quota-exceeded", f"{caller.stored_bytes} bytes of arrays are allowed")
-    meta = await run_in_threadpool(service.arrays.create, caller.owner, dtype.str, body.shape)
+    quota = (limits.arrays, caller.stored_bytes)
+    meta = await run_in_threadpool(
+        service.arrays.create, caller.owner, dtype.str, body.shape, quota
+    )
     headers = {"Location": f"/v1/arrays/{meta.id}"}
     return JSONResponse(array_view(meta), 201, headers)
 
 
-@router.get("", summary="List arrays", response_model=schemas.ArrayList)
+@router.get("", summary="List arrays, newest first", response_model=schemas.ArrayList)
 async def list_arrays(
     service: TheService,
     caller: Reader,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="arrays of a page")] = 100,
+    page_token: Annotated[str | None, Query(max_length=200, description="of the last page")] = None,
 ) -> Response:
-    """The newest arrays of the caller."""
-    owned = await run_in_threadpool(service.arrays.owned, caller.sees)
-    return JSONResponse({"arrays": [array_view(meta) for meta in owned[:limit]]})
+    """One page of the caller's arrays, and the token of the next: None at the end."""
+    found, token = await run_in_threadpool(service.arrays.page, caller.sees, limit, page_token)
+    arrays = [array_view(meta) for meta in found]
+    return JSONResponse({"arrays": arrays, "next_page_token": token})
 
 
 @router.get("/{array_id}", summary="Look at an array", response_model=schemas.ArrayInfo)
@@ -128,7 +129,9 @@ async def put_rows(
 ) -> Response:
     """Rows from ``start`` on, as raw little-endian numbers in C order. May be repeated.
 
-    A block counts when it has been received whole and is on the disk.
+    A block counts when it has been received whole and is on the disk. One that another block
+    of the same rows overtakes is refused (409). Without a Content-Length it is taken to have all
+    rows from ``start`` on.
     """
     meta = service.arrays.get(array_id, caller.sees)
     kind = request.headers.get("content-type", "application/octet-stream")
@@ -138,6 +141,13 @@ async def put_rows(
         raise Problem("unsupported-media-type", "send the rows without a content encoding")
     length = request.headers.get("content-length", "")
     size = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
+    with caller.waiting():
+        return await _receive(request, service, meta, start, size)
+
+
+async def _receive(
+    request: Request, service: Service, meta: Meta, start: int, size: int | None
+) -> Response:
     block = await run_in_threadpool(service.arrays.open_block, meta, start, size)
     whole, n_bytes = False, 0
     try:
@@ -156,8 +166,8 @@ async def put_rows(
         # Also when the client leaves: then a thread must not be waited for by a task that is
         # being cancelled, and closing takes no time.
         if not whole:
-            service.arrays.close_block(block, whole=False)
-    meta = await run_in_threadpool(service.arrays.close_block, block, True)
+            service.arrays.close_block(meta, block, whole=False)
+    meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)
     service.metrics.uploaded.inc(n_bytes)
     return JSONResponse(array_view(meta))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
 from bigsap_server import schemas
@@ -110,7 +109,7 @@ async def _answer(
     if wait is not None:
         wait = min(wait, service.settings.limits.wait_s)
         headers["Preference-Applied"] = f"wait={wait:g}"
-        with _waiting(caller):
+        with caller.waiting():
             job = await _finished(service, job, time.monotonic() + wait)
         if is_over(job):
             answer = job_view(job)
@@ -142,21 +141,6 @@ async def _check_warm_start(
         raise Problem(
             "invalid-spec", f"{job_id} has shape {job.result['shape']}", pointer="/warm_start/job"
         )
-
-
-@contextmanager
-def _waiting(caller: Caller) -> Iterator[None]:
-    """Count a request that stays open against the caller's limit."""
-    if caller.streams >= caller.max_streams:
-        raise Problem(
-            "too-many-requests", f"{caller.max_streams} open streams and polls are allowed",
-            headers=_RETRY,
-        )  # fmt: skip
-    caller.streams += 1
-    try:
-        yield
-    finally:
-        caller.streams -= 1
 
 
 async def _finished(service: Service, job: Job, until: float) -> Job:
@@ -203,7 +187,7 @@ async def get_job(
     """The job with its ``ETag``. With ``wait`` and ``If-None-Match`` it answers on a change."""
     job = await service.job(job_id, caller)
     if matches(if_none_match, etag(job)) and wait > 0:
-        with _waiting(caller):
+        with caller.waiting():
             job = await _changed(service, job, min(wait, service.settings.limits.wait_s))
     if matches(if_none_match, etag(job)):
         return Response(status_code=304, headers={"ETag": etag(job)})
@@ -243,9 +227,7 @@ async def cancel(
 async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
-    if await run_in_threadpool(service.store.active_of, caller.owner) >= caller.active_jobs:
-        raise Problem("quota-exceeded", f"{caller.active_jobs} active jobs are allowed")
-    job = await run_in_threadpool(service.store.resume, job_id)
+    job = await run_in_threadpool(service.store.resume, job_id, caller.active_jobs)
     return JSONResponse(job_view(job), 202, {"ETag": etag(job), **_RETRY})
 
 
@@ -288,9 +270,7 @@ async def events(
         # This is how a browser's EventSource is told to stop connecting again.
         return Response(status_code=204)
     if caller.streams >= caller.max_streams:
-        raise Problem(
-            "too-many-requests", f"{caller.max_streams} open streams are allowed", headers=_RETRY
-        )
+        raise Problem("too-many-requests", f"{caller.max_streams} open streams are allowed")
     return EventSourceResponse(_stream(service, caller, job_id, after), ping=15)
 
 
@@ -299,7 +279,7 @@ async def _stream(
 ) -> AsyncIterator[ServerSentEvent]:
     """Events after ``after``, as they come, until the job is over."""
     with (
-        _waiting(caller),
+        caller.waiting(),
         service.metrics.streams.track_inprogress(),
         service.notifier.watching(job_id) as watch,
     ):

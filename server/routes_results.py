@@ -12,7 +12,7 @@ from bigsap_server import schemas
 from bigsap_server.auth import Caller
 from bigsap_server.bodies import StrictRoute
 from bigsap_server.jobs import Job
-from bigsap_server.negotiation import accepted, check_range
+from bigsap_server.negotiation import accepted, check_range, matches
 from bigsap_server.pictures import picture
 from bigsap_server.problems import Problem
 from bigsap_server.routes_jobs import JobId
@@ -78,6 +78,7 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
             },
         },
         206: {"description": "A range of the npy file"},
+        304: {"description": "not changed"},
         416: schemas.problem_response("The range lies outside"),
     },
 )  # fmt: skip
@@ -92,14 +93,19 @@ async def array(
         int | None, Query(ge=0, le=2**63 - 1, description="rows; JSON: at most 100,000")
     ] = None,
     accept: Annotated[str | None, Header()] = None,
+    if_none_match: Annotated[str | None, Header()] = None,
     range_: Annotated[str | None, Header(alias="Range", description="of the npy file")] = None,
 ) -> Response:
     """By ``Accept``: the whole ``.npy`` file (with Range), CSV, or a JSON page."""
     job = await _with_result(job_id, service, caller)
     file = service.store.result_file(job, name)
     kind = accepted(accept, [NPY, CSV, JSON])
-    headers = {"ETag": f'"{job.id}-{job.result["attempt"] if job.result else 0}-{name}"'}
-    headers["Vary"] = "Accept"
+    # One tag for each of what may be answered here: a strong one promises the same bytes.
+    part = {NPY: "npy", CSV: f"csv-{offset}-{limit}", JSON: f"json-{offset}-{limit}"}[kind]
+    tag = f'"{job.id}-{job.result["attempt"] if job.result else 0}-{name}-{part}"'
+    headers = {"ETag": tag, "Vary": "Accept"}
+    if matches(if_none_match, tag):
+        return Response(status_code=304, headers=headers)
     if kind == NPY:
         return await _npy(request, file, name, range_, headers)
     values = await run_in_threadpool(_open, file)

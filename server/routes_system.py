@@ -53,7 +53,7 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
                 "zarr": bool(settings.zarr_uris),
                 "http_rows": bool(settings.http_rows_hosts),
             },
-            "limits": settings.limits.model_dump(mode="json"),
+            "limits": settings.limits.model_dump(mode="json") | {"threads": settings.most_threads},
             "checkpoint_s": settings.checkpoint_s,
             "attempts": settings.attempts,
         }

@@ -127,9 +127,10 @@ class ArrayInfo(BaseModel):
 
 
 class ArrayList(BaseModel):
-    """All arrays of the caller, newest first."""
+    """Arrays of the caller, newest first, and the token of the next page."""
 
     arrays: list[ArrayInfo]
+    next_page_token: str | None
 
 
 class ValuePage(BaseModel):
@@ -176,6 +177,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     403: problem_response("The key does not allow this"),
     404: problem_response("There is no such thing"),
     406: problem_response("None of the accepted types can be given"),
+    408: problem_response("The body does not come"),
     409: problem_response("The state does not allow this"),
     413: problem_response("The body is too large"),
     415: problem_response("The body must be of another type"),

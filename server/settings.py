@@ -33,12 +33,16 @@ class Limits(BaseModel):
     active_jobs: int = Field(1000, ge=1, description="unfinished jobs of one key")
     requests_per_s: float = Field(100.0, gt=0, description="sustained requests of one key")
     burst: int = Field(200, ge=1, description="requests of one key at once")
-    streams: int = Field(500, ge=1, description="open event streams and long polls of one key")
+    streams: int = Field(
+        500, ge=1, description="open event streams, long polls and row blocks of one key"
+    )
+    idle_s: float = Field(60.0, gt=0, description="longest silence within a body")
     rows: int = Field(4_000_000, ge=1, description="largest number of rows")
     columns: int = Field(4_000_000, ge=1, description="largest number of columns")
     pairs: int = Field(10**13, ge=1, description="largest number of pairs, rows times columns")
     memory_bytes: int | None = Field(None, ge=MIB, description="estimated memory of one job")
     time_limit_s: float | None = Field(None, gt=0, description="longest time limit of a job")
+    threads: int | None = Field(None, ge=1, description="threads of one job; default: the cores")
     zarr_chunk_bytes: int = Field(256 * MIB, ge=1024, description="largest decoded zarr chunk")
     depth: int = Field(16, ge=1, le=64, description="nesting of sum, scale, mask, forbid_above")
     wait_s: float = Field(60.0, ge=0, description="longest long poll and Prefer: wait")
@@ -128,6 +132,11 @@ class Settings(BaseSettings):
     def default_workers(self) -> int:
         """Worker processes when nothing is set: half the cores, at least one."""
         return self.workers or max(1, cores() // 2)
+
+    @property
+    def most_threads(self) -> int | None:
+        """Threads that a job may ask for; None: what an unknown machine has."""
+        return self.limits.threads or (cores() if self.scheduler is None else None)
 
     @property
     def default_threads(self) -> int:

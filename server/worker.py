@@ -6,8 +6,10 @@ what the job does: a failing source or an infeasible problem is an outcome like 
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
+import math
 import os
 import shutil
 import signal
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bigsap_server import logs
 from bigsap_server.control import RESULT_ARRAYS, Command, Folder
 from bigsap_server.files import FileLock, write_json
 from bigsap_server.pace import Pace
@@ -49,6 +52,7 @@ def dask_setup(worker: Any) -> None:
     Ctrl-C reaches every process of a terminal; it is the server that tells workers to
     stop, and how.
     """
+    logs.configure("info")
     os.nice(5)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -70,8 +74,12 @@ def run_job(
     The outcome has ``state``: succeeded, failed, cancelled, interrupted, or ``stale`` when this
     attempt had no business to run (any more); and ``result``, ``problem`` or neither.
     """
+    alone = bool(settings.get("own_process"))
+    if alone:
+        logs.set_level(settings.get("log_level") or "info")
     try:
-        return _run_job(Folder(Path(folder)), spec, attempt, settings, report)
+        with logs.about(alone, job=Path(folder).name, attempt=attempt):
+            return _run_job(Folder(Path(folder)), spec, attempt, settings, report)
     except OSError as error:
         if not is_disk_full(error):
             raise
@@ -127,7 +135,10 @@ class Attempt:
     def run(self) -> dict[str, Any]:
         """Solve and write the result; the outcome."""
         name = str(self.folder.path)
-        watcher = threading.Thread(target=self._watch, name="bigsap-watch", daemon=True)
+        look = contextvars.copy_context().run
+        watcher = threading.Thread(
+            target=look, args=(self._watch,), name="bigsap-watch", daemon=True
+        )
         with _present_lock:
             _present.add(name)
         self._tell("begun", {"pid": os.getpid()})
@@ -255,12 +266,7 @@ class Attempt:
                 "shape": list(result.shape),
                 "n_assigned": len(result.row_ind),
                 "phases": result.nit,
-                "certificate": {
-                    "certified": result.bound is not None and result.gap is not None,
-                    "bound": result.bound,
-                    "gap": result.gap,
-                    "pairs": result.stats.get("certificate_pairs"),
-                },
+                "certificate": certificate_of(result),
                 "stats": result.stats,
                 "arrays": {
                     name: {"dtype": array.dtype.str, "shape": list(array.shape)}
@@ -324,6 +330,24 @@ class Attempt:
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         if self._report is not None:
             self._report(kind, data)
+
+
+def certificate_of(result: bigsap.Result) -> dict[str, Any]:
+    """What stands behind the bound: a pass over all pairs, or the search alone.
+
+    A solve that was stopped has a bound that its search vouches for, without a pass.
+    """
+    known = result.bound is not None and result.gap is not None
+    pairs = result.stats.get("certificate_pairs") or 0
+    certified = known and pairs >= math.prod(result.shape)
+    came_from = "certificate" if certified else "search" if result.bound is not None else None
+    return {
+        "certified": certified,
+        "bound": result.bound,
+        "bound_from": came_from,
+        "gap": result.gap,
+        "pairs": pairs,
+    }
 
 
 def _interrupted(slug: str, detail: str) -> dict[str, Any]:

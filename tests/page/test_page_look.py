@@ -122,7 +122,7 @@ def test_the_theme_is_kept(opened: Callable[..., Any], service: Service) -> None
 def test_strict_policy_and_only_own_files(opened: Callable[..., Any], service: Service) -> None:
     answer = service.get("/")
     policy = answer.headers["content-security-policy"]
-    assert "default-src 'self'" in policy
+    assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "<style" not in answer.text
     assert " style=" not in answer.text

@@ -25,6 +25,8 @@ def problem(answer: Any, status: int, slug: str, pointer: str | None = None) -> 
         assert document.get("pointer") == pointer, document
     assert "Traceback" not in answer.text
     assert ".py" not in answer.text
+    if status == 429:
+        assert int(answer.headers["Retry-After"]) >= 1
     return document
 
 

@@ -124,7 +124,7 @@ def test_nan_across_chunks_of_the_network(make_app: Callable[..., Any]) -> None:
         block.write(text[k : k + 7])
     with pytest.raises(Problem, match=r"\[5, 1\] is NaN"):
         block.write(text[at // 7 * 7 : at // 7 * 7 + 7])
-    store.close_block(block, whole=False)
+    store.close_block(meta, block, whole=False)
 
 
 def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -> None:
@@ -152,6 +152,66 @@ def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -
         while client.post(array + "/seal").status_code != 200:
             assert time.monotonic() < until
             time.sleep(0.02)
+
+
+def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., str]) -> None:
+    """The later block of the same rows counts, whole; the stalled one writes nothing more."""
+    address = serve_app()
+    rows, size = 4000, 4000 * 128 * 8
+    with httpx.Client(base_url=address) as client:
+        array = create(client, shape=(rows, 128))
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 10) as stalled:
+            stalled.sendall(
+                f"PUT {array}/rows/0 HTTP/1.1\r\nHost: {host}:{port}\r\n"
+                f"Content-Length: {size}\r\n\r\n".encode()
+                + b"\0" * (2 << 20)
+            )
+            until = time.monotonic() + 10
+            while problem(client.post(array + "/seal"), 409, "array-incomplete")["detail"] != (
+                "a block is still being received"
+            ):
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            matrix = np.random.default_rng(1).random((rows, 128))
+            assert put(client, array, 0, matrix).json()["received"] == [[0, rows]]
+            stalled.sendall(b"\0" * (size * 5 // 8 - (2 << 20)))
+            assert b" 409 " in stalled.recv(1 << 16).split(b"\r\n")[0]
+        assert client.get(array).json()["received"] == [[0, rows]]
+        sealed = client.post(array + "/seal").json()
+    assert sealed["sha256"] == hashlib.sha256(matrix.tobytes()).hexdigest()
+
+
+def test_a_block_overtaken_is_refused_and_one_beside_is_not(tmp_path: Path) -> None:
+    store = ArrayStore(tmp_path / "arrays")
+    meta = store.create("", "<f8", [10, 3])
+    first, beside = store.open_block(meta, 0, 5 * 24), store.open_block(meta, 5, 5 * 24)
+    first.write(MATRIX[:2].tobytes())
+    later = store.open_block(meta, 4, 24)
+    with pytest.raises(Problem, match="another block"):
+        first.write(MATRIX[2:5].tobytes())
+    store.close_block(meta, first, whole=False)
+    for block, part in ((beside, MATRIX[5:]), (later, MATRIX[4:5])):
+        block.write(part.tobytes())
+        meta = store.close_block(meta, block, whole=True)
+    assert meta.ranges == [[4, 10]]
+    finished = store.open_block(meta, 0, 4 * 24)
+    finished.write(MATRIX[:4].tobytes())
+    again = store.open_block(meta, 0, 4 * 24)
+    with pytest.raises(Problem, match="another block"):
+        store.close_block(meta, finished, whole=True)
+    store.close_block(meta, again, whole=False)
+    assert store.get(meta.id, "").ranges == [[4, 10]]
+
+
+def test_finite_is_what_is_sealed(api: Any) -> None:
+    array = create(api)
+    put(api, array, 0, np.full((10, 3), np.inf))
+    put(api, array, 0, MATRIX)
+    assert api.post(array + "/seal").json()["finite"] is True
+    array = create(api)
+    put(api, array, 0, np.where(MATRIX > 0.5, np.inf, MATRIX))
+    assert api.post(array + "/seal").json()["finite"] is False
 
 
 def test_uploads_from_several_clients_at_once(serve_app: Callable[..., str]) -> None:
@@ -184,7 +244,7 @@ def test_half_an_upload_survives_a_restart(make_app: Callable[..., Any], tmp_pat
     meta = store.create("me", "<f8", [10, 3])
     block = store.open_block(meta, 2, None)
     block.write(MATRIX[2:5].tobytes())
-    store.close_block(block, whole=True)
+    store.close_block(meta, block, whole=True)
     half = store.open_block(meta, 6, 48)
     half.write(MATRIX[6:7].tobytes())  # ... and then the process is gone
     again = ArrayStore(tmp_path / "arrays")
@@ -242,6 +302,25 @@ def test_quotas(make_app: Callable[..., Any]) -> None:
     problem(api.post("/v1/arrays", json={"dtype": "f8", "shape": [100]}), 429, "quota-exceeded")
     create(api, shape=(1,))
     problem(api.post("/v1/arrays", json={"dtype": "f8", "shape": [1]}), 429, "quota-exceeded")
+
+
+def test_a_quota_holds_for_arrays_made_at_once(tmp_path: Path) -> None:
+    store = ArrayStore(tmp_path / "arrays")
+    answers: list[str] = []
+
+    def make() -> None:
+        try:
+            answers.append(store.create("me", "<f8", [10], (3, 10_000)).id)
+        except Problem as error:
+            answers.append(error.slug)
+
+    threads = [threading.Thread(target=make) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert answers.count("quota-exceeded") == 13
+    assert len(store.owned("me")) == 3
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,39 @@ def test_a_quota_counts_active_jobs_of_the_owner(store):
     assert store.active_of("ann") == 2
 
 
+def test_a_quota_holds_for_resuming_too(store):
+    done = started(store, owner="ann")
+    store.update(done.id, attempt=1, state="failed", problem={"status": 500})
+    store.submit(SPEC, owner="ann")
+    with pytest.raises(jobs.QuotaExceeded):
+        store.resume(done.id, 1)
+    found = []
+
+    def resume():
+        try:
+            found.append(store.resume(done.id, 2))
+        except jobs.JobStoreError:
+            found.append(None)
+
+    threads = [threading.Thread(target=resume) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sum(job is not None for job in found) == 1
+    assert store.active_of("ann") == 2
+
+
+def test_a_new_attempt_has_no_problem(store):
+    job = started(store)
+    store.update(
+        job.id, attempt=1, state="interrupted", problem={"status": 503}, retry_at=time.time()
+    )
+    assert store.get(job.id).problem == {"status": 503}
+    again = store.claim()
+    assert (again.attempt, again.problem) == (2, None)
+
+
 def test_another_owners_job_is_unknown(store):
     job, _ = store.submit(SPEC, owner="ann")
     assert store.get(job.id, owner="ann").id == job.id

@@ -1,0 +1,77 @@
+"""Every line on the stderr of the server and of its workers is one JSON object."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from test_jobs_api import LONG
+
+from live_server import LiveServer
+
+_WORKER = """
+import logging, threading
+import distributed
+from bigsap_server import logs, worker
+worker.dask_setup(None)
+import numpy as np
+def run():
+    np.log(np.zeros(1))
+    logging.getLogger("bigsap_server.worker").error("two\\nlines")
+with logs.about(True, job="job_1", attempt=2):
+    run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+logging.getLogger("distributed.worker").error("an error")
+logging.getLogger("distributed.worker").warning("no error")
+logging.getLogger("uvicorn.error").warning("x", extra={"color_message": "\\x1b[36mx"})
+"""
+
+
+def test_lines_of_a_worker_are_json_with_the_job() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", _WORKER],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["logger"] for line in lines] == [
+        "py.warnings", "bigsap_server.worker", "py.warnings", "bigsap_server.worker",
+        "distributed.worker", "uvicorn.error",
+    ]  # fmt: skip
+    assert "RuntimeWarning: divide by zero" in lines[0]["message"]
+    assert all((line["job"], line["attempt"]) == ("job_1", 2) for line in lines[:4])
+    assert "job" not in lines[4]
+    assert "color_message" not in lines[5]
+
+
+def test_all_lines_of_a_server_are_json(start_server: Callable[..., LiveServer]) -> None:
+    """From the start to the end, a job that was cancelled at once among them."""
+    server = start_server()
+    with server.client() as client:
+        job: dict[str, Any] = client.post("/v1/jobs", json=LONG).json()
+        until = time.monotonic() + 60
+        while client.get(job["links"]["self"]).json()["state"] != "running":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        client.post(job["links"]["cancel"], json={"mode": "now"})
+    assert server.finished(job["id"])["state"] == "cancelled"
+    until = time.monotonic() + 60
+    with server.client() as client:  # the next worker has come
+        while client.get("/readyz").status_code != 200:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    server.stop()
+    text = (server.data.parent / f"{server.data.name}.log").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line for line in lines if line["level"] == "error"] == []
+    assert {line["logger"] for line in lines} <= {
+        "bigsap_server.access", "bigsap_server.supervisor", "uvicorn.error",
+    }  # fmt: skip
+    assert any(line.get("job") == job["id"] and "cancelled" in line["message"] for line in lines)
+    assert "\x1b" not in text
+    assert "color_message" not in text

@@ -1,0 +1,191 @@
+"""What is wrong with a request is said before anything is accepted, and where."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from bigsap_server.settings import cores
+from checks import SQUARE, problem, solved, upload
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("cost", "pointer"),
+    [
+        ({"type": "array", "array": [[1, 2], [3, 4]], "foo": 1}, "/cost/foo"),
+        ({"type": "table", "table": [[1]], "row_class": [0], "column_class": [0]}, "/cost/values"),
+        ({"type": "mask", "cost": {"type": "array", "values": [["x"]]}}, "/cost/cost/values"),
+        ({"type": "sum", "terms": [{"type": "sum", "terms": [], "sum": 1}]}, "/cost/terms/0/terms"),
+        ({"type": "array", "values": []}, "/cost/values"),
+        ({"type": "array", "values": [1, 2]}, "/cost/values"),
+    ],
+)
+def test_pointers_lead_to_the_field(api: Any, cost: dict[str, Any], pointer: str) -> None:
+    problem(api.post("/v1/jobs", json={"cost": cost}), 422, "invalid-spec", pointer)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e400"])
+def test_numbers_beyond_float64_are_refused(api: Any, number: str) -> None:
+    body = '{"cost": {"type": "array", "values": [[1, %s]]}}'
+    found = problem(
+        api.post("/v1/jobs", content=body % number, headers=JSON), 400, "malformed-json"
+    )
+    assert number in found["detail"]
+    for token in ("Infinity", '"Infinity"', "1e308"):
+        dry = "/v1/jobs?dry_run=true"
+        assert api.post(dry, content=body % token, headers=JSON).status_code == 200
+
+
+def test_threads_are_limited(make_app: Callable[..., Any]) -> None:
+    api = make_app()
+    most = api.get("/v1/capabilities").json()["limits"]["threads"]
+    assert most == cores()
+    for threads, status in ((most, 200), (most + 1, 422)):
+        body = SQUARE | {"options": {"threads": threads}}
+        answer = api.post("/v1/jobs?dry_run=true", json=body)
+        if status == 200:
+            assert answer.status_code == 200
+        else:
+            problem(answer, status, "over-limit", "/options/threads")
+
+
+def test_threads_as_the_operator_says(make_app: Callable[..., Any]) -> None:
+    api = make_app(limits={"threads": 64})
+    assert api.get("/v1/capabilities").json()["limits"]["threads"] == 64
+    for threads, status in ((64, 200), (65, 422)):
+        body = SQUARE | {"options": {"threads": threads}}
+        assert api.post("/v1/jobs?dry_run=true", json=body).status_code == status
+
+
+@pytest.mark.parametrize("json_body", [True, False])
+def test_bodies_that_do_not_come_are_given_up(
+    serve_app: Callable[..., str], json_body: bool
+) -> None:
+    address = serve_app(limits={"idle_s": 0.5, "streams": 1})
+    host, port = address.removeprefix("http://").split(":")
+    with httpx.Client(base_url=address) as client:
+        array = upload(client, np.ones((4, 2)), seal=False)
+        target = "POST /v1/jobs" if json_body else f"PUT /v1/arrays/{array}/rows/0"
+        kind = "application/json" if json_body else "application/octet-stream"
+        with socket.create_connection((host, int(port)), 10) as raw:
+            began = time.monotonic()
+            raw.sendall(
+                f"{target} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: {kind}\r\n"
+                "Content-Length: 64\r\n\r\n{".encode()
+            )
+            raw.settimeout(10)
+            if not json_body:
+                time.sleep(0.2)
+                body = np.ones((4, 2)).tobytes()
+                problem(
+                    client.put(f"/v1/arrays/{array}/rows/0", content=body),
+                    429, "too-many-requests",
+                )  # fmt: skip
+            answer = raw.recv(1 << 16)
+            assert 0.4 < time.monotonic() - began < 8
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b"urn:bigsap:problem:request-timeout" in answer
+        body = np.ones((4, 2)).tobytes()
+        assert client.put(f"/v1/arrays/{array}/rows/0", content=body).status_code == 200
+
+
+def test_a_formula_is_complained_about_in_one_line(api: Any) -> None:
+    cost = {"type": "expression", "code": "abs(x[i,0]) + foo(1)", "arrays": {"x": [[1], [2]]}}
+    found = problem(
+        api.post("/v1/jobs", json={"cost": cost, "shape": [2, 2]}), 422, "invalid-spec",
+        "/cost/code",
+    )  # fmt: skip
+    assert found["column"] == 15
+    assert "^" not in found["detail"]
+    assert found["detail"].endswith("where, sum")
+
+
+def test_arrays_come_in_pages(api: Any) -> None:
+    ids = [upload(api, np.ones((1, 1)), seal=False) for _ in range(5)][::-1]
+    found: list[str] = []
+    token = None
+    for size in (2, 2, 1):
+        page = api.get("/v1/arrays", params={"limit": 2} | ({"page_token": token} if token else {}))
+        assert len(page.json()["arrays"]) == size
+        found += [array["id"] for array in page.json()["arrays"]]
+        token = page.json()["next_page_token"]
+        assert api.delete(f"/v1/arrays/{found[-1]}").status_code == 204  # the page goes on
+    assert (found, token) == (ids, None)
+    for bad in ("zzzz", "%00", "w6Q"):
+        problem(api.get(f"/v1/arrays?page_token={bad}"), 422, "invalid-spec")
+
+
+def test_each_form_of_a_result_has_its_tag(api: Any) -> None:
+    link = solved(api, SQUARE)["links"]["result"] + "/col4row"
+    tags = set()
+    forms = [
+        ("application/x-npy", ""), ("text/csv", ""), ("application/json", ""),
+        ("text/csv", "?limit=2"), ("application/json", "?offset=1"),
+        ("application/json", "?offset=1&limit=1"),
+    ]  # fmt: skip
+    for kind, query in forms:
+        answer = api.get(link + query, headers={"Accept": kind})
+        assert answer.status_code == 200
+        tag = answer.headers["ETag"]
+        tags.add(tag)
+        again = api.get(link + query, headers={"Accept": kind, "If-None-Match": tag})
+        assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+    assert len(tags) == len(forms)
+    old = api.get(link, headers={"Accept": "text/csv", "If-None-Match": next(iter(tags)) + "x"})
+    assert old.status_code == 200
+
+
+def test_head_answers_what_get_does_without_the_body(serve_app: Callable[..., str]) -> None:
+    with httpx.Client(base_url=serve_app()) as client:
+        job = solved(client, SQUARE)["links"]["self"]
+        paths = [
+            job, job + "/result", job + "/result/u", "/v1/jobs", "/v1/nothing", job + "/cancel",
+            "/healthz", "/metrics", "/openapi.json", "/", "/v1/jobs/job_none",
+        ]  # fmt: skip
+        for path in paths:
+            got, head = client.get(path), client.head(path)
+            assert (head.status_code, head.content) == (got.status_code, b""), path
+            assert head.headers["content-type"] == got.headers["content-type"]
+            if path != "/metrics":
+                assert head.headers["content-length"] == got.headers["content-length"]
+        began = time.monotonic()
+        queued = client.post("/v1/jobs", json=SQUARE).json()["links"]["events"]
+        assert client.head(queued).status_code in (200, 204)
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("GET", "/v1/jobs/job_1/cancel", "POST"),
+        ("DELETE", "/v1/jobs", "GET, HEAD, POST"),
+        ("PATCH", "/v1/jobs/job_1", "DELETE, GET, HEAD"),
+        ("POST", "/healthz", "GET, HEAD"),
+        ("GET", "/v1/arrays/arr_1/rows/0", "PUT"),
+        ("POST", "/", "GET, HEAD"),
+    ],
+)
+def test_methods_that_are_not_there(api: Any, method: str, path: str, allow: str) -> None:
+    answer = api.request(method, path)
+    problem(answer, 405, "method-not-allowed")
+    assert answer.headers["Allow"] == allow
+
+
+def test_page_files_are_asked_for_anew(api: Any) -> None:
+    for path in ("/", "/js/app.js", "/css/page.css"):
+        answer = api.get(path)
+        assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-cache")
+        unchanged = api.get(path, headers={"If-None-Match": answer.headers["ETag"]})
+        assert unchanged.status_code == 304
+
+
+def test_a_second_host_is_refused(api: Any) -> None:
+    answer = api.get("/healthz", headers=[("Host", "127.0.0.1:8765"), ("Host", "evil")])
+    problem(answer, 400, "malformed-request")
