@@ -221,9 +221,12 @@ def test_cancel_a_running_job(api: Any, mode: str) -> None:
         result = api.get(job["links"]["result"]).json()
         assert result["status"] == "cancelled"
         found = result["certificate"]
-        assert found["pairs"] < result["shape"][0] * result["shape"][1]
-        assert found["certified"] is False
-        assert found["bound_from"] == (None if found["bound"] is None else "search")
+        # The grace of a stop may suffice for the certificate's pass, or not.
+        whole = found["pairs"] >= result["shape"][0] * result["shape"][1]
+        whole = whole and found["gap"] is not None
+        assert found["certified"] is whole
+        proved = None if found["bound"] is None else "search"
+        assert found["bound_from"] == ("certificate" if whole else proved)
     else:
         problem(api.get(job["links"]["result"]), 409, "no-result")
     assert api.post(job["links"]["self"] + "/cancel").status_code == 200
