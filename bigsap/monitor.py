@@ -150,6 +150,19 @@ class Monitor:
 
         Raises Stopped when the solve is to end.
         """
+        self._serve(report)
+        if time.perf_counter() - self._saved >= self.save_every:
+            self.save_now()
+
+    def look(self) -> None:
+        """``tick`` in the midst of a kernel's work: nothing is saved, nor asked for bounds."""
+        bounds, self.bounds = self.bounds, None
+        try:
+            self._serve()
+        finally:
+            self.bounds = bounds
+
+    def _serve(self, report: bool = False) -> None:
         if self._ended is not None:
             raise Stopped(self._ended)
         now = time.perf_counter()
@@ -161,8 +174,6 @@ class Monitor:
             raise Stopped("cancelled")
         if self.time_limit is not None and self.seconds > self.time_limit:
             raise Stopped("time_limit")
-        if now - self._saved >= self.save_every:
-            self.save_now()
 
     def _report(self, now: float) -> None:
         self._reported = now
@@ -317,10 +328,18 @@ class Part(Monitor):
 
     def tick(self, report: bool = False) -> None:
         """As the whole's, which has not come to a new phase, however."""
+        self._tell()
+        self._top.tick()
+
+    def look(self) -> None:
+        """As the whole's."""
+        self._tell()
+        self._top.look()
+
+    def _tell(self) -> None:
         own, top = self.progress, self._top.progress
         top.stage, top.level = "coarse", own.level
         top.level_rows, top.level_assigned = own.n_rows, own.assigned
-        self._top.tick()
 
     def counter(self) -> Callable[[int, int], None]:
         """As the whole's: what parts cost is part of what the solve costs."""

@@ -16,6 +16,7 @@ from bigsap.orientation import resident
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
 from bigsap.sources.device import device_numbers
+from bigsap.sources.device_slabs import SlabsOnDevices
 
 # Below this, lists save nothing over scanning whole rows.
 _FEW_ROWS = 700
@@ -53,14 +54,17 @@ class Options:
             raise OptionError(f"checkpoint must be a path, got {self.checkpoint!r}")
         check_threads(self.threads)
 
-    def cache_budget(self, row_bytes: int) -> int:
-        """Bytes for rows of that size.
+    def cache_budget(self, problem: Problem) -> int:
+        """Bytes for rows of the problem.
 
-        Raises OptionError for anything that is not a size, and for a limit below one row.
+        Raises OptionError for anything that is not a size, and for a limit below one row, but
+        where each of several devices has a part of every row, and says what does not fit.
         """
-        limit = self.memory_limit
+        limit, source = self.memory_limit, problem.source
+        row_bytes = problem.shape[1] * source.dtype.itemsize
         total = free_memory() if limit is None else parse_bytes(limit, "memory_limit")
-        if limit is not None and total < row_bytes:
+        whole_rows = not isinstance(source, SlabsOnDevices)
+        if limit is not None and whole_rows and total < row_bytes:
             raise OptionError(
                 f"memory_limit={limit!r} does not even hold one row of costs, {row_bytes} bytes"
             )

@@ -327,11 +327,13 @@ class Rows:
 
     @classmethod
     def cached(
-        cls, shape: tuple[int, int], dtype: np.dtype[Any], cache: RowCache, budget: int
-    ) -> Rows:
+        cls, shape: tuple[int, int], dtype: np.dtype[Any], cache: RowCache, budget: int,
+        *, elsewhere: bool = False,
+    ) -> Rows:  # fmt: skip
         """An empty cache of at most ``budget`` bytes of costs.
 
-        Raises OptionError when that is less than one row.
+        elsewhere: the slots are not in this machine's memory; the caller has them.
+        Raises OptionError when the budget is less than one row.
         """
         n, m = shape
         row_bytes = max(m, 1) * dtype.itemsize
@@ -352,11 +354,10 @@ class Rows:
         head[POLICY] = code
         head[N_SLOTS] = n_slots
         head[PROTECTED_LIMIT] = n_slots // 2
-        head[NEWEST : OLDEST + 2] = -1
         evicting = n_slots if code != RESIDENT else 0
         table = RowTable(
-            slots=np.empty((n_slots, m), dtype),
-            slot_of_row=np.full(n, ABSENT, np.int32),
+            slots=np.empty((0 if elsewhere else n_slots, m), dtype),
+            slot_of_row=np.empty(n, np.int32),
             row_of_slot=np.full(n_slots, -1, np.int32),
             newer=np.full(evicting, -1, np.int32),
             older=np.full(evicting, -1, np.int32),
@@ -365,7 +366,16 @@ class Rows:
             tick=np.zeros(evicting if lfu else 0, np.int64),
             head=head,
         )
-        return cls(table, policy)
+        rows = cls(table, policy)
+        rows.empty()
+        return rows
+
+    def empty(self) -> None:
+        """Take every row out, and forget its uses; hits and misses stay counted."""
+        t, head = self.table, self.table.head
+        t.slot_of_row[:], t.uses[:] = ABSENT, 0
+        head[N_USED] = head[CLOCK] = head[PROTECTED_SIZE] = 0
+        head[NEWEST : OLDEST + 2] = -1
 
     @property
     def n_slots(self) -> int:

@@ -81,7 +81,7 @@ class Run:
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
         matrix = resident(problem)
-        budget = options.cache_budget(problem.shape[1] * problem.source.dtype.itemsize)
+        budget = options.cache_budget(problem)
         if matrix is not None:
             self.rows = Rows.in_place(matrix)
         else:

@@ -27,6 +27,7 @@ from bigsap.rows import RowCache
 from bigsap.run import Run
 from bigsap.sources import as_source
 from bigsap.sources.base import Guarded, intact_throughout
+from bigsap.sources.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
 from bigsap.warm_start import parse_warm_start
 
@@ -79,14 +80,16 @@ def solve(
         evaluated a few times instead of dozens), or ``"auto"``, which chooses and says
         what and why in ``stats``. epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
-        Default: a quarter of ``memory_limit`` or of the free memory.
+        Default: a quarter of ``memory_limit`` or of the free memory. With ``device``, of rows kept
+        there when not all of them fit; default: what panels leave of ``memory_limit``.
     memory_limit: bytes the solve may take beyond the costs in memory.
     threads: None: the cores available, fewer for few columns. Any number gives the
         same answer.
     device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems where
         there is one. Needs CuPy, ``pip install "bigsap[gpu13]"``. Costs in memory are copied
-        to the device (``memory_limit`` is then of its memory) or streamed where they do
-        not fit; points, low rank, expressions and ``cuda_kernel`` are computed there.
+        to the device; where they do not fit (``memory_limit`` is then of its memory) rows are
+        copied when they are evaluated, as many as fit stay there, and the method is
+        "compressed"; points, low rank, expressions and ``cuda_kernel`` are computed there.
         The same optimum, certified; of several optima it may find another.
         ``"cuda:0,1"``, or ``["cuda:0", "cuda:1"]``: several devices, each with a slab of the
         columns and that part of the costs; of the method "ssp", for matrices larger than
@@ -159,7 +162,7 @@ def solve(
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
         warm_start = widen_start(warm_start, gated)
-    source = place_costs(source, options.device, options.memory_limit, monitor)
+    source = place_costs(source, options.device, options.memory_limit, monitor, options.cache)
     if monitor.ended:
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)
@@ -176,7 +179,7 @@ def solve(
     if bar is not None:
         monitor.listeners.append(bar.update)
     try:
-        with intact_throughout(problem.source):
+        with intact_throughout(problem.source), naming_bytes():
             run = partial(
                 Run, given, problem, monitor, options, n_threads, start, saved, gated=gated
             )

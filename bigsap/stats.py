@@ -10,6 +10,8 @@ import numpy as np
 
 from bigsap.closing import Deadline, Late
 from bigsap.engine.cpu import Engine
+from bigsap.engine.gpu_cache import DeviceRows
+from bigsap.engine.gpu_lists import DeviceListEngine
 from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.state import FREE
 from bigsap.memory import peak_bytes
@@ -29,11 +31,14 @@ _FIRST_SHARE = 0.1
 def solve_stats(run: Run) -> dict[str, Any]:
     """``Result.stats`` of a solve, ended or stopped: counts of work, bytes, seconds, bounds."""
     engine, rows = run.engine, run.rows
+    there = device_rows(run)
     m = run.problem.shape[1]
     evaluated = engine.rows_evaluated if engine is not None else 0
     scanned = engine.rows_scanned if engine is not None else 0
     pairs = evaluated * m
-    lists = {"list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0}
+    lists: dict[str, Any] = {
+        "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "rounds": {}
+    }  # fmt: skip
     if run.lists is not None:
         counts = run.lists.totals()
         if not run.whole_rows:
@@ -44,6 +49,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
             "list_bytes": counts.list_bytes,
             "lists_doubled": counts.doubled,
             "list_growth_refused": counts.refused,
+            "rounds": counts.rounds,
         }
     return {
         "method": run.method,
@@ -60,11 +66,12 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "pairs_evaluated": pairs,
         "certificate_pairs": run.certificate_pairs,
         "rows_scanned": scanned,
-        "cache_policy": rows.policy,
-        "cache_slots": rows.n_slots,
-        "cache_bytes": rows.bytes,
-        "cache_hits": rows.hits,
-        "cache_misses": rows.misses,
+        "cache_policy": (there or rows).policy,
+        "cache_slots": (there or rows).n_slots,
+        "cache_bytes": (there or rows).bytes,
+        "cache_hits": (there or rows).hits,
+        "cache_misses": (there or rows).misses,
+        "copied_bytes": getattr(there or run.problem.source, "copied_bytes", 0),
         **lists,
         "first_prices": run.lists.first_prices if run.lists is not None else None,
         "phases": run.phases,
@@ -72,6 +79,12 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "seconds": {**run.seconds, "total": run.monitor.seconds},
         "peak_bytes": peak_bytes(),
     }
+
+
+def device_rows(run: Run) -> DeviceRows | None:
+    """The row cache in device memory, of costs that a device has no room for."""
+    engine = None if run.lists is None else run.lists.engine
+    return engine.cache if isinstance(engine, DeviceListEngine) else None
 
 
 def first_bounds(run: Run, engine: Engine) -> None:

@@ -8,24 +8,33 @@ asked for are then read together, in order.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from bigsap.engine import frontier as F
+from bigsap.engine import lists as L
 from bigsap.engine import state as S
 from bigsap.engine.list_search import run_searches
 from bigsap.engine.list_store import ListStore
 from bigsap.engine.team import Team
+from bigsap.engine.watch import watched
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
+from bigsap.tightness import UNIT
 
 _SLICE_SECONDS = 0.1
-_FIRST_SLICE_SCANS = 2000
+_FIRST_SLICE_SCANS, _MOST_SCANS = 2000, 1 << 40
 #: Rows through Python are read this many at a time, at most: the more, the fewer readings;
 #: but each search that waits for one is begun again after it.
 MOST_REQUESTS = 32
+#: Majorants are fitted anew after as many evaluations in searches as this share of the rows.
+_FIT_SHARE = 16
+_FIT_LEAST = 512
+#: From so many rows on one search may take seconds.
+_WATCHED = 8192
 #: Scans for which a search that waits goes on, for the rows it may ask for next.
 _GATHER = 32
 
@@ -33,7 +42,7 @@ _GATHER = 32
 class ListEngine(ListStore):
     """Lists, prices and matching of one solve by compressed rows.
 
-    Memory: that of the lists, and about twelve vectors.
+    Memory: that of the lists, and about sixteen vectors.
     """
 
     def __init__(
@@ -166,7 +175,11 @@ class ListEngine(ListStore):
             self._stretch = min(step, order.size - self.place)
             if not self.roots.size:
                 self.fit_bounds()
-                self.roots = order[self.place : self.place + step]
+                ahead = order[self.place : self.place + step]
+                # Some may be matched: a device's rounds take them in another order.
+                self.roots = ahead[self.column_of_row[ahead] == S.FREE]
+                if not self.roots.size:
+                    self.place += step
             while self.roots.size:
                 if self.wave is not None:
                     self.finish_wave()
@@ -184,31 +197,75 @@ class ListEngine(ListStore):
                 self.torn = False
         return True
 
+    @property
+    def rounds(self) -> dict[str, int]:
+        """What rounds of searches on a device did; empty without any."""
+        return {}
+
+    def standing(self) -> tuple[int, Array]:
+        """Place and roots, from which a checkpoint goes on with this phase."""
+        return self.place, self.roots
+
     def _abandoned(self) -> Array:
         f = self.frontier
         return f.abandoned[: f.words[F.N_ABANDONED]]
 
     def _drive(self, epsilon: float, postpone: float) -> bool:
         """Search from the roots that are ahead; False when one cannot be matched."""
+        with ThreadPoolExecutor(1, "bigsap-search") as executor:
+            while True:
+                started = time.perf_counter()
+                status = self._search(executor, epsilon, postpone)
+                if status == F.POOL_FULL:
+                    self._grow()
+                elif status == F.BAD_COST:
+                    self._complain(int(self.frontier.words[F.ROOT]))
+                elif status == F.REFIT:
+                    self.fit_bounds()
+                    continue  # no checkpoint here: a resumed solve fits at the same moments
+                elif status == F.YIELD:
+                    ratio = self.slice_seconds / max(time.perf_counter() - started, 1e-6)
+                    faster = min(4.0, max(0.05, ratio))
+                    self._budget = min(max(10, int(self._budget * faster)), _MOST_SCANS)
+                else:
+                    return status != F.INFEASIBLE
+                self._tick()
+
+    def _search(self, executor: ThreadPoolExecutor, epsilon: float, postpone: float) -> int:
+        """A slice of searches; of many rows by another thread, since one of them may take
+        seconds, with nobody to hear signals or to look at limits."""
         kind = self.price.type
-        while True:
-            started = time.perf_counter()
-            status = run_searches(
-                self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
-                self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
-                kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
-                self.scratch, self.gather, MOST_REQUESTS, self.longest, self._budget,
-            )  # fmt: skip
-            if status == F.POOL_FULL:
-                self._grow()
-            elif status == F.BAD_COST:
-                self._complain(int(self.frontier.words[F.ROOT]))
-            elif status == F.YIELD:
-                ratio = self.slice_seconds / max(time.perf_counter() - started, 1e-6)
-                self._budget = max(10, int(self._budget * min(4.0, max(0.05, ratio))))
-            else:
-                return status != F.INFEASIBLE
-            self._tick()
+        unit = kind(0 if self.problem.integer else UNIT)
+        args = (
+            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
+            self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
+            kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
+            self.scratch, self.gather, MOST_REQUESTS, self.longest, unit, self._next_fit(),
+            self._budget,
+        )  # fmt: skip
+        if self.column_of_row.size < _WATCHED:
+            return run_searches(*args)
+        words = self.frontier.words
+
+        def look() -> None:
+            self._count(self.rows_scanned, self.rows_evaluated)
+            self.monitor.look()
+
+        def stop() -> None:
+            words[F.STOP] = 1
+
+        try:
+            return watched(executor, look, stop, run_searches, *args)
+        finally:
+            words[F.STOP] = 0
+
+    def _next_fit(self) -> int:
+        """The number of evaluations at which majorants are fitted anew: they loosen as prices
+        fall, most where searches are long. At multiples, so that nothing needs to be kept."""
+        if not (self.immediate and self.blocks.offset.size):
+            return np.iinfo(np.int64).max
+        step = max(_FIT_LEAST, self.column_of_row.size // _FIT_SHARE)
+        return int((self.lists.counters[L.EVALUATIONS] // step + 1) * step)
 
     def tree(self) -> Array:
         """Rows of the last, failed search: together they may use too few columns."""

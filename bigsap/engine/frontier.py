@@ -8,11 +8,12 @@ import numpy as np
 from numba import njit
 
 from bigsap.engine import state as S
+from bigsap.engine.bounds import BLOCK
 from bigsap.engine.state import ID
 from bigsap.sources.base import Array
 
 # What searches return.
-DONE, YIELD, POOL_FULL, INFEASIBLE, BAD_COST, PAUSE = range(6)
+DONE, YIELD, POOL_FULL, INFEASIBLE, BAD_COST, PAUSE, REFIT = range(7)
 
 # Words of Frontier.words.
 (
@@ -25,8 +26,10 @@ DONE, YIELD, POOL_FULL, INFEASIBLE, BAD_COST, PAUSE = range(6)
     ROOT,
     GROUP_SIZE,
     SURPLUS,  # virtual rows: free columns at the cap beyond those they hold
+    N_HIDDEN,  # rows of the current search whose lists leave its settled columns out
+    STOP,  # set by another thread: give the search up, with nothing changed
     WORD_COUNT,
-) = range(10)
+) = range(12)
 
 # Words of Frontier.values.
 (
@@ -45,6 +48,11 @@ class Frontier(NamedTuple):
     heap_key, heap_item: the queue; item >= 0 a column, < 0 the event of row -1 - item.
     Entries whose key is no longer the column's label are stale and skipped.
     h: P (n_rows,) for scanned rows, the number to which ``c - v`` adds up to a label.
+    shown, label_of: P (n_columns,), meaningful while words[N_HIDDEN] > 0: v, with the
+    blocked price where settled, and the labels of those. hidden: ID (n_rows,) see
+    ``hide``; slack: P (n_rows,) infinity for the other rows; delay: P (n_rows,) by which
+    their events are postponed beyond the usual, 0 for the other rows. left: int32, how many
+    columns of each block of neighbours are not settled, while words[N_HIDDEN] > 0.
     """
 
     dist: Array
@@ -60,6 +68,12 @@ class Frontier(NamedTuple):
     requests: Array  # ID (n_rows,)
     requested: Array  # uint8 (n_rows,)
     abandoned: Array  # ID (n_rows,)
+    shown: Array
+    label_of: Array
+    hidden: Array
+    slack: Array
+    delay: Array
+    left: Array
     words: Array
     values: Array
 
@@ -73,6 +87,9 @@ def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
         heap_item=np.zeros(capacity, ID), touched=np.zeros(m, ID), settled=np.zeros(m, ID),
         settled_dist=np.zeros(m, price), h=np.zeros(n, price), reached=np.zeros(2 * k, price),
         requests=np.zeros(n, ID), requested=np.zeros(n, np.uint8), abandoned=np.zeros(n, ID),
+        shown=np.zeros(m, price), label_of=np.zeros(m, price), hidden=np.zeros(n, ID),
+        slack=np.full(n, S.infinity(price), price), delay=np.zeros(n, price),
+        left=np.zeros(-(-m // BLOCK), np.int32),
         words=np.zeros(WORD_COUNT, np.int64), values=np.zeros(VALUE_COUNT, price),
     )  # fmt: skip
 

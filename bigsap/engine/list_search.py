@@ -28,13 +28,16 @@ from bigsap.engine.frontier import (
     INFEASIBLE,
     N_ABANDONED,
     N_DROPS,
+    N_HIDDEN,
     N_REQUESTS,
     N_SETTLED,
     PAUSE,
     POOL_FULL,
     POSITION,
+    REFIT,
     ROOT,
     SCANS,
+    STOP,
     SURPLUS,
     YIELD,
     Frontier,
@@ -43,8 +46,9 @@ from bigsap.engine.frontier import (
     pop,
     push,
 )
+from bigsap.engine.hiding import leave_out, reveal, smallest_label
 from bigsap.engine.list_pool import NO_GROWTH, NO_ROOM, write_whole
-from bigsap.engine.lists import Lists, Scratch
+from bigsap.engine.lists import EVALUATIONS, Lists, Scratch
 from bigsap.engine.opening import RENEWED, renew
 from bigsap.engine.state import GROUPED
 from bigsap.sources.base import Array
@@ -77,7 +81,8 @@ def run_searches(
     v: Array, open_price: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
     group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, epsilon: float,
     postpone: float, immediate: bool, slots: Array, from_fill: bool, terms: Terms, seed: int,
-    scratch: Scratch, gather: int, most_requests: int, longest: int, budget: int,
+    scratch: Scratch, gather: int, most_requests: int, longest: int, unit: float, refit: int,
+    budget: int,
 ) -> int:  # fmt: skip
     """Augment every row of ``order`` that is still ahead.
 
@@ -88,8 +93,10 @@ def run_searches(
     gather: scans for which a search goes on that will be abandoned, for the rows it may ask
     for next; as many again as it made before. 0: none.
     match_cost: P (n_rows,) signed cost of each row's pair. group: rows holding virtual
-    columns. longest: entries a list may have. budget: scans before returning YIELD, between
-    two searches. A row whose list may not grow is scanned as a whole for the event.
+    columns. longest: entries a list may have. unit: the rounding of P. refit: evaluations,
+    of all so far, at which to return REFIT, and budget: scans at which to return YIELD, both
+    between two searches; within one words[STOP] makes it return YIELD. A row whose list may
+    not grow is scanned as a whole for the event.
 
     The virtual rows hold free columns at the cap. While there are more than they need
     (words[SURPLUS]) each of these is a sink; after that a search that comes to one comes
@@ -97,6 +104,7 @@ def run_searches(
     """
     infinity, blocked = terms.infinity, terms.blocked
     zero = terms.sign - terms.sign
+    one = terms.sign * terms.sign
     n_columns = terms.n_columns
     n_group = group.size
     n_virtual = max(0, n_columns - column_of_row.size)
@@ -113,6 +121,8 @@ def run_searches(
 
     while position < order.size:
         words[POSITION] = position
+        if lists.counters[EVALUATIONS] >= refit:
+            return REFIT
         if words[SCANS] - scans_at_entry >= budget:
             return YIELD
         root = order[position]
@@ -133,6 +143,9 @@ def run_searches(
         last_scan = 0
         skip_scan = whole = False
         while True:
+            if words[STOP] != 0:
+                status = YIELD
+                break
             # -- scan the row at h: relax its list, queue its event
             if skip_scan:
                 start, size, event = 0, 0, infinity
@@ -178,8 +191,9 @@ def run_searches(
             # Not limited by the group's label: once the group is settled, keys beyond it
             # count again.
             if event < best_free:
-                event += postpone
-                if event < best_free:
+                event += postpone + f.delay[row]
+                if event < best_free or best_free == infinity:
+                    event = min(event, infinity - one)  # int64: none may pass for infinity
                     if n_heap == capacity:
                         n_heap = compact(keys, items, n_heap, dist)
                     n_heap = push(keys, items, n_heap, event, -1 - row)
@@ -206,6 +220,8 @@ def run_searches(
                     settled[n_settled] = item
                     settled_dist[n_settled] = key
                     n_settled += 1
+                    if words[N_HIDDEN] > 0:
+                        leave_out(item, key, blocked, f)
                     row = row_of_column[item]
                     h = label - (match_cost[row] - v[item])
                     found = True
@@ -215,13 +231,15 @@ def run_searches(
                 if immediate:
                     renewed = renew(
                         row, slots, from_fill, terms, v, open_price, blocks, seed, scratch, lists,
-                        longest,
+                        longest, f, n_settled, label,
                     )  # fmt: skip
                     if renewed == NO_GROWTH:
                         whole = write_whole(row, slots, from_fill, terms, scratch.near, lists)
                         status = DONE if whole else BAD_COST
                     elif renewed != RENEWED:
                         status = POOL_FULL if renewed == NO_ROOM else BAD_COST
+                    elif f.slack[row] < infinity and postpone > zero:
+                        f.delay[row] = min(2 * f.delay[row] + postpone, max(label, postpone))
                     found = status == DONE
                     break
                 if f.requested[row] == 0:
@@ -276,6 +294,10 @@ def run_searches(
                 label = max(label, best_free)
             break
 
+        if words[N_HIDDEN] > 0:
+            # A search that is given up changes no price.
+            final = label if status == DONE else smallest_label(n_settled, f)
+            reveal(n_settled, final, infinity, unit, v, f, lists)
         if status != DONE:
             clear(n_touched, touched, dist, infinity)
             words[POSITION], words[ROOT] = position, root

@@ -29,7 +29,9 @@ def kept(engine: ListEngine) -> dict[str, Any]:
     """
     if engine.torn:
         return {}
+    engine.bring_lists()
     lists, f, wave = engine.lists, engine.frontier, engine.wave
+    place, roots = engine.standing()
     # Before the first evaluation the lists are empty.
     used = int(lists.counters[L.POOL_USED]) if lists.counters[L.EVALUATIONS] else 0
     rows, before, done = engine.roots[:0], engine.v[:0], 0
@@ -59,8 +61,8 @@ def kept(engine: ListEngine) -> dict[str, Any]:
         "slope": engine.blocks.slope,
         "offset": engine.blocks.offset,
         "margin": engine.blocks.margin,
-        "place": engine.place,
-        "roots": engine.roots,
+        "place": place,
+        "roots": roots,
         "wave": wave is not None,
         "wave_rows": rows,
         "wave_before": before,
@@ -113,6 +115,9 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     f.abandoned[: rows["abandoned"].size] = rows["abandoned"]
     engine.group_reach = engine.price.type(saved["group_reach"][()])
     engine.place, engine.roots = int(saved["place"]), rows["roots"]
+    if not engine.roots.size:  # no searches are under way
+        f.words[F.POSITION] = f.words[F.N_ABANDONED] = f.words[F.N_REQUESTS] = 0
+        f.requested[:] = 0
     if saved["wave"]:
         engine.wave = Wave(rows["wave_rows"], saved["wave_before"], (int(saved["wave_done"]), 0))
 

@@ -13,6 +13,8 @@ from bigsap.engine.atomics import fetch_add
 from bigsap.engine.bounds import BLOCK, GROUP, Blocks, bound_row
 from bigsap.engine.evaluation import evaluate, smallest, store
 from bigsap.engine.fetch import Terms
+from bigsap.engine.frontier import Frontier
+from bigsap.engine.hiding import hide
 from bigsap.engine.list_pool import NO_GROWTH, WIDENED, widen
 from bigsap.engine.lists import BAD_ROW, EVALUATIONS, NEXT_ITEM, PAIRS, Lists, Scratch
 from bigsap.engine.scan import n_invalid
@@ -28,12 +30,20 @@ RENEWED, BAD_ROW_COST = WIDENED, NO_GROWTH + 1
 
 @njit(nogil=True, cache=True, _nrt=False)
 def _bounds(
-    row: int, cap: float, blocks: Blocks, lists: Lists, infinity: float, bound: Array, ids: Array
+    row: int,
+    cap: float,
+    blocks: Blocks,
+    lists: Lists,
+    infinity: float,
+    left: Array,
+    bound: Array,
+    ids: Array,
 ) -> tuple[int, int, float]:
     """Bounds of the blocks that can hold a ``c - v`` of at most cap, and which they are.
 
     From the source where it has bounds, else from what was seen. Returns how many, the
-    bounds looked at, and a lower bound of all ``c - v`` in the other blocks.
+    bounds looked at, and a lower bound of all ``c - v`` in the other blocks. left: (n_blocks,)
+    how many columns of each block have prices that are not blocked, or empty.
     """
     total, looked, outside = 0, 0, infinity
     # A bound that says nothing (a block never seen, an overflow) must not be -infinity or
@@ -41,6 +51,8 @@ def _bounds(
     if blocks.offset.size == 0:
         low = lists.low[row]
         for block in range(low.size):
+            if left.size and left[block] == 0:
+                continue
             if low[block] <= cap:
                 bound[total] = max(low[block], _NOTHING)
                 ids[total] = block
@@ -55,22 +67,34 @@ def _bounds(
         looked += n_groups
     for group in range(n_groups):
         first, last = group * GROUP, min((group + 1) * GROUP, blocks.n_blocks)
+        n_left = 1
+        if left.size:
+            n_left = 0
+            for block in range(first, last):
+                n_left += left[block]
+        if n_left == 0:
+            continue
         if cap < infinity and limits[group] > cap:
             outside = min(outside, limits[group])
             continue
         bound_row(row, blocks, first, last, bound[total:])
+        looked += last - first
+        place = total
         for block in range(first, last):
-            if not bound[total] >= _NOTHING:
-                bound[total] = _NOTHING
+            value = bound[place]
+            place += 1
+            if left.size and left[block] == 0:
+                continue
+            bound[total] = value if value >= _NOTHING else _NOTHING
             ids[total] = block
             total += 1
-    return total, looked + total, outside
+    return total, looked, outside
 
 
 @njit(nogil=True, cache=True, _nrt=False)
 def evaluate_bounded(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
-    blocks: Blocks, scratch: Scratch, lists: Lists,
+    blocks: Blocks, scratch: Scratch, lists: Lists, left: Array,
 ) -> int:  # fmt: skip
     """As ``evaluate``, opening only blocks of columns whose bounds let them matter.
 
@@ -78,6 +102,9 @@ def evaluate_bounded(
     smallest ``c - v`` found so far; the threshold is no larger than the first bound left.
     Where the present list already limits that value, blocks beyond it are ruled out
     first. Returns the pairs evaluated; a block's bound counts as one.
+
+    left: empty; or (n_blocks,) when some columns have the blocked price for the time being, how
+    many of each block have not. What is seen is no bound for later then.
     """
     m = terms.n_columns
     infinity = terms.infinity
@@ -86,7 +113,7 @@ def evaluate_bounded(
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     bound, ids, opened = scratch.bound, scratch.block, scratch.opened
     low, order, reference = lists.low, lists.order, lists.reference[row]
-    keep = low.shape[1] > 0
+    keep = low.shape[1] > 0 and left.size == 0
     n_best = 0
     cap = infinity
     if lists.size[row] >= k:
@@ -96,7 +123,8 @@ def evaluate_bounded(
         for j in range(start, start + lists.size[row]):
             cap = max(cap, lists.costs[j] - v[lists.ids[j]])
     limited = cap
-    total, pairs, outside = _bounds(row, cap, blocks, lists, infinity, bound, ids)
+    some = left[:0] if order.size else left
+    total, pairs, outside = _bounds(row, cap, blocks, lists, infinity, some, bound, ids)
     free_tau, free_cost, free_id = infinity, infinity, -1
     above = -infinity
     count = 24
@@ -181,13 +209,13 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
 @njit(nogil=True, cache=True, _nrt=False)
 def evaluate_row(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
-    blocks: Blocks, offset: int, scratch: Scratch, lists: Lists,
+    blocks: Blocks, offset: int, scratch: Scratch, lists: Lists, left: Array,
 ) -> int:  # fmt: skip
     """``evaluate_bounded`` where there are bounds, or blocks seen before; else ``evaluate``."""
     seen = lists.low.shape[1] > 0 and lists.theta[row] > -terms.infinity
     if blocks.offset.size or seen:
         return evaluate_bounded(
-            row, k, whole, from_fill, terms, v, open_price, blocks, scratch, lists
+            row, k, whole, from_fill, terms, v, open_price, blocks, scratch, lists, left
         )
     return evaluate(row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists)
 
@@ -195,27 +223,40 @@ def evaluate_row(
 @njit(nogil=True, cache=True, _nrt=False)
 def renew(
     row: int, slots: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
-    blocks: Blocks, seed: int, scratch: Scratch, lists: Lists, longest: int,
+    blocks: Blocks, seed: int, scratch: Scratch, lists: Lists, longest: int, f: Frontier,
+    n_settled: int, label: float,
 ) -> int:  # fmt: skip
-    """Evaluate a row until its threshold grows, with longer lists where columns tie there.
+    """Evaluate a row, for a search, until its threshold grows.
 
-    longest: entries of a list that searches can scan. Returns RENEWED, BAD_ROW_COST, NO_ROOM
-    for a longer list yet, or NO_GROWTH when there will be none.
+    Where it does not, the list is full of columns that the search has settled, or of
+    columns that tie at the threshold. The first are left out (``hide``), lest a search that
+    must go far fill lists with all that it has passed; for the others the list is doubled.
+    longest: entries of a list that searches can scan. n_settled, label: of the search.
+    Returns RENEWED, BAD_ROW_COST, NO_ROOM for a longer list yet, or NO_GROWTH when there
+    will be none.
     """
     before = lists.theta[row]
     counters = lists.counters
+    infinity, blocked = terms.infinity, terms.blocked
+    hidden = f.slack[row] < infinity
+    if hidden:
+        hidden = hide(row, v, blocked, infinity, n_settled, label, f, lists)
     while True:
         counters[EVALUATIONS] += 1
         pairs = evaluate_row(
-            row, lists.width[row], slots[0 if from_fill else row], from_fill, terms, v, open_price,
-            blocks, offset_of(row, seed, terms.n_columns), scratch, lists,
+            row, lists.width[row], slots[0 if from_fill else row], from_fill, terms,
+            f.shown if hidden else v, open_price, blocks, offset_of(row, seed, terms.n_columns),
+            scratch, lists, f.left if hidden else f.left[:0],
         )  # fmt: skip
         if pairs < 0:
             return BAD_ROW_COST
         counters[PAIRS] += pairs
         if lists.theta[row] > before:
             return RENEWED
-        # As many columns tie at the threshold as the list holds.
+        if not hidden and n_settled > 0:
+            hidden = hide(row, v, blocked, infinity, n_settled, label, f, lists)
+            if hidden:
+                continue
         widened = widen(row, terms.n_columns, longest, lists)
         if widened != WIDENED:
             return widened
@@ -250,7 +291,7 @@ def run_evaluations(
         whole = slots[0 if from_fill else slot]
         pairs = evaluate_row(
             row, lists.width[row], whole, from_fill, terms, v, open_price, blocks,
-            offset_of(row, seed, terms.n_columns), mine, lists,
+            offset_of(row, seed, terms.n_columns), mine, lists, lists.order[:0],
         )  # fmt: skip
         if pairs < 0:
             counters[BAD_ROW] = row

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class Counts:
 
     seconds_per_row: what a row took lately, where rows are read one by one. doubled,
     refused: how often a list was doubled, or could not be; list_bytes: the most that a
-    level's lists took.
+    level's lists took. rounds: what rounds of searches on a device did, see ``gpu_batch.Tally``.
     """
 
     rows: int = 0
@@ -62,6 +62,7 @@ class Counts:
     doubled: int = 0
     refused: int = 0
     list_bytes: int = 0
+    rounds: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
         """Count what another level counted."""
@@ -72,6 +73,8 @@ class Counts:
         self.doubled += other.doubled
         self.refused += other.refused
         self.list_bytes = max(self.list_bytes, other.list_bytes)
+        for name, count in other.rounds.items():
+            self.rounds[name] = self.rounds.get(name, 0) + count
 
 
 #: Solves a sub-problem: its outcome, and the smallest ``c - v`` in each of its lists or None.

@@ -56,7 +56,7 @@ _BELOW = 20.0
 _LAST_BELOW = 2.0
 #: Events are postponed by so many epsilons in phases with epsilon > 0: more of them means
 #: fewer evaluations and more scans, which large problems can afford.
-SIGMA, _LONG_SIGMA = 20.0, 28.0
+SIGMA, _LONG_SIGMA = 20.0, 32.0
 
 
 def solve_compressed(

@@ -88,13 +88,13 @@ class Solved:
 
     def totals(self) -> Counts:
         """What was evaluated and scanned, over all levels."""
-        engine, total = self.engine, replace(self.counts)
+        engine, total = self.engine, replace(self.counts, rounds=dict(self.counts.rounds))
         if engine is not None:
             counters = engine.lists.counters
             total.add(Counts(
                 engine.rows_evaluated, engine.pairs_evaluated, engine.rows_scanned,
                 doubled=int(counters[DOUBLED]), refused=int(counters[REFUSED]),
-                list_bytes=engine.list_bytes,
+                list_bytes=engine.list_bytes, rounds=engine.rounds,
             ))  # fmt: skip
         return total
 
