@@ -118,7 +118,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
             ("table1_sizes", "cached_sizes", "decay_sizes", "curve_sizes"), sizes
         )
         given |= {"paths_size": sizes[0], "memory_size": sizes[-1]}
-        given |= {"threads_size": sizes[-1], "bandwidth_size": sizes[-1]}
+        given |= {"threads_size": sizes[-1], "bandwidth_sizes": sizes[-1:]}
         given["outofcore_instances"] = (("rank1", sizes[0]),)
     if args.seeds is not None:
         if args.seeds < 1:

@@ -7,11 +7,8 @@ clusters are not: for these there is ``tests/gpu``.
 
 from __future__ import annotations
 
-import shutil
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ from bigsap.engine.gpu import DeviceEngine, merge_minima
 from bigsap.engine.gpu_parts import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.methods.device import few_values
-from bigsap.sources import device_kernels, device_memory
+from bigsap.sources import device_memory
 from bigsap.sources.device_slabs import slab_bounds
 
 optimize = pytest.importorskip("scipy.optimize")
@@ -35,30 +32,6 @@ __device__ double cost(long long i, long long j, const double *x, const double *
     return a * a + b * b;
 }
 """
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The stand-in for CuPy."""
-    if shutil.which("g++") is None and shutil.which("clang++") is None:
-        pytest.skip("no C++ compiler")
-    monkeypatch.syspath_prepend(Path(__file__).parent / "simulated")
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    device_kernels._compiled.cache_clear()
-    import cupy
-
-    # Few threads: they take turns. On a busy machine they wait for each other.
-    monkeypatch.setattr(gpu_parts, "geometry", few_threads)
-    monkeypatch.setattr(gpu_parts, "PATIENCE_SECONDS", 120.0)
-    yield cupy
-    del sys.modules["cupy"]
-    device_kernels._compiled.cache_clear()
-
-
-def few_threads(n_columns: int, major: int) -> dict[str, int]:
-    # One form for all widths, and widths that take the same loads: each text that differs
-    # is another run of the compiler.
-    return {"GROUP": 1, "THREADS": 32, "COLS": 8, "USE_CLUSTER": 0}
 
 
 def costs(n: int, m: int, seed: int = 1) -> np.ndarray:
@@ -298,6 +271,9 @@ class TestOutcomes:
         with pytest.raises(DeviceMemoryError, match="bytes of cuda:0") as caught:
             bigsap.solve(matrix, device=["cuda:0", "cuda:1"], memory_limit=1000)
         assert caught.value.nbytes == 40 * 32 * 8
+        # A row of costs is 320 bytes, but the limit is of each device, which has a part of it.
+        with pytest.raises(DeviceMemoryError, match=r"bytes of cuda:0.*name more devices"):
+            bigsap.solve(matrix, device="cuda:0,1", memory_limit=300)
 
     def test_a_slab_that_computes_something_else_is_caught(
         self, cupy: Any, monkeypatch: pytest.MonkeyPatch

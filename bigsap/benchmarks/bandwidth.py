@@ -19,27 +19,29 @@ SOLVER = "bigsap ssp"
 
 def run(settings: Settings, log: Log) -> None:
     """Each number of threads in turn; the streaming read before and after."""
-    n, counts = settings.bandwidth_size, settings.thread_counts
-    if not enough_memory(8.0 * n * n):
-        print(f"{NAME}: left out, {8e-9 * n * n:.1f} GB of free memory are not there")
-        return
-    for seed in range(settings.bandwidth_seeds):
-        missing = [c for c in counts if not log.has(NAME, CLASS, n, seed, SOLVER, c)]
-        if not missing:
+    counts = settings.thread_counts
+    for n in settings.bandwidth_sizes:
+        if not enough_memory(8.0 * n * n):
+            print(f"{NAME}: left out, {8e-9 * n * n:.1f} GB of free memory are not there")
             continue
-        warm(CLASS, counts, method="ssp", certify=False)
-        cost = matrix(CLASS, n, seed)
-        for count in missing[::-1] if seed % 2 else missing:
-            before = bytes_per_second(cost, count)
-            result, seconds = timed(cost, method="ssp", threads=count, certify=False)
-            after = bytes_per_second(cost, count)
-            search = result.stats["seconds"]["search"]
-            scanned = result.stats["rows_scanned"] * n * cost.itemsize
-            log.add(
-                NAME, CLASS, n, seed, SOLVER, count, seconds=seconds, search_seconds=search,
-                rows_scanned=result.stats["rows_scanned"], scanned_rate=scanned / search,
-                streaming_rate=max(before, after),
-            )  # fmt: skip
+        for seed in range(settings.bandwidth_seeds):
+            missing = [c for c in counts if not log.has(NAME, CLASS, n, seed, SOLVER, c)]
+            if not missing:
+                continue
+            warm(CLASS, counts, method="ssp", certify=False)
+            cost = matrix(CLASS, n, seed)
+            for count in missing[::-1] if seed % 2 else missing:
+                before = bytes_per_second(cost, count)
+                result, seconds = timed(cost, method="ssp", threads=count, certify=False)
+                after = bytes_per_second(cost, count)
+                search = result.stats["seconds"]["search"]
+                scanned = result.stats["rows_scanned"] * n * cost.itemsize
+                log.add(
+                    NAME, CLASS, n, seed, SOLVER, count, seconds=seconds, search_seconds=search,
+                    rows_scanned=result.stats["rows_scanned"], scanned_rate=scanned / search,
+                    streaming_rate=max(before, after),
+                )  # fmt: skip
+            del cost  # before the next one is made: each may take most of the memory
 
 
 def render(settings: Settings, log: Log) -> str:

@@ -1,9 +1,10 @@
-"""Compressed rows with evaluations on a device.
+"""Compressed rows with evaluations, and most of the searches, on a device.
 
-``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``) and
-copies the lists to the host, where the searches run. What a search asks for row by row
-is evaluated by the host where bounds make that cheap, else gathered and evaluated
-together on the device.
+``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``). Of square
+problems the lists stay there, and rounds of searches (``gpu_batch``) match all rows or nearly
+all; else, and for what is left, lists come to the host, whose searches go on. What these
+ask for row by row is evaluated by the host where bounds make that cheap, else gathered
+and evaluated together on the device.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 from bigsap.engine import lists as L
 from bigsap.engine.bounds import FEW_COORDINATES
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.gpu_cache import DeviceRows
+from bigsap.engine.gpu_rounds import MOST_ENTRIES, RoundsEngine
 from bigsap.engine.gpu_wait import Wait
 from bigsap.engine.list_store import Wave
 from bigsap.engine.precision import refuse_large
@@ -23,9 +26,9 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 from bigsap.sources.device import OnDevice, StreamedToDevice
-from bigsap.sources.device_code import DeviceCode, matrix_code
+from bigsap.sources.device_code import DeviceCode
 from bigsap.sources.device_kernels import Kernels, compiled, load_cupy, on
-from bigsap.sources.device_memory import empty, panels
+from bigsap.sources.device_memory import empty, free_bytes
 
 #: Threads of a block, and columns between two of a group: SIDE in kernels_rows.cu.
 SIDE = 256
@@ -34,8 +37,6 @@ ROWS = 8
 #: Most groups of a row: their minima fit into shared memory.
 _MOST_GROUPS = 8192
 _LEAST_SPAN = 8
-#: Longest list that bigsap_select can sort.
-MOST_ENTRIES = 1000
 #: Groups that can wait to be opened, see bigsap_select.
 _LIST = 1024
 #: Pairs and bytes of group minima of one batch: some hundredths of a second of work.
@@ -45,6 +46,10 @@ _BYTES = 256 << 20
 _SHORT = 1 << 15
 #: Scans that a search goes on for, see ``run_searches``.
 _GATHER = 64
+#: Square problems from so many rows on are searched in rounds on the device, where the source
+#: gives bounds: for others rounds have not been measured.
+BATCH_ROWS = 2048
+BATCH_NEEDS_BOUNDS = True
 #: Rows of one strip of the transform.
 _STRIP = 256
 
@@ -68,10 +73,11 @@ def columns_of(group: Array, size: int) -> Array:
     return np.asarray(first)[..., None] + np.arange(size) * SIDE
 
 
-class DeviceListEngine(ListEngine):
+class DeviceListEngine(RoundsEngine):
     """``ListEngine`` whose evaluations of many rows run on a device.
 
-    Device memory: the batch at hand, some hundred megabytes at most, beyond the costs.
+    Device memory beyond the costs: the batch at hand, some hundred megabytes at most; where
+    searches run there too, the lists and the room of a round (``gpu_batch``).
     """
 
     def __init__(
@@ -82,6 +88,8 @@ class DeviceListEngine(ListEngine):
         source = problem.source
         assert isinstance(source, (OnDevice, StreamedToDevice))
         self.device = source.device
+        #: Rows of costs that the device has no room for.
+        self.cache = DeviceRows(source) if isinstance(source, StreamedToDevice) else None
         if self.blocks.offset.size and self.blocks.low.shape[0] > FEW_COORDINATES:
             super().drop_bounds()
         if not self.blocks.offset.size and (self.from_fill or problem.shape[1] > _SHORT):
@@ -91,6 +99,12 @@ class DeviceListEngine(ListEngine):
         self._wait = Wait(self.device)
         self._judged = isinstance(source, OnDevice) and source.code().trusted
         self._relative = not self.from_fill
+        self._looked = np.zeros(problem.shape[0], bool)
+        n, m = problem.shape
+        fitting = bool(self.blocks.offset.size) or not BATCH_NEEDS_BOUNDS
+        self._square = isinstance(source, OnDevice) and n == m and n >= BATCH_ROWS and fitting
+        if self._square:  # beside the lists, room for the searches
+            self._square = 2 * L.ENTRY_BYTES * n * self.k < free_bytes(self.device)
 
     def _kernels(self, code: DeviceCode, with_free: bool) -> Kernels:
         settings = {
@@ -110,6 +124,8 @@ class DeviceListEngine(ListEngine):
         for k in np.unique(width).tolist():
             some = rows[width == k]
             if k > MOST_ENTRIES:
+                self.bring_lists()
+                self.newest_there = False
                 super().go_through(Wave(some, self.lists.theta[:0]))
             else:
                 with on(self.device):
@@ -119,10 +135,15 @@ class DeviceListEngine(ListEngine):
     def _evaluate_there(self, rows: Array, k: int) -> None:
         cupy = load_cupy()
         source = self.problem.source
+        if self.in_rounds and not self._hosts_turn:
+            self._send_lists()
         m = self.terms.n_columns
-        v, offered = cupy.asarray(self.v), cupy.asarray(self.open_price)
-        # Where every column is free the best free one is the best of all.
-        with_free = bool((self.open_price != self.v).any())
+        if self._in_rounds and self._state is not None:
+            v, offered, with_free = self._state.v, self._state.open_price, True
+        else:
+            v, offered = cupy.asarray(self.v), cupy.asarray(self.open_price)
+            # Where every column is free the best free one is the best of all.
+            with_free = bool((self.open_price != self.v).any())
         groups = -(-m // (SIDE * self.span)) * SIDE
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
         if isinstance(source, OnDevice):
@@ -131,38 +152,57 @@ class DeviceListEngine(ListEngine):
                 self._batch_there(source.code(), source.words(), part, part, k, v, offered,
                                   with_free)  # fmt: skip
             return
-        room: Any = None
-        for start, panel in panels(source, rows, self.monitor.tick):
-            if room is None:
-                room = empty(panel.shape, panel.dtype, "a panel of rows")
-            room[: len(panel)].set(panel)
-            code = matrix_code(panel.dtype, int(room.data.ptr), m, 1, m)
-            words = cupy.asarray(np.array(code.words, np.int64))
-            for first in range(0, len(panel), most):
-                ids = rows[start + first : start + min(first + most, len(panel))]
-                places = np.arange(first, first + ids.size, dtype=np.int32)
-                self._batch_there(code, words, ids, places, k, v, offered, with_free)
+        assert self.cache is not None
+
+        def evaluate(code: DeviceCode, words: Any, ids: Array, places: Array) -> None:
+            self._batch_there(code, words, ids, places, k, v, offered, with_free)
+
+        self.cache.go_over(
+            rows, most, self.monitor.tick, lambda code: self._kernels(code, with_free), evaluate
+        )
 
     def _batch_there(
         self, code: DeviceCode, words: Any, rows: Array, places: Array, k: int, v: Any,
         offered: Any, with_free: bool,
     ) -> None:  # fmt: skip
         """Lists of ``rows``, whose costs are at ``places`` of the code's rows."""
+        cupy = load_cupy()
         kernels = self._kernels(code, with_free)
-        there = load_cupy().asarray(places)
+        there = cupy.asarray(places)
         self._first_look(kernels, words, rows, there)
-        found = self._lists_there(kernels, words, rows, there, k, v, offered, with_free)
-        raised = self._wait.until_done(self.monitor.tick)
+        pool, raised = self.pool if self.newest_there else None, None
+        if pool is None:
+            starts = cupy.arange(0, rows.size * k, k, dtype=np.int64)
+            ids, costs = cupy.empty(rows.size * k, np.int32), cupy.empty(rows.size * k, self.price)
+        else:
+            self.newest_here = False
+            at = cupy.asarray(rows)
+            starts, ids, costs = pool.start[at], pool.ids, pool.costs
+        sizes, theta = self._lists_there(
+            kernels, words, rows, there, k, v, offered, with_free, starts, ids, costs
+        )
+        if pool is None:
+            raised = self._wait.until_done(self.monitor.tick)
+        else:
+            pool.keep(at, sizes, theta)
+            if not self._in_rounds:
+                self._busy = True
+                raised = self._wait.until_done(self.monitor.tick)
+                self._busy = False
         if raised is not None:
             raise raised
-        self._store(rows, k, *(a.get() for a in found))
-        self._tick()
+        if pool is None:
+            shape = (rows.size, k)
+            self._store(rows, k, ids.get().reshape(shape), costs.get().reshape(shape), sizes.get(),
+                        theta.get())  # fmt: skip
+        if not self._in_rounds:
+            self._tick()
 
     def _lists_there(
         self, kernels: Kernels, words: Any, rows: Array, there: Any, k: int, v: Any, offered: Any,
-        with_free: bool,
-    ) -> tuple[Any, ...]:  # fmt: skip
-        """Launch an evaluation; device arrays ids, costs, sizes, theta of the batch."""
+        with_free: bool, starts: Any, ids: Any, costs: Any,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """Launch an evaluation into ids, costs; device arrays of the batch's sizes, thresholds."""
         cupy = load_cupy()
         m, count = self.terms.n_columns, rows.size
         reference = cupy.asarray(self.lists.reference[rows])
@@ -176,25 +216,26 @@ class DeviceListEngine(ListEngine):
             (words, np.int32(m), there, np.int32(count), reference, v, offered, np.int32(groups),
              lows, free_low, free_at),
         )  # fmt: skip
-        ids, costs = cupy.empty((count, k), np.int32), cupy.empty((count, k), self.price)
         sizes, theta = cupy.empty(count, np.int32), cupy.empty(count, self.price)
         opened = cupy.zeros(1, np.uint64)
         shared = 4 * (groups + _LIST)
         kernels.get("bigsap_select", 64 << 10)(
             (count,), (SIDE,),
-            (words, np.int32(m), there, np.int32(count), reference, v, np.int32(groups), lows,
-             np.int32(chunks), free_low, free_at, np.int32(k), np.uint32(self.seed & 0xFFFFFFFF),
-             ids, costs, sizes, theta, opened),
+            (words, np.int32(m), there, cupy.asarray(np.asarray(rows, np.int32)),
+             np.int32(count), reference, v, np.int32(groups), lows, np.int32(chunks),
+             free_low, free_at, np.int32(k), np.uint32(self.seed & 0xFFFFFFFF),
+             starts, ids, costs, sizes, theta, opened),
             shared_mem=shared,
         )  # fmt: skip
         counters = self.lists.counters
         counters[L.EVALUATIONS] += count
         counters[L.PAIRS] += count * m + int(opened[0])
-        return ids, costs, sizes, theta
+        return sizes, theta
 
     def _first_look(self, kernels: Kernels, words: Any, rows: Array, there: Any) -> None:
         """Judge the costs of rows never evaluated before, and set their references."""
-        new = self.lists.theta[rows] == -self.infinity
+        new = (self.lists.theta[rows] == -self.infinity) & ~self._looked[rows]
+        self._looked[rows] = True
         if not new.any() or (self._judged and not self._relative):
             return
         cupy = load_cupy()

@@ -121,12 +121,15 @@ __device__ __forceinline__ void sort_candidates(Candidates& c) {
     }
 }
 
-// The lists of a batch: ids, costs (n_rows, k), size, theta. lows is read only.
+// The lists of a batch: of row p at starts[p] of ids and costs, at most k entries; size, theta.
+// lows is read only. names: the rows' own ids, on which ties rest, wherever their costs lie at
+// the moment.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
-    const i64* cost_words, int n_columns, const int* rows, int n_rows, const PRICE* reference,
+    const i64* cost_words, int n_columns, const int* rows, const int* names, int n_rows,
+    const PRICE* reference,
     const PRICE* v, int n_groups, const float* lows, int n_chunks, const PRICE* free_low,
-    const int* free_column, int k, u32 seed, int* ids, PRICE* list_costs, int* sizes, PRICE* thetas,
-    u64* n_opened
+    const int* free_column, int k, u32 seed, const i64* starts, int* ids, PRICE* list_costs,
+    int* sizes, PRICE* thetas, u64* n_opened
 ) {
     extern __shared__ u32 group_bits[];  // n_groups, then a list of opened groups
     __shared__ Candidates found;
@@ -207,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
         cap = key_of((PRICE)__uint_as_float(bits));
 #endif
     }
-    const u32 salt = (u32)i * 0x85EBCA6Bu + seed;
+    const u32 salt = (u32)names[p] * 0x85EBCA6Bu + seed;
     int next_group = 0;
     u64 opened = 0;
     while (next_group < n_groups) {
@@ -282,8 +285,8 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     for (int e = threadIdx.x; e < count; e += SIDE) {
         int j = (int)((found.id[e] - salt) * UNSCRAMBLE);
         if (e == count - 1 && last >= 0) j = last;
-        ids[(i64)p * k + e] = j;
-        list_costs[(i64)p * k + e] = signed_cost(cost_at(costs, row, j)) - base;
+        ids[starts[p] + e] = j;
+        list_costs[starts[p] + e] = signed_cost(cost_at(costs, row, j)) - base;
     }
     if (threadIdx.x == 0) {
         sizes[p] = count;

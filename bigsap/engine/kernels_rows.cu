@@ -1,30 +1,10 @@
 // Whatever can be done for many rows at once: surveys and first prices here, evaluations in
 // kernels_lists.cu.
 //
-// Macros set by the host: SPAN, ROWS (rows a block goes through together), PRICE_IS_INT,
-// WITH_FREE; the costs' text comes before.
+// Macros set by the host: SPAN, ROWS (rows a block goes through together),
+// WITH_FREE; the costs' text and kernels_price.cu come before.
 
 #define SIDE 256
-#if PRICE_IS_INT
-typedef long long PRICE;
-#define INFINITE (1LL << 60)
-__device__ __forceinline__ float rounded_down(PRICE x) {
-    return x >= INFINITE ? __int_as_float(0x7f800000) : __ll2float_rd(x);
-}
-__device__ __forceinline__ u64 key_of(PRICE x) { return (u64)x ^ (1ULL << 63); }
-__device__ __forceinline__ PRICE value_of(u64 key) { return (PRICE)(key ^ (1ULL << 63)); }
-#else
-typedef double PRICE;
-#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
-__device__ __forceinline__ float rounded_down(PRICE x) { return __double2float_rd(x); }
-__device__ __forceinline__ u64 key_of(PRICE x) {
-    u64 bits = (u64)__double_as_longlong(x + 0.0);
-    return bits ^ ((bits >> 63) ? ~0ULL : (1ULL << 63));
-}
-__device__ __forceinline__ PRICE value_of(u64 key) {
-    return __longlong_as_double((i64)(key ^ ((key >> 63) ? (1ULL << 63) : ~0ULL)));
-}
-#endif
 
 __device__ __forceinline__ PRICE signed_cost(COST_T c) { return SIGN * (PRICE)c; }
 
@@ -144,6 +124,20 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_gather(
         const Row row = open_row(costs, rows[p]);
         for (int k = blockIdx.x * SIDE + threadIdx.x; k < width; k += gridDim.x * SIDE)
             out[(i64)p * width + k] = cost_at(costs, row, first + k);
+    }
+}
+
+// Costs of some rows to slots of a row cache: those of row rows[p] to out[slots[p], :].
+extern "C" __global__ void __launch_bounds__(SIDE) bigsap_keep(
+    const i64* cost_words, const int* rows, const int* slots, int n_rows, int n_columns,
+    COST_T* out
+) {
+    const Costs costs = load_costs(cost_words);
+    for (int p = blockIdx.y; p < n_rows; p += gridDim.y) {
+        const Row row = open_row(costs, rows[p]);
+        COST_T* slot = out + (i64)slots[p] * n_columns;
+        for (int j = blockIdx.x * SIDE + threadIdx.x; j < n_columns; j += gridDim.x * SIDE)
+            slot[j] = cost_at(costs, row, j);
     }
 }
 

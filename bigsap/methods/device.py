@@ -16,7 +16,7 @@ from bigsap.engine.team import Team
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem
-from bigsap.rows import Rows, parse_bytes
+from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sources.base import CostSource
 from bigsap.sources.device import (
     OnDevice,
@@ -42,12 +42,13 @@ MANY_ROWS = 50_000
 
 def place_costs(
     source: CostSource, device: str | Sequence[str], memory_limit: int | str | None,
-    monitor: Monitor,
+    monitor: Monitor, cache: RowCache | int | str | None = None,
 ) -> CostSource:  # fmt: skip
     """The costs on the device asked for, or in slabs on several.
 
     ``"cpu"`` leaves them alone, and refuses costs that only a device has. ``"auto"`` takes the
-    first device for large problems, where there is one. memory_limit: of the device.
+    first device for large problems, where there is one. memory_limit: of the device. cache:
+    for rows that stay there when not all of them fit.
 
     A limit or cancel that strikes while costs are copied leaves them where they were: the
     monitor has ended then, and the host's solve puts the answer together at its first tick.
@@ -67,11 +68,13 @@ def place_costs(
     else:
         numbers = device_numbers(device)
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
+    if cache is not None and not isinstance(cache, RowCache):
+        cache = RowCache(parse_bytes(cache, "cache"))
     monitor.progress.n_rows, monitor.progress.n_columns = source.shape
     if len(numbers) > 1:
         return SlabsOnDevices(source, numbers, limit, monitor.tick)
     try:
-        return place(source, numbers[0], limit, monitor.tick)
+        return place(source, numbers[0], limit, monitor.tick, cache)
     except Stopped as stop:
         monitor.end(stop.reason)
         return source
@@ -154,7 +157,8 @@ def refuse_streaming(source: Any) -> None:
         nbytes = needed_bytes(source)
         raise DeviceMemoryError(
             f"method 'ssp' needs the whole matrix on the device: {nbytes} bytes, more than is free"
-            " or memory_limit allows; method 'compressed' streams it",
+            " or memory_limit allows; method 'compressed' (or 'auto') copies rows there as they are"
+            ' needed, and device="cuda:0,1" shares a matrix out among several devices',
             nbytes,
         )
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bigsap.errors import DtypeError, OptionError
+from bigsap.errors import DeviceMemoryError, DtypeError, OptionError
 from bigsap.sources.base import (
     SCANNABLE,
     Array,
@@ -165,11 +166,15 @@ ROW_SETTINGS = (("SPAN", 8), ("ROWS", 8), ("PRICE_IS_INT", 0), ("WITH_FREE", 0),
 
 
 class MatrixOnDevice(_Device):
-    """A matrix in device memory. array: CuPy (n, m) of a scannable dtype, any strides."""
+    """A matrix in device memory. array: CuPy (n, m) of a scannable dtype, any strides.
+
+    copied_bytes: of costs that were copied from the host for it.
+    """
 
     def __init__(self, array: Any, host: CostSource | None = None) -> None:
         super().__init__(int(array.device.id), host)
         self.array = array
+        self.copied_bytes = 0 if host is None else int(array.nbytes)
         self.shape = cost_shape(array.shape, "the device array")
         self.dtype = np.dtype(array.dtype)
         size = self.dtype.itemsize
@@ -269,11 +274,16 @@ class ComputedOnDevice(_Device):
 class StreamedToDevice:
     """Costs that a device has no room for: their rows are copied there when asked for.
 
-    source: on the host.
+    source: on the host. limit: bytes that rows may take of the device, None: what is free.
+    cache: a ``RowCache``, what of these bytes rows that stay there may take, and which of them
+    stay; None: all that the rows on their way leave, and the policy by their number.
     """
 
-    def __init__(self, source: CostSource, device: int) -> None:
+    def __init__(
+        self, source: CostSource, device: int, limit: int | None = None, cache: Any = None
+    ) -> None:
         self.source, self.device = source, device
+        self.limit, self.cache = limit, cache
         self.shape, self.dtype = source.shape, source.dtype
 
     def __repr__(self) -> str:
@@ -295,7 +305,9 @@ class StreamedToDevice:
     def transposed(self) -> StreamedToDevice | None:
         """The transpose, where the source gives it."""
         other = self.source.transposed() if isinstance(self.source, Transposable) else None
-        return None if other is None else StreamedToDevice(other, self.device)
+        if other is None:
+            return None
+        return StreamedToDevice(other, self.device, self.limit, self.cache)
 
     def fingerprint(self) -> str:
         """The source's."""
@@ -333,13 +345,13 @@ def device_array(cost: Any) -> MatrixOnDevice:
 
 def place(
     source: CostSource, device: int, limit: int | None,
-    tick: Callable[[], None] | None = None,
+    tick: Callable[[], None] | None = None, cache: Any = None,
 ) -> CostSource:  # fmt: skip
     """The costs where kernels of the device can read them.
 
     Computed costs are computed there; costs in device memory are used in place; any
-    others are copied to the device when they take no more than ``limit`` bytes (None: what
-    is free). Otherwise their rows are streamed when asked for.
+    others are copied to the device when they take no more than what is free and ``limit``
+    bytes. Otherwise their rows are streamed when asked for, see ``StreamedToDevice``.
     """
     if isinstance(source, OnDevice):
         if source.device != device:
@@ -352,9 +364,11 @@ def place(
     code = source_code(source)
     if code is not None:
         return ComputedOnDevice(source.shape, device, code, source)
-    if needed_bytes(source) > (free_bytes(device) if limit is None else limit):
-        return StreamedToDevice(source, device)
-    return _copied(source, device, tick or (lambda: None))
+    room = free_bytes(device)
+    if needed_bytes(source) <= (room if limit is None else min(limit, room)):
+        with suppress(DeviceMemoryError):  # free in pieces that are too small, or taken since
+            return _copied(source, device, tick or (lambda: None))
+    return StreamedToDevice(source, device, limit, cache)
 
 
 def needed_bytes(source: CostSource) -> int:

@@ -27,7 +27,11 @@ _FILES = {
         "bigsap.engine",
         ("kernels_group", "kernels_post", "kernels_agree", "kernels_dense", "kernels_start"),
     ),
-    "rows": ("bigsap.engine", ("kernels_rows", "kernels_lists")),
+    "rows": ("bigsap.engine", ("kernels_price", "kernels_rows", "kernels_lists")),
+    "batch": (
+        "bigsap.engine",
+        ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
+    ),
     "proof": ("bigsap.sources", ("kernels_proof",)),
 }
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED

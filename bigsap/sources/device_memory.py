@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -49,18 +51,30 @@ def no_room(what: str, nbytes: int) -> DeviceMemoryError:
     return DeviceMemoryError(f"the device has no room for {what}: {nbytes} bytes needed", nbytes)
 
 
+@contextmanager
+def naming_bytes() -> Iterator[None]:
+    """Within, device memory that CuPy cannot get is a DeviceMemoryError naming the bytes."""
+    try:
+        yield
+    except MemoryError as error:
+        wanted = re.search(r"Out of memory allocating ([\d,]+) bytes", str(error))
+        if isinstance(error, DeviceMemoryError) or wanted is None:
+            raise
+        raise no_room("the solve's work", int(wanted[1].replace(",", ""))) from error
+
+
 def panels(
-    source: CostSource, rows: Array, tick: Callable[[], None]
+    source: CostSource, rows: Array, tick: Callable[[], None], nbytes: int | None = None
 ) -> Iterator[tuple[int, Array]]:
     """(start, panel) for all ``rows``: blocks of whole rows in pinned host memory.
 
-    The panel is used again for the next block.
+    The panel is used again for the next block. nbytes: of a panel at most, one row at least.
     """
     cupy = load_cupy()
     m, dtype = source.shape[1], source.dtype
-    height = max(1, min(len(rows), PANEL_BYTES // max(1, m * dtype.itemsize)))
-    nbytes = height * m * dtype.itemsize
-    pinned = cupy.cuda.alloc_pinned_memory(max(1, nbytes))
+    most = PANEL_BYTES if nbytes is None else nbytes
+    height = max(1, min(len(rows), most // max(1, m * dtype.itemsize)))
+    pinned = cupy.cuda.alloc_pinned_memory(max(1, height * m * dtype.itemsize))
     panel = np.frombuffer(pinned, dtype, height * m).reshape(height, m)
     for start in range(0, len(rows), height):
         part = rows[start : start + height]

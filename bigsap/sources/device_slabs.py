@@ -25,6 +25,7 @@ from bigsap.sources.device import (
     OnDevice,
     Placeable,
     Turned,
+    needed_bytes,
     place,
 )
 from bigsap.sources.device_code import DeviceCode, source_code
@@ -181,6 +182,11 @@ class SlabsOnDevices:
             )
 
     # -- the costs as the host sees them --------------------------------------------
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of costs that were copied from the host."""
+        return needed_bytes(self) if self._slabs and self._must_copy() else 0
 
     @property
     def whole(self) -> CostSource:

@@ -11,7 +11,7 @@ import pytest
 
 import bigsap
 import device_twins as twins
-from bigsap.engine import gpu, gpu_parts
+from bigsap.engine import gpu, gpu_lists, gpu_parts
 from bigsap.engine.gpu_lists import DeviceListEngine
 from bigsap.engine.team import Team
 from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError, OptionError
@@ -228,6 +228,51 @@ class TestMemory:
         with pytest.raises(DeviceMemoryError, match="8000000 bytes") as caught:
             bigsap.solve(np.zeros((1000, 1000)), device="cuda", method="ssp", memory_limit=1 << 20)
         assert caught.value.nbytes == 8_000_000
+
+
+class TestRounds:
+    """Square problems of some size: lists are searched in rounds on the device."""
+
+    @pytest.fixture(autouse=True)
+    def always(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gpu_lists, "BATCH_NEEDS_BOUNDS", False)
+
+    @pytest.mark.parametrize("kind", ["random", "geometric", "ties", "large", "forbidden"])
+    def test_agree_with_scipy(self, kind: str) -> None:
+        g = np.random.default_rng(2)
+        matrix = costs("geometric" if kind == "geometric" else "random", 2500, 2500)
+        if kind == "ties":
+            matrix = g.integers(0, 2500, (2500, 2500), np.int32)
+        elif kind == "large":
+            matrix = g.integers(0, 2**45, (2500, 2500))
+        elif kind == "forbidden":
+            matrix[g.random(matrix.shape) < 0.7] = np.inf
+        result = bigsap.solve(cupy.asarray(matrix), device="cuda", method="compressed")
+        agrees(result, optimum(matrix))
+        assert result.stats["rounds"]["committed"] > 0
+
+    def test_points_twice(self) -> None:
+        g = np.random.default_rng(3)
+        source = bigsap.points(g.random((6000, 2)), 1 + g.random((6000, 2)))
+        one, two = (bigsap.solve(source, device="cuda", method="compressed") for _ in range(2))
+        assert one.stats["rounds"]["committed"] > 0
+        assert one.stats["rounds"] == two.stats["rounds"]
+        assert np.array_equal(one.col4row, two.col4row)
+        assert one.v.tobytes() == two.v.tobytes()
+        agrees(one, bigsap.solve(source).fun)
+
+    def test_time_limit_and_checkpoint(self, tmp_path) -> None:
+        g = np.random.default_rng(3)
+        source = bigsap.points(g.random((20_000, 2)), 1 + g.random((20_000, 2)))
+        path = tmp_path / "rounds.checkpoint"
+        part = bigsap.solve(
+            source, device="cuda", method="compressed", time_limit=0.8, checkpoint=path
+        )
+        assert part.status in ("time_limit", "optimal")
+        whole = bigsap.resume(path, source, device="cuda")
+        assert whole.status == "optimal"
+        assert part.bound <= whole.fun * (1 + 1e-12)
+        assert part.fun >= whole.fun * (1 - 1e-12)
 
 
 class TestEvaluation:

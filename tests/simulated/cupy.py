@@ -83,9 +83,14 @@ class ndarray(np.ndarray):
     def device(self) -> Any:
         return SimpleNamespace(id=self._number)
 
-    def get(self) -> np.ndarray:
+    def get(self, out: Any = None) -> np.ndarray:
         _stream().synchronize()
-        return np.array(self)
+        if out is None:
+            return np.array(self)
+        assert out.dtype == self.dtype
+        assert out.flags.c_contiguous
+        out[...] = self
+        return out
 
     def set(self, values: Any) -> None:
         assert not isinstance(values, ndarray)
@@ -93,6 +98,7 @@ class ndarray(np.ndarray):
 
 
 def _made(values: Any) -> ndarray:
+    _room_for(np.asarray(values))
     found = np.array(values, copy=True, order="K").view(ndarray)
     found._number = _device()
     return found
@@ -110,6 +116,7 @@ def ascontiguousarray(values: ndarray) -> ndarray:
 
 def empty(shape: Any, dtype: Any = float) -> ndarray:
     made = ndarray(shape, dtype)
+    _room_for(made)
     made.view(np.uint8)[...] = 0xA5  # whoever reads it before writing will notice
     return made
 
@@ -130,12 +137,27 @@ def ix_(*ids: Any) -> Any:
     return np.ix_(*map(np.asarray, ids))
 
 
+def flatnonzero(values: ndarray) -> ndarray:
+    return _made(np.flatnonzero(values))
+
+
 def isfinite(values: Any) -> Any:
     return np.isfinite(values)
 
 
-class _OutOfMemoryError(Exception):
+class _OutOfMemoryError(MemoryError):
     pass
+
+
+#: Bytes of the largest array that the devices have room for.
+largest = 1 << 40
+
+
+def _room_for(values: np.ndarray) -> None:
+    if values.nbytes > largest:
+        raise _OutOfMemoryError(
+            f"Out of memory allocating {values.nbytes:,} bytes (allocated so far: 0 bytes)."
+        )
 
 
 class _CompileError(Exception):

@@ -58,6 +58,7 @@ static int syncthreads_count(int mine) {
     return now->last_sum;
 }
 #define __syncthreads() syncthreads_count(0)
+#define __syncthreads_count(p) syncthreads_count((p) ? 1 : 0)
 #define __syncthreads_or(p) (syncthreads_count((p) ? 1 : 0) > 0)
 
 // What all lanes of the warp say, once all have said it.
@@ -91,11 +92,24 @@ static unsigned __ballot_sync(unsigned, bool x) {
     return bits;
 }
 static int __ffs(unsigned x) { return __builtin_ffs(x); }
+static int __popc(unsigned x) { return __builtin_popcount(x); }
+static void __syncwarp() { warp_says(0); }
 template <class T, class U> static T atomicAdd(T* p, U x) { return __atomic_fetch_add(p, (T)x, __ATOMIC_SEQ_CST); }
 template <class T, class U> static T atomicOr(T* p, U x) { return __atomic_fetch_or(p, (T)x, __ATOMIC_SEQ_CST); }
-static int atomicMin(int* p, int x) {
-    int old = *p;
+// Blocks that use it run one after the other.
+template <class T> static T atomicMin(T* p, T x) {
+    T old = *p;
     if (x < old) *p = x;
+    return old;
+}
+template <class T> static T atomicMax(T* p, T x) {
+    T old = *p;
+    if (x > old) *p = x;
+    return old;
+}
+template <class T> static T atomicExch(T* p, T x) {
+    T old = *p;
+    *p = x;
     return old;
 }
 static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

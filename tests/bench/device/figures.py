@@ -1,7 +1,8 @@
 """Figures of the device methods, one line each, the most wanted first.
 
 ``python figures.py one`` on a host with a GPU, ``two`` on one with several, ``points N`` for
-the curve of large point sets. Costs are on the device and the better of two runs counts;
+the curve of large point sets, ``small`` for integers by lists with and without rounds.
+Costs are on the device and the better of two runs counts;
 "solve" is start + search without the certificate.
 """
 
@@ -135,6 +136,20 @@ def two(cupy: Any) -> None:
         cupy.get_default_memory_pool().free_all_blocks()
 
 
+def small(cupy: Any) -> None:
+    from bigsap.engine import gpu_lists
+
+    for size in (8192, 16384):
+        for kind in ("int0.1", "int1"):
+            there = family(kind, size, cupy)
+            for bounds in (True, False):
+                gpu_lists.BATCH_NEEDS_BOUNDS = bounds
+                name = f"{kind} {size} {'host' if bounds else 'rounds'}"
+                attempt(
+                    name, lambda c=there: bigsap.solve(c, device="cuda", method="compressed"), 3
+                )
+
+
 def main() -> None:
     import cupy
 
@@ -145,8 +160,9 @@ def main() -> None:
         if result is not None:
             line("  rows evaluated / n", result.stats["rows_evaluated"] / n,
                  "scans / n", result.stats["rows_scanned"] / n)  # fmt: skip
+            line("  rounds", result.stats["rounds"])
     else:
-        {"one": one, "two": two}[sys.argv[1]](cupy)
+        {"one": one, "two": two, "small": small}[sys.argv[1]](cupy)
     line(f"{sys.argv[1]} took {time.perf_counter() - clock:.0f} s")
 
 

@@ -1,0 +1,38 @@
+"""The fixture that puts ``tests/simulated`` in CuPy's place."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bigsap.engine import gpu_parts
+from bigsap.sources import device_kernels
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The stand-in for CuPy."""
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("no C++ compiler")
+    monkeypatch.syspath_prepend(Path(__file__).parent / "simulated")
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    device_kernels._compiled.cache_clear()
+    import cupy
+
+    # Few threads: they take turns. On a busy machine they wait for each other.
+    monkeypatch.setattr(gpu_parts, "geometry", few_threads)
+    monkeypatch.setattr(gpu_parts, "PATIENCE_SECONDS", 120.0)
+    yield cupy
+    del sys.modules["cupy"]
+    device_kernels._compiled.cache_clear()
+
+
+def few_threads(n_columns: int, major: int) -> dict[str, int]:
+    # One form for all widths, and widths that take the same loads: each text that differs
+    # is another run of the compiler.
+    return {"GROUP": 1, "THREADS": 32, "COLS": 8, "USE_CLUSTER": 0}
