@@ -37,6 +37,9 @@ ifdef PYTEST_ARGS
 	@echo "==> tests"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
+	@# A module that cannot be collected is no test that failed: it would not be heard again.
+	@mkdir -p .build; $(BIN)/python -m pytest -qq --collect-only > .build/collected.txt \
+		|| { tail -40 .build/collected.txt; exit 1; }
 	@echo "==> tests, side by side"
 	# In their order, which begins with the slow ones: the last to run should be short.
 	# A failure is heard a second time, alone: of a machine too busy for a test that waits for
@@ -74,12 +77,12 @@ format: $(VENV)/.installed-dev ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-dev ## benchmarks (about 20 minutes; not part of test)
+bench: $(VENV)/.installed-dev ## benchmarks (about half an hour; not part of test)
 	@echo "==> benchmarks"
 	$(PIP) install -r tests/bench/peers.txt
 	$(BIN)/bigsap bench --out .build/bench $(BENCH_ARGS)
 
-results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (about 20 minutes, a quiet machine)
+results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (about half an hour, a quiet machine)
 	$(PIP) install -r tests/bench/peers.txt
 	$(BIN)/bigsap warmup
 	$(BIN)/bigsap bench --out .build/results --to tests/bench $(BENCH_ARGS)

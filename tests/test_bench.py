@@ -71,7 +71,7 @@ def settings(tmp_path):
             "rounds": (Round(sizes=(N,)),),
             "curve_sizes": (90,),
             "threads_size": 60,
-            "bandwidth_size": 60,
+            "bandwidth_sizes": (60,),
             "memory_size": 60,
             "outofcore_instances": (("random", 80),),
             "startup_seeds": 1,

@@ -21,6 +21,8 @@ from oracle import optimum
 # Not for the kernels' compilation before the first.
 pytestmark = pytest.mark.timeout(120, func_only=True)
 N = 6000
+#: As good as all of the half second in which a stopped solve's answer is put together.
+USED_UP = 0.4
 LATE = 1.0
 
 
@@ -103,7 +105,8 @@ def test_cancelled_from_another_thread(kind, threads, tmp_path, compiled):
         if res.status != "cancelled":
             assert kind in ("array", "store")
         assert res.gap is None or res.gap >= 0
-        if kind != "rows":
+        # The chunks of a store may take longer to read than what a cancelled solve is given.
+        if kind != "rows" and not (kind == "store" and late > USED_UP):
             assert res.fun is not None
         if kind in ("array", "compiled"):
             assert res.gap is not None

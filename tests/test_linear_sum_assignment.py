@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import decimal
 import fractions
+import warnings
 
 import numpy as np
 import pytest
@@ -65,6 +66,10 @@ class TextArrayLike:
 
 eye = np.eye(3)
 big = 2**53
+with warnings.catch_warnings():
+    # numpy discourages the class; scipy silences that, for whoever imports it first.
+    warnings.simplefilter("ignore", PendingDeprecationWarning)
+    numpy_matrix = np.matrix(eye)
 ACCEPTED = {
     "square": [[4, 1, 3], [2, 0, 5], [3, 2, 2]],
     "wide": [[4.0, 1, 3], [2, 0, 5]],
@@ -74,7 +79,7 @@ ACCEPTED = {
     "one column": [[3], [1], [2]],
     "tuples": ((1, 2), (2, 1)),
     "bool": eye.astype(bool),
-    "matrix": np.matrix(eye),
+    "matrix": numpy_matrix,
     "masked": np.ma.masked_equal(eye, 0),
     "array-like": ArrayLike(),
     "memoryview": memoryview(eye),
