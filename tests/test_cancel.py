@@ -292,6 +292,37 @@ def test_a_callback_that_stops_is_as_prompt(make, tmp_path):
     assert promptly(attempt).status == "cancelled"
 
 
+def test_single_pairs_do_not_make_a_row_deaf():
+    """Read one by one they are soon over, which says nothing of thousands at once."""
+    called = []
+
+    def value(i, j):
+        called.append(j)
+        return time.sleep(0.001) or float(j) if i else float(j)
+
+    class Left(Exception):
+        pass
+
+    def leave():
+        raise Left
+
+    source = bigsap.from_function(value, (2, 20000), kind="value", compiled=False)
+    for column in range(100):
+        source.read(np.array([0]), slice(column, column + 1), np.empty((1, 1)))
+    called.clear()
+
+    def slow_part():
+        source.while_waiting(lambda: called and leave())
+        try:
+            source.read(np.array([1]), slice(0, 20000), np.empty((1, 20000)))
+        finally:
+            source.while_waiting(None)
+
+    with pytest.raises(Left):
+        slow_part()
+    assert len(called) < 1000
+
+
 # --- Ctrl-C -------------------------------------------------------------------------
 
 INTERRUPTED = """

@@ -141,8 +141,11 @@ class PythonCalls:
             clock = time.perf_counter()
             self._call_some_values(row, first, last, out[first - start : last - start])
             seconds = max(time.perf_counter() - clock, 1e-6)
+            # Only a whole batch tells that more would fit: single pairs, read one by one, would
+            # soon ask for thousands at once, however long these take.
+            grown = (2 if last - first >= self._values_at_once else 1) * self._values_at_once
             fitting = int((last - first) * _VALUES_SECONDS / seconds)
-            self._values_at_once = max(1, min(_VALUES_AT_ONCE, 2 * self._values_at_once, fitting))
+            self._values_at_once = max(1, min(_VALUES_AT_ONCE, grown, fitting))
             first = last
 
     def _call_some_values(self, row: int, start: int, stop: int, out: Array) -> None:
