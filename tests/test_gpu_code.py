@@ -59,6 +59,7 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
         "dense": {"GROUP": 8, "THREADS": 512, "COLS": 4, "USE_CLUSTER": 1, "VIRTUAL": 0,
                   "FLAT": 0, "AHEAD": 0},
         "rows": {"SPAN": 32, "ROWS": 8, "WITH_FREE": 0},
+        "tight": {"SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "ROOM": 32, "PER_BLOCK": 8, "BLOCK": 1024},
         "proof": {},
     }[file]  # fmt: skip
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}
@@ -109,6 +110,8 @@ U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
         ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "COLS": 64, "WIDTH": 1, "DEVICES": 8}),
         ("rows", F8, {}),
         ("rows", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "WITH_FREE": 1, "SPAN": 8}),
+        ("tight", F8, {}),
+        ("tight", U1, {"PRICE_IS_INT": 1, "SIGN": -1}),
         ("proof", F8, {"SIGN": -1}),
         ("proof", U1, {"PRICE_IS_INT": 1}),
     ],

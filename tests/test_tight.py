@@ -121,9 +121,8 @@ def test_what_is_promised_of_every_pair(kind, n, seed, dtype, maximize, guess):
     with Team(1) as team, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tight, "_FEW", n)
         patch.setattr(tight, "_LONELY", 1)
-        attempt = tight._Attempt(
-            problem, problem.source.resident(), team, Monitor(), arithmetic, Counts()
-        )
+        passes = tight.HostPass(problem, problem.source.resident(), team, arithmetic.price)
+        attempt = tight._Attempt(problem, passes, Monitor(), arithmetic, Counts(), 1)
         rows = np.arange(n, dtype=S.ID)
         guess = guess and n > 1
         v = attempt.column_terms(rows) if guess else np.zeros(n, arithmetic.price)

@@ -23,7 +23,7 @@ from bigsap.sources.base import Array
 #: Tight pairs kept of a row, and of one block of its columns: with more ties than that, pairs
 #: from all over the row are worth more than neighbours, which other rows have too.
 ROOM = 32
-_PER_BLOCK = 8
+PER_BLOCK = 8
 #: Rows that a thread takes at a time; neighbours, which the hardware reads ahead.
 _CLAIM = 8
 _STEP = 4 * LANES
@@ -191,7 +191,7 @@ def _gather(
             if g > low:
                 lanes[0] = min(lanes[0], g)
         above = min(above, fold(lanes, infinity))
-        room = min(ROOM - size, _PER_BLOCK)
+        room = min(ROOM - size, PER_BLOCK)
         first = int(np.int64((spread >> np.uint64(20 + (block & 7))) & np.uint64(_WORDS - 1)))
         for k in range(_WORDS):
             place = (first + k) & (_WORDS - 1)
@@ -315,27 +315,29 @@ def match(rows: Array, ids: Array, size: Array, m: Matching) -> bool:
 
 @njit(nogil=True, cache=True, _nrt=False)
 def raise_prices(
-    columns: Array, slots: Array, sign: float, infinity: float, v: Array, tight: Tight
-) -> None:
+    columns: Array, slots: Array, places: Array, sign: float, infinity: float, v: Array,
+    tight: Tight,
+) -> None:  # fmt: skip
     """Raise the price of each of these columns until one of its pairs is tight.
 
-    Only where no rounding is: the rows' minima must stay what they are. Lists and bounds are
-    kept valid. O(n_rows) scattered costs a column.
+    slots: costs (n_rows, at least k), those of ``columns[p]`` at ``places[p]``. Only where no
+    rounding is: the rows' minima must stay what they are. Lists and bounds are kept valid.
+    O(n_rows) scattered costs a column.
     """
     low, above, ids, size = tight.low, tight.above, tight.ids, tight.size
     for p in range(columns.size):
-        j = columns[p]
+        j, place = columns[p], places[p]
         least = infinity
         for i in range(low.size):
             # Never tight where the row was forbidden; its minimum is infinite too.
-            g = sign * slots[i, j] - v[j]
+            g = sign * slots[i, place] - v[j]
             g = g - low[i] if g < infinity else infinity
             least = g if g < least else least
         if not (least > 0 and least < infinity):
             continue
         v[j] += least
         for i in range(low.size):
-            g = sign * slots[i, j] - v[j]
+            g = sign * slots[i, place] - v[j]
             if g == low[i] and size[i] < ROOM:
                 ids[i, size[i]] = j
                 size[i] += 1

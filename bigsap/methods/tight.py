@@ -14,13 +14,16 @@ sqrt(n) rows for i.i.d. costs.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from bigsap.engine import state as S
 from bigsap.engine import tight as T
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.gpu_tight import DevicePass
 from bigsap.engine.lists import EVALUATIONS, PAIRS
 from bigsap.engine.precision import Arithmetic
 from bigsap.engine.team import Team
@@ -68,15 +71,16 @@ def tight_start(
     """A matching on tight pairs of all rows but a few; None where there is none to be had
     quickly, or a cost is invalid, which is left for others to say.
 
-    For square matrices in memory. What was evaluated is counted. The same for any number
-    of threads.
+    For square matrices in memory, the host's or a device's. What was evaluated is counted.
+    The same for any number of threads.
     """
     n, m = problem.shape
-    source = problem.source
-    matrix = source.resident() if isinstance(source, Resident) else None
-    if n != m or n < _WORTH or matrix is None or isinstance(source, OnDevice):
+    if n != m or n < _WORTH:
         return None
-    attempt = _Attempt(problem, matrix, team, monitor, arithmetic, counts)
+    pairs = _pass_for(problem, team, monitor, arithmetic.price)
+    if pairs is None:
+        return None
+    attempt = _Attempt(problem, pairs, monitor, arithmetic, counts, team.n_threads)
     generator = np.random.default_rng([seed, n, 11])
     first = np.sort(generator.permutation(n)[: int(_FIRST * n**0.5)]).astype(S.ID)
     found = attempt.run(np.zeros(m, arithmetic.price), first)
@@ -87,19 +91,77 @@ def tight_start(
     return found
 
 
+class _Pass(Protocol):
+    """How the costs are gone through: ``HostPass``, or the same on a device."""
+
+    def sweep(
+        self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]
+    ) -> None: ...
+
+    def columns(self, columns: Array) -> tuple[Array, Array]: ...
+
+    def row(self, row: int) -> Array: ...
+
+
+def _pass_for(problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any]) -> _Pass | None:
+    """None for costs that are not a matrix in memory."""
+    source = problem.source
+    if isinstance(source, OnDevice):
+        return DevicePass(problem, price) if source.code().lookup else None
+    matrix = source.resident() if isinstance(source, Resident) else None
+    return None if matrix is None else HostPass(problem, matrix, team, price)
+
+
+class HostPass:
+    """Passes over the rows of a matrix in the host's memory, by all threads."""
+
+    def __init__(self, problem: Problem, matrix: Array, team: Team, price: np.dtype[Any]) -> None:
+        self.problem, self.matrix, self.team, self.price = problem, matrix, team, price
+        self._batch = max(1, _FIRST_PAIRS // problem.shape[1])
+
+    def sweep(self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]) -> None:
+        """Find the tight pairs of these rows (ID), in slices of about a tenth of a second.
+
+        ``reached`` hears how many, after each slice.
+        """
+        problem, price = self.problem, self.price
+        sign, infinity = price.type(problem.sign), S.infinity(price)
+        lowest, highest = T.valid_costs(problem, price)
+        start = 0
+        while start < rows.size:
+            part = rows[start : start + self._batch]
+            clock = time.perf_counter()
+            tight.item[0] = 0
+            self.team.run(T.run_tight, part, self.matrix, sign, lowest, highest, infinity, v, tight)
+            reached(part.size)
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            if part.size == self._batch:
+                fitting = int(part.size * _SLICE_SECONDS / seconds)
+                self._batch = max(1, min(4 * self._batch, fitting))
+            start += part.size
+
+    def columns(self, columns: Array) -> tuple[Array, Array]:
+        """Costs of all rows, and where in it those of these columns are."""
+        return self.matrix, columns
+
+    def row(self, row: int) -> Array:
+        """The costs of one row."""
+        costs: Array = self.matrix[row, : self.problem.shape[1]]
+        return costs
+
+
 class _Attempt:
     """Passes over one matrix, one a guess."""
 
     def __init__(
-        self, problem: Problem, matrix: Array, team: Team, monitor: Monitor,
-        arithmetic: Arithmetic, counts: Counts,
+        self, problem: Problem, pairs: _Pass, monitor: Monitor, arithmetic: Arithmetic,
+        counts: Counts, n_threads: int,
     ) -> None:  # fmt: skip
-        self.problem, self.matrix, self.team, self.monitor = problem, matrix, team, monitor
+        self.problem, self.passes, self.monitor = problem, pairs, monitor
         self.price, self.counts = arithmetic.price, counts
         n, m = problem.shape
-        self.tight = T.tight_pairs(n, m, self.price, team.n_threads)
+        self.tight = T.tight_pairs(n, m, self.price, n_threads)
         self.invalid = False
-        self._batch = max(1, _FIRST_PAIRS // m)
 
     def run(self, v: Array, first: Array) -> TightStart | None:
         """Try these prices: ``first`` (ID, ascending), then the other rows in twice as large
@@ -113,7 +175,7 @@ class _Attempt:
         done, portion = 0, first.size
         while done < n:
             part = rows[done : done + portion]
-            self._sweep(part, v)
+            self.passes.sweep(part, v, tight, self._reached)
             self.invalid = bool((tight.size[part] < 0).any())
             if self.invalid or not T.match(part, tight.ids, tight.size, matching):
                 return None
@@ -126,7 +188,7 @@ class _Attempt:
             step = max(1, _SCATTERED // n)
             for start in range(0, columns.size, step):
                 some = columns[start : start + step]
-                T.raise_prices(some, self.matrix, sign, infinity, v, tight)
+                T.raise_prices(some, *self.passes.columns(some), sign, infinity, v, tight)
                 self.monitor.tick()
             T.match_open(tight.ids, tight.size, matching)
         left = np.flatnonzero(matching.column_of_row < 0).astype(S.ID)
@@ -150,26 +212,11 @@ class _Attempt:
         usual = columns.size + m * np.expm1(-columns.size / m)
         return float(m * np.exp(-columns.size / rows.size) * min(1.0, repeated / usual))
 
-    def _sweep(self, rows: Array, v: Array) -> None:
-        """Find the tight pairs of these rows, in slices of about a tenth of a second."""
-        problem, tight, price = self.problem, self.tight, self.price
-        sign, infinity = price.type(problem.sign), S.infinity(price)
-        lowest, highest = T.valid_costs(problem, price)
-        start = 0
-        while start < rows.size:
-            part = rows[start : start + self._batch]
-            clock = time.perf_counter()
-            tight.item[0] = 0
-            self.team.run(T.run_tight, part, self.matrix, sign, lowest, highest, infinity, v, tight)
-            self.counts.rows += part.size
-            self.counts.pairs += part.size * v.size
-            self.monitor.reached(0, self.counts.rows)
-            self.monitor.tick()
-            seconds = max(time.perf_counter() - clock, 1e-6)
-            if part.size == self._batch:
-                fitting = int(part.size * _SLICE_SECONDS / seconds)
-                self._batch = max(1, min(4 * self._batch, fitting))
-            start += part.size
+    def _reached(self, n_rows: int) -> None:
+        self.counts.rows += n_rows
+        self.counts.pairs += n_rows * self.problem.shape[1]
+        self.monitor.reached(0, self.counts.rows)
+        self.monitor.tick()
 
     def column_terms(self, rows: Array) -> Array | None:
         """Second smallest ``c - row minimum`` of each column in these rows, the largest 0.
@@ -185,7 +232,7 @@ class _Attempt:
         least: Array = np.full(m, S.infinity(self.price), self.price)
         runner_up: Array = least
         for row in rows.tolist():
-            costs = sign * self.matrix[row, :m].astype(self.price)
+            costs = sign * self.passes.row(row).astype(self.price)
             if self.price.kind == "f" and not np.isfinite(costs).all():
                 return None
             costs -= costs.min()

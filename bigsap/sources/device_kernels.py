@@ -28,6 +28,7 @@ _FILES = {
         ("kernels_group", "kernels_post", "kernels_agree", "kernels_dense", "kernels_start"),
     ),
     "rows": ("bigsap.engine", ("kernels_price", "kernels_rows", "kernels_lists")),
+    "tight": ("bigsap.engine", ("kernels_price", "kernels_rows", "kernels_tight")),
     "batch": (
         "bigsap.engine",
         ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
