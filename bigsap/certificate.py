@@ -166,12 +166,12 @@ def certify_infeasible(
     lock = threading.Lock()
 
     def prepare() -> Work:
-        def work(start: int, block: Array) -> None:
+        def work(start: int, first: int, block: Array) -> None:
             if block.dtype.kind == "f":
-                refuse_invalid(block, rows[start:], maximize)
+                refuse_invalid(block, rows[start:], maximize, first)
             seen = (block != forbidden).any(axis=0)
             with lock:
-                np.logical_or(allowed, seen, out=allowed)
+                allowed[first : first + seen.size] |= seen
 
         return work
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsap.errors import CertificateError, InvalidCostError, OverflowRiskError
 from bigsap.sources.base import Array, CostSource, Minimised
-from bigsap.streaming import Work, stream
+from bigsap.streaming import Work, gives_parts, stream
 
 # Differences ``c - v`` that are held at a time, by each thread: three rows, but no more
 # than its cache holds and no fewer than are worth numpy's calls.
@@ -33,7 +33,7 @@ def row_minima(
     Returns u (n,), ``min_j (c[i, j] - prices[j])`` in the minimising sense and the
     dtype of ``prices``, +inf for a row without allowed pairs; and the assigned costs
     (n,) in the user's sense, float64 or int64, 0 for unassigned rows.
-    Raises as ``certify`` does. Memory: a block and at most 1 MiB a thread.
+    Raises as ``certify`` does. Memory: a block and at most 1 MiB a thread, or two blocks.
     """
     if isinstance(source, Minimised):
         found = source.row_minima(matching, prices, maximize, tick or (lambda _: None))
@@ -41,24 +41,27 @@ def row_minima(
             return found
     n, m = source.shape
     number = prices.dtype
-    u = np.empty(n, dtype=number)
+    u = np.full(n, _worst(number), dtype=number)
     matched = np.zeros(n, dtype=np.int64 if np.dtype(source.dtype).kind in "iu" else np.float64)
     lowest, highest = int(prices.min()), int(prices.max())
     size = min(max(_TILE_ROWS * m, _LEAST_TILE), _LARGEST_TILE)
+    if gives_parts(source):  # blocks are such tiles
+        size = block_bytes // 8
 
     def prepare() -> Work:
         tile = np.empty(max(1, min(size, block_bytes // 8)), dtype=number)
 
-        def work(start: int, block: Array) -> None:
-            k = len(block)
+        def work(start: int, first: int, block: Array) -> None:
+            k, m = block.shape
+            here = slice(first, first + m)
             if block.dtype.itemsize == 8 and number == np.int64:
                 low, high = int(block.min()), int(block.max())
                 ends = (
                     (low + lowest, high + highest) if maximize else (low - highest, high - lowest)
                 )
                 if max(-ends[0], ends[1]) >= 2**63 - 1:
-                    u[start : start + k] = _minima_of_wide(block, prices, maximize)
-                    _take_matched(start, block)
+                    _lower(start, _minima_of_wide(block, prices[here], maximize))
+                    _take_matched(start, first, block)
                     return
             best = np.full(k, _worst(number), dtype=number)
             height, width = max(1, len(tile) // m), min(m, len(tile))
@@ -66,9 +69,9 @@ def row_minima(
             with np.errstate(over="ignore"):
                 for top in range(0, k, height):
                     lowest_here = best[top : top + height]
-                    for first in range(0, m, width):
-                        costs = block[top : top + height, first : first + width]
-                        part = prices[first : first + width]
+                    for left in range(0, m, width):
+                        costs = block[top : top + height, left : left + width]
+                        part = prices[here][left : left + width]
                         tau = tile[: costs.size].reshape(costs.shape)
                         if maximize:
                             np.add(costs, part, out=tau)
@@ -77,19 +80,23 @@ def row_minima(
                             np.subtract(costs, part, out=tau)
                             np.minimum(lowest_here, tau.min(axis=1), out=lowest_here)
             if number == np.float64 and not np.isfinite(best).all():
-                refuse_invalid(block, np.arange(start, start + k), maximize)
+                refuse_invalid(block, np.arange(start, start + k), maximize, first)
                 _refuse_overflow(block, best, start)
-            u[start : start + k] = best
-            _take_matched(start, block)
+            _lower(start, best)
+            _take_matched(start, first, block)
 
         return work
 
-    def _take_matched(start: int, block: Array) -> None:
+    def _lower(start: int, best: Array) -> None:
+        mine = u[start : start + len(best)]
+        np.minimum(mine, best, out=mine)
+
+    def _take_matched(start: int, first: int, block: Array) -> None:
         if matching is None:
             return
         columns = matching[start : start + len(block)]
-        (here,) = np.nonzero(columns >= 0)
-        costs = block[here, columns[here]]
+        (here,) = np.nonzero((columns >= first) & (columns < first + block.shape[1]))
+        costs = block[here, columns[here] - first]
         if costs.dtype.kind == "f" and not np.isfinite(costs).all():
             row = here[np.argmin(np.isfinite(costs))]
             raise CertificateError(
@@ -116,18 +123,21 @@ def _minima_of_wide(block: Array, prices: Array, maximize: bool) -> Array:
     return np.array(best, dtype=np.int64)
 
 
-def refuse_invalid(block: Array, rows: Array, maximize: bool) -> None:
-    """Raise InvalidCostError for the first NaN or wrong infinity; block[k] is rows[k]."""
+def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> None:
+    """Raise InvalidCostError for the first NaN or wrong infinity of a block.
+
+    block[k] is rows[k] from column ``first`` on.
+    """
     wrong = math.inf if maximize else -math.inf
     bad = np.isnan(block) | (block == wrong)
     if bad.any():
         k, column = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
         allowed = "-inf" if maximize else "+inf"
         raise InvalidCostError(
-            f"matrix contains invalid numeric entries: cost[{rows[k]}, {column}] is "
+            f"matrix contains invalid numeric entries: cost[{rows[k]}, {first + column}] is "
             f"{block[k, column]}; only finite costs and {allowed} (forbidden) are allowed",
             int(rows[k]),
-            column,
+            first + column,
         )
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -86,12 +86,16 @@ class Fill:
     ``void fill(int64 context, int64 row, int64 start, int64 stop, int64 out)``
     writes ``cost[row, start:stop]`` to consecutive items of the source's dtype at
     address ``out``. It must be thread-safe and must not raise.
-    ``keep`` holds whatever must outlive the addresses.
+    ``keep`` holds whatever must outlive the addresses. ``in_parts``: a part of a row costs
+    its share of the row, not all of it. ``pace``: (1,) int64, how many pairs the last call
+    of ``read_by_fill`` found to fit.
     """
 
     address: int
     context: int
     keep: tuple[Any, ...]
+    in_parts: bool = False
+    pace: Array = field(default_factory=lambda: np.zeros(1, np.int64), compare=False)
 
 
 @runtime_checkable

@@ -35,7 +35,11 @@ FILL_SIGNATURE = types.void(*[types.int64] * 5)
 PAIRS_PER_CALL = 1 << 20
 # The first call's, and how long the others should take at most.
 _FIRST_PAIRS = 1 << 10
+# Of what fitted before: pairs may differ in what they take.
+_MOST_REMEMBERED = 1 << 17
 _CALL_SECONDS = 0.1
+# What a call takes besides: of a single pair nearly all.
+_CALLING_SECONDS = 2e-5
 
 
 @intrinsic
@@ -170,8 +174,8 @@ def read_by_fill(
         return
     ids = np.ascontiguousarray(rows, np.int64)
     item, stride = out.dtype.itemsize, out.strides[0]
-    # Nobody knows what a pair takes: begin with few.
-    pairs = min(PAIRS_PER_CALL, _FIRST_PAIRS)
+    # Nobody knows what a pair takes: begin with few, or with what fitted before.
+    pairs = min(PAIRS_PER_CALL, max(_FIRST_PAIRS, min(_MOST_REMEMBERED, int(fill.pace[0]))))
     k, left = 0, start
     while k < ids.size:
         if look is not None:
@@ -184,12 +188,20 @@ def read_by_fill(
             fill.address, fill.context, ids[k : k + count], left, right,
             out.ctypes.data + k * stride + (left - start) * item, stride,
         )  # fmt: skip
+        seconds = time.perf_counter() - clock
+        done = min(count, ids.size - k) * (right - left)
         k, left = (k + count, start) if right == stop else (k, right)
-        seconds = max(time.perf_counter() - clock, 1e-9)
-        pairs = max(1, min(PAIRS_PER_CALL, 4 * pairs, int(pairs * _CALL_SECONDS / seconds)))
+        # Few pairs tell when they take long, but not that many more would fit.
+        grown = 4 * pairs if 2 * done >= pairs else pairs
+        seconds = max(seconds - _CALLING_SECONDS, 1e-9)
+        pairs = max(1, min(PAIRS_PER_CALL, grown, int(done * _CALL_SECONDS / seconds)))
+    fill.pace[0] = pairs
 
 
-def make_fill(address: int, words: Sequence[int | float | Array], keep: Sequence[Any] = ()) -> Fill:
+def make_fill(
+    address: int, words: Sequence[int | float | Array], keep: Sequence[Any] = (), *,
+    in_parts: bool = False,
+) -> Fill:  # fmt: skip
     """A ``Fill`` whose context block holds ``words``.
 
     An int stands for itself, a float for its bits, an array for its address (and is kept
@@ -203,7 +215,7 @@ def make_fill(address: int, words: Sequence[int | float | Array], keep: Sequence
             block.view(np.float64)[k] = word
         else:
             block[k] = word
-    return Fill(address, block.ctypes.data, (block, tuple(words), *keep))
+    return Fill(address, block.ctypes.data, (block, tuple(words), *keep), in_parts)
 
 
 def compile_fill(function: Any) -> Any:

@@ -107,7 +107,9 @@ class ExpressionSource:
 
             kernel = filler(self.expression, swapped=self.swapped)
             words = [a if a.ndim else float(a) for a in self.arrays]
-            self._fill = make_fill(kernel.address, [*self.expression.shape, *words], (kernel,))
+            self._fill = make_fill(
+                kernel.address, [*self.expression.shape, *words], (kernel,), in_parts=True
+            )
         return self._fill
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:

@@ -37,7 +37,7 @@ def checked_fill(source: ExpressionSource, recover: int) -> Fill:
     text = fill_text(expression, emitter, swapped=source.swapped, n_words=1, tail=tail)
     kernel = compile_text(text)
     words = [a if a.ndim else float(a) for a in source.arrays]
-    return make_fill(kernel.address, [*expression.shape, *words, recover], (kernel,))
+    return make_fill(kernel.address, [*expression.shape, *words, recover], (kernel,), in_parts=True)
 
 
 # Neighbours together, because every call waits for the interpreter.

@@ -42,7 +42,7 @@ def gate_fill(inner: Fill, item: np.dtype[Any], cap: Array, n_columns: int, maxi
     """
     kernel = _filler(f"{item.str[1:]}_{cap.dtype.str[1:]}")
     words = (inner.address, inner.context, cap, n_columns, int(maximize))
-    return make_fill(kernel.address, words, (kernel, inner))
+    return make_fill(kernel.address, words, (kernel, inner), in_parts=inner.in_parts)
 
 
 @cache

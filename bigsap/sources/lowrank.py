@@ -76,7 +76,7 @@ class LowRankSource:
             kernel = filler("lowrank")
             words = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
             sizes = (self.a.shape[1], self.shape[1])
-            self._fill = make_fill(kernel.address, (*words, *sizes), (kernel,))
+            self._fill = make_fill(kernel.address, (*words, *sizes), (kernel,), in_parts=True)
         return self._fill
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
@@ -147,7 +147,7 @@ class TableSource:
             kernel = filler("table")
             words = (self.values, self.row_class, self.column_class)
             sizes = (self.values.shape[1], self.dtype.itemsize)
-            self._fill = make_fill(kernel.address, (*words, *sizes), (kernel,))
+            self._fill = make_fill(kernel.address, (*words, *sizes), (kernel,), in_parts=True)
         return self._fill
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:

@@ -155,7 +155,7 @@ class PointSource:
 
             kernel = filler(self._kernel)
             words = (self._x, self._y, self._weights, *self._y.shape, self._parameter)
-            self._fill = make_fill(kernel.address, words, (kernel,))
+            self._fill = make_fill(kernel.address, words, (kernel,), in_parts=True)
         return self._fill
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
