@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from numba import njit
 
+from bigsap.engine.atomics import prefetch
 from bigsap.engine.bounds import Blocks
 from bigsap.engine.fetch import Terms
 from bigsap.engine.frontier import (
@@ -50,11 +51,14 @@ from bigsap.engine.hiding import leave_out, reveal, smallest_label
 from bigsap.engine.list_pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists import EVALUATIONS, Lists, Scratch
 from bigsap.engine.opening import RENEWED, renew
+from bigsap.engine.scan import LINE
 from bigsap.engine.state import GROUPED
 from bigsap.sources.base import Array
 
 # In place of a row: the virtual rows (n_rows < n_columns).
 _VIRTUAL = -2
+# The lists of so many rows that may be next are fetched while one is scanned.
+_NEXT = 3
 
 
 @njit(nogil=True, cache=True)
@@ -74,6 +78,27 @@ def _lower_cap(
             if v[j] == cap:
                 surplus += 1
     return surplus
+
+
+@njit(nogil=True, cache=True)
+def _look_ahead(
+    keys: Array, items: Array, n_heap: int, dist: Array, row_of_column: Array, lists: Lists
+) -> None:
+    """Fetch the lists of the rows at the front of the queue: they lie anywhere in the pool,
+    and would be waited for. 3 to 7 % of a phase at 128,000 rows."""
+    ids, costs = lists.ids, lists.costs
+    for place in range(min(n_heap, _NEXT)):
+        item = items[place]
+        if item >= 0 and dist[item] == keys[place]:
+            row = row_of_column[item]
+            start, size = lists.start[row], lists.size[row]
+            # An address taken in the loops would cost more than all this gains.
+            at = ids.ctypes.data + start * ids.itemsize
+            for line in range(size * ids.itemsize // LINE + 1):
+                prefetch(at + line * LINE)
+            at = costs.ctypes.data + start * costs.itemsize
+            for line in range(size * costs.itemsize // LINE + 1):
+                prefetch(at + line * LINE)
 
 
 @njit(nogil=True, cache=True)
@@ -157,6 +182,7 @@ def run_searches(
                 if whole:
                     start, size, event = ids.size - n_columns, n_columns, infinity
                     whole = False
+            _look_ahead(keys, items, n_heap, dist, row_of_column, lists)
             for k in range(size):
                 reached[k] = h + (costs[start + k] - v[ids[start + k]])
             for k in range(size):
