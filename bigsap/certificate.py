@@ -112,7 +112,7 @@ def certify(
     Raises CertificateError when ``col4row`` is not a complete assignment of allowed
     pairs, InvalidCostError (first row and column) for NaN and the infinity that does
     not mean *forbidden*, OverflowRiskError when integers leave int64.
-    Time O(n m), memory a block and at most 1 MiB a thread, and six vectors.
+    Time O(n m), memory two blocks a thread, and six vectors.
     """
     n, m = source.shape
     integer = np.dtype(source.dtype).kind in "iu"

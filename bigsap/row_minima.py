@@ -44,6 +44,8 @@ def row_minima(
     u = np.full(n, _worst(number), dtype=number)
     matched = np.zeros(n, dtype=np.int64 if np.dtype(source.dtype).kind in "iu" else np.float64)
     lowest, highest = int(prices.min()), int(prices.max())
+    # Rows of which some part had minima too large for ``number``: other parts may have less.
+    doubtful: list[int] = []
     size = min(max(_TILE_ROWS * m, _LEAST_TILE), _LARGEST_TILE)
     if gives_parts(source):  # blocks are such tiles
         size = block_bytes // 8
@@ -60,7 +62,9 @@ def row_minima(
                     (low + lowest, high + highest) if maximize else (low - highest, high - lowest)
                 )
                 if max(-ends[0], ends[1]) >= 2**63 - 1:
-                    _lower(start, _minima_of_wide(block, prices[here], maximize))
+                    best, beyond = _minima_of_wide(block, prices[here], maximize)
+                    doubtful.extend((start + beyond).tolist())
+                    _lower(start, best)
                     _take_matched(start, first, block)
                     return
             best = np.full(k, _worst(number), dtype=number)
@@ -80,8 +84,10 @@ def row_minima(
                             np.subtract(costs, part, out=tau)
                             np.minimum(lowest_here, tau.min(axis=1), out=lowest_here)
             if number == np.float64 and not np.isfinite(best).all():
-                refuse_invalid(block, np.arange(start, start + k), maximize, first)
-                _refuse_overflow(block, best, start)
+                # NaN and the wrong infinity show in the minima.
+                if not (best > -np.inf).all():
+                    refuse_invalid(block, np.arange(start, start + k), maximize, first)
+                doubtful.extend((start + _overflown(block, best, start)).tolist())
             _lower(start, best)
             _take_matched(start, first, block)
 
@@ -105,6 +111,9 @@ def row_minima(
         matched[start + here] = costs
 
     stream(source, prepare, threads=threads, block_bytes=block_bytes, tick=tick)
+    for row in sorted(doubtful):
+        if u[row] == _worst(number):
+            raise _too_far(row, number)
     return u, matched
 
 
@@ -112,15 +121,20 @@ def _worst(number: np.dtype[Any]) -> Any:
     return np.iinfo(np.int64).max if number == np.int64 else np.inf
 
 
-def _minima_of_wide(block: Array, prices: Array, maximize: bool) -> Array:
-    """Row minima of int64 costs so large that c - v may leave int64: Python integers."""
+def _minima_of_wide(block: Array, prices: Array, maximize: bool) -> tuple[Array, Array]:
+    """Row minima of int64 costs so large that c - v may leave int64: Python integers.
+
+    And which of the rows have theirs beyond int64; the largest number stands for these.
+    """
     best = []
     for row in block:
         costs = row.astype(object)
         best.append(min((-costs if maximize else costs) - prices.astype(object)))
-    if max(abs(b) for b in best) >= 2**63:
+    if min(best) <= -(2**63):
         raise OverflowRiskError("a row dual leaves int64: the integer costs are too large")
-    return np.array(best, dtype=np.int64)
+    worst = _worst(np.dtype(np.int64))
+    beyond = np.array([k for k, b in enumerate(best) if b >= worst], dtype=np.intp)
+    return np.array([min(b, worst) for b in best], dtype=np.int64), beyond
 
 
 def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> None:
@@ -141,12 +155,24 @@ def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> Non
         )
 
 
-def _refuse_overflow(block: Array, best: Array, start: int) -> None:
-    for k in np.flatnonzero(~np.isfinite(best)):
-        if np.isfinite(block[k]).any():
-            raise OverflowRiskError(
-                f"costs and prices of row {start + k} are too far apart for float64", int(start + k)
-            )
+def _overflown(block: Array, best: Array, start: int) -> Array:
+    """Rows of a block without a finite minimum that have finite costs.
+
+    Raises OverflowRiskError for a minimum of -inf, which no other part can mend.
+    """
+    beyond = np.flatnonzero(~np.isfinite(best))
+    beyond = beyond[np.isfinite(block[beyond]).any(axis=1)]
+    for k in beyond[best[beyond] < 0]:
+        raise _too_far(start + int(k), best.dtype)
+    return beyond
+
+
+def _too_far(row: int, number: np.dtype[Any]) -> OverflowRiskError:
+    if number == np.int64:
+        return OverflowRiskError(
+            f"the dual of row {row} leaves int64: the integer costs are too large", row
+        )
+    return OverflowRiskError(f"costs and prices of row {row} are too far apart for float64", row)
 
 
 def reach(a: Array) -> int:

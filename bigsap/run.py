@@ -29,7 +29,7 @@ from bigsap.options import Options, choose_method
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
-from bigsap.rows import RowCache, Rows
+from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
 from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
@@ -38,7 +38,7 @@ from bigsap.warm_start import WarmStart
 
 # How often a matching that is not tight enough is repaired from its own prices.
 _REPAIRS = 2
-# The certificate looks at the clock after each block: a block of slow rows is no longer.
+# The certificate looks at the clock after each block or part: one of slow rows is no longer.
 _BLOCK_SECONDS = 0.1
 # A whole pass is worth trying for ``gap`` once epsilon times the rows is this many gaps:
 # a phase's matching is usually much closer to optimal than an epsilon a row.
@@ -288,11 +288,16 @@ class Run:
         return certificate
 
     def _block_bytes(self) -> int:
+        most = BLOCK_BYTES
+        if self.options.memory_limit is not None:
+            # Two blocks a thread, of a quarter of it together.
+            limit = parse_bytes(self.options.memory_limit, "memory_limit")
+            most = min(most, max(1, limit // (8 * self.n_threads)))
         per_row = self.engine.seconds_per_row if self.engine is not None else 0.0
         if not per_row:
-            return BLOCK_BYTES
+            return most
         rows = max(1, int(_BLOCK_SECONDS / per_row))
-        return max(1, min(BLOCK_BYTES, rows * 8 * self.problem.shape[1]))
+        return max(1, min(most, rows * 8 * self.problem.shape[1]))
 
     def _certified(self, engine: Engine, outcome: Outcome) -> Answer:
         """Prove the outcome; a matching that is not tight is repaired from its prices."""
@@ -333,7 +338,8 @@ class Run:
             try:
                 certify_infeasible(
                     self.problem.source, outcome.violator, maximize=self.problem.maximize,
-                    threads=self.n_threads, tick=lambda _: self.monitor.tick(),
+                    threads=self.n_threads, block_bytes=self._block_bytes(),
+                    tick=lambda _: self.monitor.tick(),
                 )  # fmt: skip
                 break
             except CertificateError:

@@ -7,6 +7,7 @@ releases the interpreter while it computes, so plain threads are enough.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -22,6 +23,12 @@ BLOCK_BYTES = 4 << 20
 #: Columns read at a time where a part of a row costs its share of it: whole rows that long
 #: would go through as many prices each (0.63 to 0.72 ns a pair).
 _PART = 8192
+#: A part that took so many seconds is followed by narrower ones, so that the pass can be left.
+_LONG_SECONDS = 0.1
+_LEAST_PART = 64
+#: Of a matrix with more pairs every thread gets some blocks.
+_SHARED_PAIRS = 1 << 17
+_BLOCKS_PER_THREAD = 4
 
 #: What a thread does with one block: ``work(start, first, block)``; ``block[k]`` is the
 #: row ``rows[start + k]`` from column ``first`` on, and must not be written to or kept.
@@ -44,10 +51,10 @@ def stream(
         give a part of a row for less; of those that can, parts of more rows.
     rows: row ids, or None for all rows in order.
     block_bytes: a block holds at most this many bytes counted as float64, but
-        always at least one row. Memory: one block per thread, none when the
-        source is ``Resident``.
-    tick: called in the calling thread, after each block or every 50 ms, with the
-        number of rows done; what it raises ends the pass.
+        always at least one row, or a part of one. Memory: one block per thread, none
+        when the source is ``Resident``.
+    tick: called in the calling thread, after each block or part, or every 50 ms, with
+        the number of rows done; what it raises ends the pass.
 
     Raises OptionError for threads or block_bytes < 1. An exception in a thread
     ends the pass; of several, the one of the first block is raised, so that the
@@ -60,10 +67,11 @@ def stream(
     n_columns = source.shape[1]
     total = source.shape[0] if rows is None else len(rows)
     matrix = source.resident() if isinstance(source, Resident) else None
-    width = n_columns
-    if matrix is None and gives_parts(source):
-        width = min(n_columns, _PART)
-    height = min(max(1, block_bytes // max(8, 8 * width)), max(1, total))
+    in_parts = matrix is None and gives_parts(source)
+    width = max(1, min(n_columns, _PART if in_parts else n_columns))
+    height = min(max(1, block_bytes // (8 * width)), max(1, total))
+    if total * n_columns > _SHARED_PAIRS:
+        height = min(height, -(-total // (_BLOCKS_PER_THREAD * threads)))
     n_blocks = -(-total // height)
 
     lock = threading.Lock()
@@ -88,13 +96,18 @@ def stream(
                 else:
                     ids = np.arange(start, stop, dtype=np.intp)
                 if matrix is None:
-                    for first in range(0, n_columns, width):
-                        last = min(n_columns, first + width)
+                    first, step = 0, width
+                    while first < n_columns:
+                        last = min(n_columns, first + step)
                         size = (stop - start) * (last - first)
                         out = room[:size].reshape(stop - start, last - first)
+                        clock = time.perf_counter()
                         read_while(source, while_waiting, ids, slice(first, last), out)
+                        if in_parts and time.perf_counter() - clock > _LONG_SECONDS:
+                            step = max(min(step, _LEAST_PART), step // 4)
                         work(start, first, out)
                         while_waiting()
+                        first = last
                 elif rows is None:
                     work(start, 0, matrix[start:stop, :n_columns])
                 else:

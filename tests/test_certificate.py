@@ -480,11 +480,11 @@ def test_parts_of_rows_prove_the_same(
 ):
     rng = np.random.default_rng(seed)
     cost = costs_of(rng, shape, dtype)
-    if dtype == "i8" and wide:  # where c - v leaves int64
-        cost = np.where(rng.random(shape) < 0.5, 2**62, -(2**62))
+    if dtype == "i8" and wide:  # where c - v leaves int64, in some parts or in all of them
+        cost = np.where(rng.random(shape) < 0.5, 2**62 + 2**61, -(2**62))
     if dtype[0] == "f":
         cost[rng.random(shape) < 0.1] = -np.inf if maximize else np.inf
-    v = rng.integers(-(2**61), 2**61, shape[1]) if wide else rng.integers(-9, 9, shape[1])
+    v = rng.integers(-(2**62), 2**62, shape[1]) if wide else rng.integers(-9, 9, shape[1])
     matching = None if alone else complete(rng, shape)
     source = InParts(cost)
 
@@ -510,6 +510,22 @@ def test_parts_of_rows_prove_the_same(
     assert source.widest == min(part, shape[1])
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_overflow_in_one_part_is_mended_by_another(maximize, monkeypatch):
+    monkeypatch.setattr(streaming, "_PART", 1)
+    sign = -1 if maximize else 1
+    cost, v = sign * np.array([[1.7e308, 1.0], [1.7e308, 1.0]]), np.array([-1e308, 0.0])
+    part, whole = (
+        certify(s, None, v, maximize=maximize) for s in (InParts(cost), ArraySource(cost))
+    )
+    assert part.bound == whole.bound
+    np.testing.assert_array_equal(part.u, [sign, sign])
+    cost[1, 1] = sign * np.inf
+    with pytest.raises(OverflowRiskError, match="row 1") as caught:
+        certify(InParts(cost), None, v, maximize=maximize)
+    assert caught.value.row == 1
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_invalid_cost_is_named_in_any_part(threads, monkeypatch):
     monkeypatch.setattr(streaming, "_PART", 10)
@@ -528,17 +544,56 @@ def test_an_invalid_cost_is_named_in_any_part(threads, monkeypatch):
         certify_infeasible(InParts(cost), [3], threads=threads)
 
 
-def test_a_pass_is_left_between_the_parts_of_a_row(monkeypatch):
+class Slow(InParts):
+    widths: list
+
+    def read(self, rows, columns, out):
+        super().read(rows, columns, out)
+        self.widths.append(out.shape[1])
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_pass_is_left_between_the_parts_of_a_row(threads, monkeypatch):
     """A row may be long, and its pairs slow."""
     monkeypatch.setattr(streaming, "_PART", 8)
 
     def stop(done):
         raise KeyboardInterrupt
 
-    source = InParts(np.ones((4, 800)))
+    source = Slow(np.ones((4, 8000)))
+    source.widths = []
     with pytest.raises(KeyboardInterrupt):
-        certify(source, None, np.zeros(800), tick=stop)
-    assert source.seen.sum() <= 4 * 8
+        certify(source, None, np.zeros(8000), tick=stop, threads=threads)
+    assert len(source.widths) < 50
+
+
+def test_parts_after_a_slow_one_are_narrower(monkeypatch):
+    monkeypatch.setattr(streaming, "_PART", 64)
+    monkeypatch.setattr(streaming, "_LEAST_PART", 4)
+    monkeypatch.setattr(streaming, "_LONG_SECONDS", 0.01)
+    source = Slow(np.random.default_rng(0).random((1, 150)))
+    source.widths = []
+    proof = certify(source, None, np.zeros(150))
+    assert source.widths[:4] == [64, 16, 4, 4]
+    assert sum(source.widths) == 150
+    assert proof.u[0] == source.cost.min()
+
+
+def test_every_thread_has_blocks(monkeypatch):
+    """Few long rows, and many of few pairs that one thread is done with at once."""
+    taken = []
+
+    class Told(InParts):
+        def read(self, rows, columns, out):
+            super().read(rows, columns, out)
+            taken.append(len(rows))
+
+    certify(Told(np.ones((16, 20000))), None, np.zeros(20000), threads=2)
+    assert max(taken) == 2
+    taken.clear()
+    certify(Told(np.ones((100, 100))), None, np.zeros(100), threads=2)
+    assert taken == [100]
 
 
 def test_parts_only_where_they_cost_their_share():

@@ -14,6 +14,7 @@ import bigsap
 import device_twins as twins
 from bigsap.engine.gpu_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.gpu_parts import geometry
+from bigsap.engine.state import BLOCK
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.methods.device import device_method, place_costs, refuse_streaming
 from bigsap.monitor import Monitor
@@ -59,7 +60,7 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
         "dense": {"GROUP": 8, "THREADS": 512, "COLS": 4, "USE_CLUSTER": 1, "VIRTUAL": 0,
                   "FLAT": 0, "AHEAD": 0},
         "rows": {"SPAN": 32, "ROWS": 8, "WITH_FREE": 0},
-        "tight": {"SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "ROOM": 32, "PER_BLOCK": 8, "BLOCK": 1024},
+        "tight": {"SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "ROOM": 32, "PER_BLOCK": 8, "BLOCK": BLOCK},
         "proof": {},
     }[file]  # fmt: skip
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}

@@ -67,13 +67,29 @@ def test_lows_pairs_and_bounds(kind: str, dtype: str, n: int, maximize: bool) ->
         others = np.delete(row, ids)
         assert device.above[i] <= others.min(initial=np.inf)
         if ids.size == all_of_them.size:
-            if ids.size < T.ROOM:
-                assert device.above[i] == others.min(initial=np.inf)
+            assert device.above[i] == others.min(initial=np.inf)
             continue
         # Some left out: only where there are more than are kept of a block, or of a row.
         assert ids.size == T.ROOM or np.bincount(all_of_them // S.BLOCK).max() > T.PER_BLOCK
         if i in all_of_them:
             assert ids[0] == i
+
+
+@pytest.mark.parametrize("ties", [T.ROOM - 1, T.ROOM, T.ROOM + 1, 2600])
+def test_full_lists(ties: int) -> None:
+    """Of as many columns as there is room for, spread over six blocks, in any order."""
+    cost = np.full((30, 2600), 5)
+    g = np.random.default_rng(ties)
+    for row in cost:
+        row[np.arange(ties) * (2600 // ties) + g.integers(2600 // ties)] = 2
+    device, host = passes(cost, np.zeros(2600), False)
+    np.testing.assert_array_equal(device.low, host.low)
+    np.testing.assert_array_equal(device.size, min(ties, T.ROOM))
+    np.testing.assert_array_equal(device.above, 5 if ties <= T.ROOM else 2)
+    for row, ids in zip(cost, device.ids, strict=True):
+        kept = ids[: min(ties, T.ROOM)]
+        assert len(set(kept.tolist())) == kept.size
+        assert (row[kept] == 2).all()
 
 
 def test_bounds_are_the_next_value_where_nothing_is_left_out() -> None:
@@ -127,9 +143,9 @@ def test_whoever_has_the_matrix_goes_through_it() -> None:
     """Computed costs have better first prices; rows that are streamed lie on the host."""
     x = np.random.default_rng(0).random((40, 2))
     there = Problem(place(bigsap.points(x, x), 0, None))
-    assert tight._pass_for(there, None, None, np.dtype("f8")) is None
+    assert tight._pass_for(there, None, np.dtype("f8")) is None
     streamed = Problem(place(as_source(np.ones((40, 40))), 0, 8 * 40 * 20))
-    assert isinstance(tight._pass_for(streamed, None, None, np.dtype("f8")), tight.HostPass)
+    assert isinstance(tight._pass_for(streamed, None, np.dtype("f8")), tight.HostPass)
 
 
 def call_count(monkeypatch: pytest.MonkeyPatch, pairs: int) -> list[int]:

@@ -18,6 +18,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_tight(
     const int i = rows[p];
     const Row row = open_row(costs, i);
     PRICE low = INFINITE, next = INFINITE;  // the smallest, and the smallest beyond it
+    int ties = 0;                           // pairs of this lane at its smallest
     bool wrong = false;
     #pragma unroll 4
     for (int j = lane * WIDTH; j < n_columns; j += 32 * WIDTH) {
@@ -30,9 +31,11 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_tight(
             PRICE g = x - v[j + k];
             PRICE larger = g > low ? g : low;
             next = g != low && larger < next ? larger : next;
+            ties = g < low ? 1 : ties + (g == low ? 1 : 0);
             low = g < low ? g : low;
         }
     }
+    const PRICE own = low;
     #pragma unroll
     for (int step = 16; step; step >>= 1) {
         PRICE other = __shfl_xor_sync(ALL_LANES, low, step);
@@ -42,6 +45,9 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_tight(
         next = other != low && larger < next ? larger : next;
         low = other < low ? other : low;
     }
+    ties = own == low ? ties : 0;
+    #pragma unroll
+    for (int step = 16; step; step >>= 1) ties += __shfl_xor_sync(ALL_LANES, ties, step);
     wrong = __ballot_sync(ALL_LANES, wrong) != 0;
     int size = 0;
     PRICE above = next;
@@ -58,29 +64,22 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_tight(
         const int n_blocks = (n_columns + BLOCK - 1) / BLOCK, strips = BLOCK / 32;
         const int begin = (int)((spread >> 33) % (u64)n_blocks);
         const int first = (int)((spread >> 20) % (u64)strips);
-        for (int turn = 0; turn < n_blocks; turn++) {
+        for (int turn = 0; turn < n_blocks && size < ties && size < ROOM; turn++) {
             int block = begin + turn;
             block -= block >= n_blocks ? n_blocks : 0;
             int room = ROOM - size < PER_BLOCK ? ROOM - size : PER_BLOCK;
-            bool full = false;
-            for (int s = 0; s < strips && !full; s++) {
+            for (int s = 0; s < strips && room > 0 && size < ties; s++) {
                 int j = block * BLOCK + (first + s & strips - 1) * 32 + lane;
                 bool hit = j < n_columns && j != i
                     && signed_cost(cost_at(costs, row, j)) - v[j] == low;
                 const u32 hits = __ballot_sync(ALL_LANES, hit);
                 const int place = __popc(hits & ((1u << lane) - 1));
                 if (hit && place < room) mine[size + place] = j;
-                int found = __popc(hits);
-                full = found > room;
-                found = full ? room : found;
+                const int found = __popc(hits) < room ? __popc(hits) : room;
                 size += found, room -= found;
             }
-            if (full) above = low;
-            if (size == ROOM && turn + 1 < n_blocks) {
-                above = low;
-                break;
-            }
         }
+        above = size == ties ? next : low;
     }
     if (lane == 0) size_out[p] = size, low_out[p] = low, above_out[p] = above;
 }

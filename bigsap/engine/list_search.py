@@ -59,6 +59,7 @@ from bigsap.sources.base import Array
 _VIRTUAL = -2
 # The lists of so many rows that may be next are fetched while one is scanned.
 _NEXT = 3
+_MOST_AHEAD = 256
 
 
 @njit(nogil=True, cache=True)
@@ -91,7 +92,7 @@ def _look_ahead(
         item = items[place]
         if item >= 0 and dist[item] == keys[place]:
             row = row_of_column[item]
-            start, size = lists.start[row], lists.size[row]
+            start, size = lists.start[row], min(lists.size[row], _MOST_AHEAD)
             # An address taken in the loops would cost more than all this gains.
             at = ids.ctypes.data + start * ids.itemsize
             for line in range(size * ids.itemsize // LINE + 1):

@@ -77,7 +77,7 @@ def tight_start(
     n, m = problem.shape
     if n != m or n < _WORTH:
         return None
-    pairs = _pass_for(problem, team, monitor, arithmetic.price)
+    pairs = _pass_for(problem, team, arithmetic.price)
     if pairs is None:
         return None
     attempt = _Attempt(problem, pairs, monitor, arithmetic, counts, team.n_threads)
@@ -103,8 +103,8 @@ class _Pass(Protocol):
     def row(self, row: int) -> Array: ...
 
 
-def _pass_for(problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any]) -> _Pass | None:
-    """None for costs that are not a matrix in memory."""
+def _pass_for(problem: Problem, team: Team, price: np.dtype[Any]) -> _Pass | None:
+    """None for costs that are not a matrix in memory, row after row."""
     source = problem.source
     if isinstance(source, OnDevice):
         return DevicePass(problem, price) if source.code().lookup else None

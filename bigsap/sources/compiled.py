@@ -35,8 +35,9 @@ FILL_SIGNATURE = types.void(*[types.int64] * 5)
 PAIRS_PER_CALL = 1 << 20
 # The first call's, and how long the others should take at most.
 _FIRST_PAIRS = 1 << 10
-# Of what fitted before: pairs may differ in what they take.
-_MOST_REMEMBERED = 1 << 17
+# Of what fitted before, so much: pairs may differ in what they take.
+_REMEMBERED = 4
+_MOST_REMEMBERED = 1 << 16
 _CALL_SECONDS = 0.1
 # What a call takes besides: of a single pair nearly all.
 _CALLING_SECONDS = 2e-5
@@ -174,8 +175,10 @@ def read_by_fill(
         return
     ids = np.ascontiguousarray(rows, np.int64)
     item, stride = out.dtype.itemsize, out.strides[0]
-    # Nobody knows what a pair takes: begin with few, or with what fitted before.
-    pairs = min(PAIRS_PER_CALL, max(_FIRST_PAIRS, min(_MOST_REMEMBERED, int(fill.pace[0]))))
+    # Nobody knows what a pair takes: begin with few, or with some of what fitted before.
+    fitted = int(fill.pace[0])
+    pairs = max(1, min(_MOST_REMEMBERED, fitted // _REMEMBERED)) if fitted else _FIRST_PAIRS
+    pairs = min(PAIRS_PER_CALL, pairs)
     k, left = 0, start
     while k < ids.size:
         if look is not None:
@@ -192,10 +195,13 @@ def read_by_fill(
         done = min(count, ids.size - k) * (right - left)
         k, left = (k + count, start) if right == stop else (k, right)
         # Few pairs tell when they take long, but not that many more would fit.
-        grown = 4 * pairs if 2 * done >= pairs else pairs
         seconds = max(seconds - _CALLING_SECONDS, 1e-9)
-        pairs = max(1, min(PAIRS_PER_CALL, grown, int(done * _CALL_SECONDS / seconds)))
-    fill.pace[0] = pairs
+        fitting = max(1, min(PAIRS_PER_CALL, int(done * _CALL_SECONDS / seconds)))
+        if 2 * done >= pairs:
+            pairs = fitted = min(4 * pairs, fitting)
+        else:
+            pairs, fitted = min(pairs, fitting), min(fitted, fitting)
+    fill.pace[0] = fitted
 
 
 def make_fill(

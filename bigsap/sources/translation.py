@@ -109,7 +109,8 @@ def _by_numba(source: FunctionSource, function: Any) -> Translation:
     except Exception as error:  # numba fails in as many ways as there are programs
         raise UntranslatableError(_first_line(error)) from error
     keep = (kernel, callback, dispatcher, *arguments.keep)
-    in_parts = source.kind in ("value", "part")
+    # A user's function of parts may compute the row and cut it.
+    in_parts = source.kind == "value"
     translation = Translation(compiled.make_fill(kernel.address, words, keep, in_parts=in_parts))
     _compare(source, translation)
     return translation
