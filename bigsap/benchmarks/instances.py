@@ -57,7 +57,9 @@ def sanity(n: int, seed: int = 0) -> Array:
 def low_rank(n: int, seed: int = 0, rank: int = 1) -> Array:
     """The symmetric sum of ``rank`` outer products of nonnegative vectors."""
     a = np.random.default_rng(seed).random((n, rank))
-    found: Array = np.add.reduce([np.outer(a[:, k], a[:, k]) for k in range(rank)])
+    found: Array = np.outer(a[:, 0], a[:, 0])
+    for k in range(1, rank):  # one by one: all at once take 2 * rank matrices
+        found += np.outer(a[:, k], a[:, k])
     return found
 
 
