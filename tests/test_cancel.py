@@ -96,13 +96,13 @@ def rows_that_become_slow(tmp_path):
 
 def lambda_of_pairs(tmp_path):
     return bigsap.from_function(
-        lambda i, j: sum(abs((i * k) % 7919 - (j * k) % 7907) for k in range(4000)), (5000, 5000)
+        lambda i, j: sum(abs((i * k) % 7919 - (j * k) % 7907) for k in range(1000)), (N, N)
     )
 
 
 def formula(tmp_path):
-    code = "sum(abs((i * k) % 7919 - (j * k) % 7907) for k in range(4000))"
-    return bigsap.expression(code, (5000, 5000))
+    code = "sum(abs((i * k) % 7919 - (j * k) % 7907) for k in range(1000))"
+    return bigsap.expression(code, (N, N))
 
 
 def point_sets(tmp_path):
@@ -164,7 +164,8 @@ def zarr_slow(tmp_path):
 
     slow = LatencyStore(zarr.storage.LocalStore(_zarr(tmp_path)), get_latency=0)
     array = zarr.open_array(slow, mode="r")
-    slow.get_latency = 10.0
+    assert array.store.get_latency == 0  # zarr has made a store like this one, read-only
+    array.store.get_latency = 10.0
     return bigsap.from_zarr(array)
 
 
@@ -175,14 +176,17 @@ SOURCES = [
 ]  # fmt: skip
 
 
-# A row of each, or a second's worth of rows, takes too long for a complete assignment.
-UNPRICED = [slow_rows, slow_parts, slow_blocks, slow_values, rows_that_become_slow, sliceable]
+# A row of each, a second's worth of rows or chunks, takes too long for a complete assignment.
+UNPRICED = [
+    slow_rows, slow_parts, slow_blocks, slow_values, rows_that_become_slow, sliceable, zarr_packed,
+    zarr_slow,
+]  # fmt: skip
 # Their costs are bounded without reading them, or read in less time than the solve has.
 FLOORED = [formula, point_sets, low_rank, npy_in_place, npy_converted]
 
 
-def cancelled(source, **options):
-    """The result of a solve that is cancelled after 0.3 s, and how much later it came."""
+def cancelled(source, after=0.3, **options):
+    """The result of a solve that is cancelled after so long, and how much later it came."""
     cancel = threading.Event()
     pressed = []
 
@@ -190,7 +194,7 @@ def cancelled(source, **options):
         pressed.append(time.perf_counter())
         cancel.set()
 
-    timer = threading.Timer(0.3, press)
+    timer = threading.Timer(after, press)
     begun = []
 
     def tick(state):
@@ -222,14 +226,18 @@ def promptly(attempt):
 @pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
 def test_every_kind_of_source(make, method, tmp_path):
     source = make(tmp_path)
-    res = promptly(lambda: cancelled(source, method=method))
+    for after in (0.3, 1.0, 3.0):  # the machine may be slow to come to know something
+        res = promptly(lambda after=after: cancelled(source, after, method=method))
+        if (res.fun is not None or make in UNPRICED) and (
+            res.gap is not None or make not in FLOORED
+        ):
+            break
     # What lies in memory or on a local disk may be through before the cancel comes.
     if "npy" not in make.__name__ and make not in (zarr_raw, zarr_packed):
         assert res.status == "cancelled"
     # A few pairs of these are cheap to price; of these something is known beforehand.
     assert res.fun is not None or make in UNPRICED
-    if make in FLOORED:
-        assert res.gap >= 0
+    assert make not in FLOORED or res.gap is not None
     assert res.gap is None or res.gap >= 0
     if res.fun is None:
         assert len(res.row_ind) == 0

@@ -267,17 +267,17 @@ import os, sys, threading, time
 import numpy as np
 import bigsap
 
-path = sys.argv[1]
+path, method = sys.argv[1:]
 rng = np.random.default_rng(0)
 cost = rng.random((1500, 2)) @ rng.random((2, 1500)) + 0.01 * rng.random((1500, 1500))
-bigsap.solve(cost, method="ssp", threads=2)
+bigsap.solve(cost, method=method, threads=2)
 for delay in np.linspace(0, 0.1, 12):
     np.save(path, cost)
     source = bigsap.from_npy(path)
     cutter = threading.Timer(delay, os.truncate, (path, 100_000))
     cutter.start()
     try:
-        print(bigsap.solve(source, method="ssp", threads=2).status)
+        print(bigsap.solve(source, method=method, threads=2).status)
         cutter.join()
     except bigsap.StoreError as error:
         print("truncated" in str(error))
@@ -285,10 +285,11 @@ for delay in np.linspace(0, 0.1, 12):
 """
 
 
-def test_truncated_between_two_looks_at_its_size(tmp_path):
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+def test_truncated_between_two_looks_at_its_size(method, tmp_path):
     """The kernels look every tenth of a second; this file is cut in between."""
     done = subprocess.run(
-        [sys.executable, "-c", RACE, tmp_path / "c.npy"],
+        [sys.executable, "-c", RACE, tmp_path / "c.npy", method],
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -33,16 +33,20 @@ def _into_group(st: State, root: int, place: int) -> int:
 
 
 @njit(nogil=True, cache=True, _nrt=False)
-def augment(st: State, root: int, sink: int, virtual_row: int) -> None:
-    """Flip the path that ends in ``sink`` (A1015, algorithm 2, lines 23 to 30)."""
+def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> bool:
+    """Flip the path that ends in ``sink`` (A1015, algorithm 2, lines 23 to 30).
+
+    False when it has more than ``longest`` columns, as no path has: costs that change under the
+    search (64-bit integers past the checked range) could close it to a circle.
+    """
     column = sink
     if sink == TO_GROUP:
         place = st.words[GROUP_SIZE]
         st.words[GROUP_SIZE] = place + 1
         column = _into_group(st, root, place)
         if column < 0:
-            return
-    while True:
+            return True
+    for _ in range(longest):
         row = st.pred[column]
         if row == virtual_row:
             # The virtual rows give up the column by which they were entered and
@@ -55,12 +59,13 @@ def augment(st: State, root: int, sink: int, virtual_row: int) -> None:
         st.column_of_row[row] = column
         st.row_of_column[column] = row
         if row == root:
-            return
+            return True
         column = old
         if old <= GROUPED:
             column = _into_group(st, root, GROUPED - old)
             if column < 0:
-                return
+                return True
+    return False
 
 
 @njit(nogil=True, cache=True, _nrt=False)

@@ -20,7 +20,7 @@ from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.search import NEXT_ROW, run_phase
 from bigsap.engine.sweep import Survey, run_sweep, run_undercut
 from bigsap.engine.team import Team
-from bigsap.errors import CheckpointError, ShapeError
+from bigsap.errors import CheckpointError, ShapeError, SourceError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
@@ -291,6 +291,11 @@ class Engine:
                 self._fetch(int(words[S.WANTED]))
             elif status == S.INVALID:
                 self._complain(int(words[S.WANTED]))
+            elif status == S.CHANGED:
+                raise SourceError(
+                    f"the costs of row {words[S.WANTED]}, or of rows before it, changed during"
+                    " the solve"
+                )
             elif status == S.YIELD:
                 seconds = max(time.perf_counter() - started, 1e-6)
                 ratio = _SLICE_SECONDS / seconds

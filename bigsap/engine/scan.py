@@ -15,7 +15,9 @@ from bigsap.engine.atomics import prefetch
 from bigsap.engine.state import BLOCK, LANES, RECORD
 from bigsap.sources.base import Array
 
-_NOWHERE = 1 << 40
+#: In place of a column: the value looked for is not there, though a pass over the same costs
+#: found it. Whoever owns the costs has changed them in between.
+NOWHERE = 1 << 40
 
 # Rows are visited in no order the hardware can foresee, and its prefetchers start anew
 # at every page of a row. Asking for costs this many bytes ahead, a cache line at a time,
@@ -168,8 +170,9 @@ def locate(
 
     Free: unmatched and cheaper than ``price_limit`` (the cap, when all columns at the
     cap are held by virtual rows; infinity otherwise). size: columns per entry of block_min.
+    NOWHERE when no column has that label.
     """
-    first = _NOWHERE
+    first = NOWHERE
     for block in range((stop - start + size - 1) // size):
         o = start + block * size
         if block_min[block] == best:
@@ -185,16 +188,16 @@ def locate(
                     return place, True
                 first = min(first, place)
                 continue
-            free = _NOWHERE
-            taken = _NOWHERE
+            free = NOWHERE
+            taken = NOWHERE
             for j in range(o, min(o + size, stop)):
                 hit = dist[j] == best
-                candidate = j if hit else _NOWHERE
+                candidate = j if hit else NOWHERE
                 taken = candidate if candidate < taken else taken
                 sink = hit and row_of_column[j] < 0 and v[j] < price_limit
-                candidate = j if sink else _NOWHERE
+                candidate = j if sink else NOWHERE
                 free = candidate if candidate < free else free
-            if free < _NOWHERE:
+            if free < NOWHERE:
                 return free, True
             first = min(first, taken)
     return first, False

@@ -23,6 +23,7 @@ from bigsap.engine.atomics import cross
 from bigsap.engine.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.scan import (
+    NOWHERE,
     locate,
     relax_root,
     relax_row,
@@ -43,6 +44,7 @@ from bigsap.engine.state import (
     BLOCK,
     BY_GROUP,
     CAP,
+    CHANGED,
     DONE,
     DROPS,
     ENTERED_BY,
@@ -72,6 +74,7 @@ from bigsap.engine.state import (
     VIRTUAL_LABEL,
     VIRTUAL_SCANS,
     VIRTUAL_TOOK,
+    WANTED,
     YIELD,
     State,
 )
@@ -82,6 +85,8 @@ from bigsap.sources.base import Array
 NEXT_ROW, SCAN = 0, 1
 # Scans before a search that has come to no free column looks again for one to sift by.
 _SIFT_AGAIN = 32
+# Columns of a path that are not settled: its sink, and what virtual rows and columns pass on.
+_DETOURS = 4
 
 
 @njit(nogil=True, cache=True, _nrt=False)
@@ -101,7 +106,8 @@ def _reduce(
         column, free = locate(
             best, dist, v, row_of_column, price_limit, start, stop, size, block_min
         )
-        record_value[base + 1] = v[column]
+        if column < NOWHERE:
+            record_value[base + 1] = v[column]
         record_id[base] = column
         record_id[base + 1] = 1 if free else 0
     cross(barrier, n_threads)
@@ -124,7 +130,8 @@ def run_phase(
     order: ID (k,), visited from the end when ``backward``. n_virtual: virtual rows.
     budget: pairs to scan before returning YIELD. Returns DONE, NEED_ROW (words[WANTED]),
     YIELD, INFEASIBLE (no free column can be reached from words[ROOT]; the settled
-    columns are those its tree can use) or INVALID (words[WANTED] has a bad cost).
+    columns are those its tree can use), INVALID (words[WANTED] has a bad cost) or CHANGED
+    (costs in place are no longer what they were; words[WANTED] is the row scanned last).
     Worst case O(n m) a search, each scan O(m / n_threads) plus a barrier.
     """
     n_rows = st.column_of_row.size
@@ -303,6 +310,9 @@ def run_phase(
         elif best >= infinity:
             status = INFEASIBLE
             break
+        elif column == NOWHERE or (n_virtual == 0 and not free and row_of_column[column] < 0):
+            status = CHANGED
+            break
         else:
             label = max(label, best)
             if not free and row_of_column[column] < 0:
@@ -353,7 +363,8 @@ def run_phase(
             words[VIRTUAL_BY] = virtual_by
             words[VIRTUAL_TOOK] = -1
             words[GROUP_PRED] = group_pred
-            augment(st, root, sink, virtual_row)
+            sound = augment(st, root, sink, virtual_row, n_settled + _DETOURS)
+            record_id[5] = 1 if sound else 0
             words[N_DROPS] += n_settled
             for k in range(n_settled):
                 values[DROPS] += label - settled_dist[k]
@@ -363,6 +374,9 @@ def run_phase(
             if group_settled != 0:
                 values[GROUP_PRICE] -= (label - group_label) + epsilon
         cross(barrier, n_threads)
+        if record_id[5] == 0:
+            status = CHANGED
+            break
         lower_prices(
             n_settled, label, epsilon, v, settled, settled_dist, settled_price, start, stop
         )
@@ -383,6 +397,8 @@ def run_phase(
     # Every thread has left the loop for the same reason before the words change.
     cross(st.barrier, n_threads)
     if thread == 0:
+        if status == CHANGED:
+            words[WANTED] = root if row == virtual_row else row
         words[POSITION], words[STAGE] = position, stage
         words[ROW], words[ROOT], words[ENTERED_BY] = row, root, entered_by
         words[N_SETTLED], words[SURPLUS], words[VIRTUAL_BY] = n_settled, surplus, virtual_by

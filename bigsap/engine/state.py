@@ -29,7 +29,7 @@ LANES = 64
 BLOCK = 512
 
 # What a kernel returns.
-DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID = range(5)
+DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID, CHANGED = range(6)
 
 # int64 words shared by the team of one solve (``State.words``).
 (
@@ -46,7 +46,7 @@ DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID = range(5)
     GROUP_PRED,  # virtual columns: row by which they were reached
     GROUP_CURSOR,  # virtual columns: next member row to scan
     GROUP_SIZE,  # virtual columns: places taken
-    WANTED,  # the absent row, with NEED_ROW; the offending row, with INVALID
+    WANTED,  # the absent row, with NEED_ROW; the offending row, with INVALID or CHANGED
     ROWS_SCANNED,
     ROWS_FILLED,  # rows computed inside a kernel
     N_DROPS,  # price drops by epsilon, counted by column

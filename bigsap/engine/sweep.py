@@ -13,9 +13,10 @@ from numba import njit
 
 from bigsap.engine.atomics import cross, prefetch
 from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
-from bigsap.engine.scan import AHEAD, LINE, fold, n_invalid
+from bigsap.engine.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
 from bigsap.engine.state import (
     BLOCK,
+    CHANGED,
     DONE,
     ID,
     INVALID,
@@ -30,7 +31,6 @@ from bigsap.engine.state import (
 from bigsap.rows import RowTable
 from bigsap.sources.base import Array
 
-_NOWHERE = 1 << 40
 STEP = 4 * LANES
 
 
@@ -154,12 +154,12 @@ def _find(
     for block in range((stop - start + BLOCK - 1) // BLOCK):
         o = start + block * BLOCK
         if block_min[block] == best:
-            found = _NOWHERE
+            found = NOWHERE
             for j in range(o, min(o + BLOCK, stop)):
-                candidate = j if sign * cost[j] - open_price[j] == best else _NOWHERE
+                candidate = j if sign * cost[j] - open_price[j] == best else NOWHERE
                 found = candidate if candidate < found else found
             return found
-    return _NOWHERE
+    return NOWHERE
 
 
 @njit(nogil=True, cache=True, _nrt=False)
@@ -182,7 +182,8 @@ def run_sweep(
     """Survey every row of ``order``; in the first sweep also judge each cost.
 
     The caller has set ``survey.open_price`` to v. Picks are greedy in the order of
-    the visit. Returns DONE, NEED_ROW, YIELD or INVALID (words[WANTED] is the row).
+    the visit. Returns DONE, NEED_ROW, YIELD, INVALID or CHANGED (words[WANTED] is
+    the row).
     O(n_rows * n_columns / n_threads).
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]
@@ -223,7 +224,7 @@ def run_sweep(
         if best < infinity:
             found = _find(best, cost, sign, survey.open_price, start, stop, block_min)
             st.record_id[base] = found
-            st.record_value[base + 3] = sign * cost[found]
+            st.record_value[base + 3] = sign * cost[found] if found < NOWHERE else infinity
         cross(st.barrier, n_threads)
         low, second, best, winner = infinity, infinity, infinity, -1
         probed_cost = pick_cost = infinity
@@ -245,6 +246,12 @@ def run_sweep(
             status = INVALID
             break
         column = st.record_id[(turn * n_threads + winner) * RECORD] if winner >= 0 else -1
+        if column == NOWHERE:
+            cross(st.barrier, n_threads)
+            if thread == 0:
+                st.words[WANTED] = row
+            status = CHANGED
+            break
         turn = 1 - turn
         if first and low < infinity:
             _column_minima(cost, sign, low, survey.least, survey.runner_up, start, stop)

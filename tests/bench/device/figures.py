@@ -1,13 +1,16 @@
 """Figures of the device methods, one line each, the most wanted first.
 
 ``python figures.py one`` on a host with a GPU, ``two`` on one with several, ``points N`` for
-the curve of large point sets, ``small`` for integers by lists with and without rounds.
+the curve of large point sets, ``small`` for integers by lists with and without rounds,
+``beside`` for the device and the CPU of its host in turn, with what ``auto`` takes on each.
 Costs are on the device and the better of two runs counts;
 "solve" is start + search without the certificate.
 """
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 import sys
 import time
 from collections.abc import Callable
@@ -57,6 +60,17 @@ def family(kind: str, n: int, xp: Any) -> Any:
         out = (x[:, 0, None] - y[None, :, 0]) ** 2
         out += (x[:, 1, None] - y[None, :, 1]) ** 2
         return out
+    if kind == "disjoint":
+        x, y = g.random((n, 2)), g.random((n, 2))
+        half = n // 2
+        x[half:] += 1
+        y[:half, 1] += 1
+        y[half:, 0] += 1
+        out = (x[:, 0, None] - y[None, :, 0]) ** 2
+        out += (x[:, 1, None] - y[None, :, 1]) ** 2
+        return out
+    if kind == "rank2":
+        return g.random((n, 2)) @ g.random((2, n))
     if kind.startswith("int"):
         high = round(float(kind[3:]) * n)
         if xp is np:
@@ -150,6 +164,32 @@ def small(cupy: Any) -> None:
                 )
 
 
+def beside(cupy: Any) -> None:
+    kinds = ("int0.1", "int1", "random", "geometric", "int1000", "int10", "disjoint", "rank2")
+    for size in (8192, 16384):
+        for kind in kinds:
+            there = family(kind, size, cupy)
+            here = there.get()
+            for turn in range(2):
+                times = 3 if size == 8192 or kind == "int0.1" else 2 - turn
+                attempt(f"{kind} {size} device", lambda c=there: bigsap.solve(c, device="cuda"),
+                        times)  # fmt: skip
+                attempt(f"{kind} {size} cpu", lambda c=here: bigsap.solve(c, device="cpu"),
+                        times)  # fmt: skip
+            if kind == "int0.1":
+                profile(lambda c=there: bigsap.solve(c, device="cuda"))
+            del there, here
+            cupy.get_default_memory_pool().free_all_blocks()
+
+
+def profile(run: Callable[[], object]) -> None:
+    """Where the host's time goes."""
+    taken = cProfile.Profile()
+    taken.runcall(run)
+    pstats.Stats(taken, stream=sys.stdout).sort_stats("tottime").print_stats(14)
+    sys.stdout.flush()
+
+
 def main() -> None:
     import cupy
 
@@ -162,7 +202,7 @@ def main() -> None:
                  "scans / n", result.stats["rows_scanned"] / n)  # fmt: skip
             line("  rounds", result.stats["rounds"])
     else:
-        {"one": one, "two": two, "small": small}[sys.argv[1]](cupy)
+        {"one": one, "two": two, "small": small, "beside": beside}[sys.argv[1]](cupy)
     line(f"{sys.argv[1]} took {time.perf_counter() - clock:.0f} s")
 
 
