@@ -88,7 +88,7 @@ print(*seen)
 """
 OUTCOMES = {
     "optimal", "feasible", "infeasible", "SourceError", "InvalidCostError", "CertificateError",
-    "OverflowRiskError", "ShapeError",
+    "OverflowRiskError",
 }  # fmt: skip
 
 

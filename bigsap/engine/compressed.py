@@ -16,6 +16,7 @@ import numpy as np
 from bigsap.engine import frontier as F
 from bigsap.engine import lists as L
 from bigsap.engine import state as S
+from bigsap.engine.changed import refuse_wild
 from bigsap.engine.list_search import run_searches
 from bigsap.engine.list_store import ListStore
 from bigsap.engine.team import Team
@@ -96,6 +97,7 @@ class ListEngine(ListStore):
         below: the virtual columns (n > m) begin so far below the price at which they are
         as good as real ones for the rows that must have them; None: see ``open_group``.
         """
+        refuse_wild(self.v, self.infinity)
         self.column_of_row[:] = S.FREE
         self.row_of_column[:] = S.FREE
         words, values = self.frontier.words, self.frontier.values

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine import state as S
+from bigsap.engine.changed import changed, refuse_wild
 from bigsap.engine.fetch import Terms
 from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.search import NEXT_ROW, run_phase
 from bigsap.engine.sweep import Survey, run_sweep, run_undercut
 from bigsap.engine.team import Team
-from bigsap.errors import CheckpointError, ShapeError, SourceError
+from bigsap.errors import CheckpointError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
@@ -130,6 +131,7 @@ class Engine:
         their price starts so low that the real columns fill up first.
         """
         st, problem = self.state, self.problem
+        refuse_wild(st.v, self.infinity)
         self.sweeping = False
         st.column_of_row[:] = S.FREE
         st.row_of_column[:] = S.FREE
@@ -292,10 +294,7 @@ class Engine:
             elif status == S.INVALID:
                 self._complain(int(words[S.WANTED]))
             elif status == S.CHANGED:
-                raise SourceError(
-                    f"the costs of row {words[S.WANTED]}, or of rows before it, changed during"
-                    " the solve"
-                )
+                raise changed(f"noticed at row {words[S.WANTED]}")
             elif status == S.YIELD:
                 seconds = max(time.perf_counter() - started, 1e-6)
                 ratio = _SLICE_SECONDS / seconds
@@ -390,4 +389,4 @@ class Engine:
         costs = np.empty((1, self.terms.n_columns), self.problem.source.dtype)
         self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
         self._check(row, costs[0])
-        raise ShapeError(f"row {row} had an invalid cost that it no longer has when read again")
+        raise changed(f"row {row} had an invalid cost that it no longer has when read again")

@@ -144,7 +144,8 @@ def evaluate(
     whole: the row's costs, unless ``from_fill``. open_price: v for free columns, the
     blocked price for matched ones; the best free column always gets a place.
     offset: column to start from; ties at the boundary go to the columns met first, so
-    a pseudo-random offset spreads them. Returns the pairs evaluated, -1 on a bad cost.
+    a pseudo-random offset spreads them. Returns the pairs evaluated, -1 on a bad cost (which
+    a row in place may have at any time: whoever owns it may write to it).
 
     The (k+1)-th smallest of the groups' minima bounds the (k+1)-th smallest of all, so
     that hardly more than k candidates are ever looked at one by one. O(n_columns).
@@ -214,7 +215,10 @@ def evaluate(
             for j in range(lane, width, LANES):
                 if tau[at + j] == smallest_free and open_price[column + j] == v[column + j]:
                     free_tau, free_id = smallest_free, column + j
-                    free_cost = sign * cost[base + j] - reference
+                    x = sign * cost[base + j]
+                    if not (x > terms.lowest and x <= terms.highest):
+                        return -1
+                    free_cost = x - reference
                     break
         for lo, hi in ((turn, width), (0, turn)):
             for first in range(lo - lo % CHUNK, hi, CHUNK):
@@ -223,8 +227,11 @@ def evaluate(
                 place, end = max(first, lo), min(first + CHUNK, hi)
                 n_best = gather(
                     tau[at + place : at + end], cap, infinity, cost[base + place : base + end],
-                    sign, reference, column + place, best_tau, best_cost, best_id, n_best,
+                    sign, reference, column + place, terms.lowest, terms.highest,
+                    best_tau, best_cost, best_id, n_best,
                 )  # fmt: skip
+                if n_best < 0:
+                    return -1
                 if n_best > best_tau.size - CHUNK - 1:
                     n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
                     outside = min(outside, rest)

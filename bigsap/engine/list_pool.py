@@ -158,9 +158,12 @@ def write_whole(
     lists.counters[PAIRS] += m
     if not from_fill:
         whole = slots[row]
+        good = 0
         for j in range(m):
-            costs[at + j] = sign * whole[j] - reference
-        return True
+            x = sign * whole[j]
+            costs[at + j] = x - reference
+            good += 1 if (x > terms.lowest) & (x <= terms.highest) else 0
+        return good == m
     for column in range(0, m, PANEL):
         width = min(PANEL, m - column)
         call_fill(

@@ -16,6 +16,7 @@ import numpy as np
 from bigsap.engine import lists as L
 from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
+from bigsap.engine.changed import changed
 from bigsap.engine.fetch import Terms
 from bigsap.engine.list_pool import (
     NO_GROWTH,
@@ -30,7 +31,6 @@ from bigsap.engine.list_pool import (
 from bigsap.engine.opening import run_evaluations
 from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.team import Team
-from bigsap.errors import ShapeError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while
@@ -303,7 +303,7 @@ class ListStore:
         self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
         self.problem.check_row(row, costs[0])
         self.check_size(row, costs[0], self.limit if self.bounded_costs else None)
-        raise ShapeError(f"row {row} had an invalid cost that it no longer has when read again")
+        raise changed(f"row {row} had an invalid cost that it no longer has when read again")
 
     def _widen(self, rows: Array) -> None:
         """Twice the entries for rows whose threshold did not grow (ties)."""

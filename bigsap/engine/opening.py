@@ -178,8 +178,10 @@ def evaluate_bounded(
             first = n_best
             n_best = gather(
                 tau[:width], cap, infinity, near[:width], sign, reference, column,
-                best_tau, best_cost, best_id, n_best,
+                terms.lowest, terms.highest, best_tau, best_cost, best_id, n_best,
             )  # fmt: skip
+            if n_best < 0:
+                return -1
             if order.size:
                 for j in range(first, n_best):
                     best_id[j] = order[best_id[j]]

@@ -310,7 +310,11 @@ def run_phase(
         elif best >= infinity:
             status = INFEASIBLE
             break
-        elif column == NOWHERE or (n_virtual == 0 and not free and row_of_column[column] < 0):
+        elif (
+            column == NOWHERE
+            or n_settled == settled.size
+            or (n_virtual == 0 and not free and row_of_column[column] < 0)
+        ):
             status = CHANGED
             break
         else:

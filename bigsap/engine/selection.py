@@ -92,12 +92,15 @@ def extremes(
 @njit(nogil=True, cache=True, _nrt=False)
 def gather(
     tau: Array, cap: float, infinity: float, cost: Array, sign: float, reference: float,
-    column: int, best_tau: Array, best_cost: Array, best_id: Array, n: int,
+    column: int, lowest: float, highest: float, best_tau: Array, best_cost: Array, best_id: Array,
+    n: int,
 ) -> int:  # fmt: skip
     """Append all finite ``tau`` <= cap to n candidates, in order; how many they are then.
 
     tau, cost: of consecutive columns from ``column``. 64 columns become the bits of a word,
     and the bits that are set are walked: many times faster than a test per column.
+    -1 where a signed cost is outside (lowest, highest], or candidates are too many to be
+    true: costs that were judged have been changed since.
     """
     for first in range(0, tau.size, 64):
         if first + 64 <= tau.size and cap < infinity:
@@ -112,9 +115,12 @@ def gather(
         while word != 0:
             j = first + lowest_bit(word)
             word &= word - np.uint64(1)
+            x = sign * cost[j]
+            if not (x > lowest and x <= highest) or n == best_tau.size:
+                return -1
             best_tau[n] = tau[j]
             best_id[n] = column + j
-            best_cost[n] = sign * cost[j] - reference
+            best_cost[n] = x - reference
             n += 1
     return n
 

@@ -2,7 +2,8 @@
 
 ``python figures.py one`` on a host with a GPU, ``two`` on one with several, ``points N`` for
 the curve of large point sets, ``small`` for integers by lists with and without rounds,
-``beside`` for the device and the CPU of its host in turn, with what ``auto`` takes on each.
+``beside`` for the device and the CPU of its host in turn, with what ``auto`` takes on each,
+``methods`` for the two methods on the device and the CPU in turn.
 Costs are on the device and the better of two runs counts;
 "solve" is start + search without the certificate.
 """
@@ -182,6 +183,21 @@ def beside(cupy: Any) -> None:
             cupy.get_default_memory_pool().free_all_blocks()
 
 
+def methods(cupy: Any) -> None:
+    """Where lists searched by the host's core beat whole rows scanned on the device."""
+    for size in (8192, 12288):
+        for kind in ("random", "int1000", "int10", "geometric", "disjoint", "rank2"):
+            there = family(kind, size, cupy)
+            here = there.get()
+            for turn in range(2):
+                for method in ("compressed", "ssp"):
+                    attempt(f"{kind} {size} device {method}",
+                            lambda c=there, m=method: bigsap.solve(c, device="cuda", method=m),
+                            3 - turn)  # fmt: skip
+                attempt(f"{kind} {size} cpu", lambda c=here: bigsap.solve(c, device="cpu"),
+                        3 - turn)  # fmt: skip
+
+
 def profile(run: Callable[[], object]) -> None:
     """Where the host's time goes."""
     taken = cProfile.Profile()
@@ -202,7 +218,8 @@ def main() -> None:
                  "scans / n", result.stats["rows_scanned"] / n)  # fmt: skip
             line("  rounds", result.stats["rounds"])
     else:
-        {"one": one, "two": two, "small": small, "beside": beside}[sys.argv[1]](cupy)
+        parts = (one, two, small, beside, methods)
+        {part.__name__: part for part in parts}[sys.argv[1]](cupy)
     line(f"{sys.argv[1]} took {time.perf_counter() - clock:.0f} s")
 
 
