@@ -20,8 +20,10 @@ from bigsap.engine import gpu, gpu_parts
 from bigsap.engine.gpu import DeviceEngine, merge_minima
 from bigsap.engine.gpu_parts import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
+from bigsap.methods import device as devices_of
 from bigsap.methods.device import few_values
-from bigsap.sources import device_memory
+from bigsap.sources import as_source, device_memory
+from bigsap.sources.device import place
 from bigsap.sources.device_slabs import slab_bounds
 
 optimize = pytest.importorskip("scipy.optimize")
@@ -325,3 +327,26 @@ def test_integers_of_a_small_range_are_solved_by_lists() -> None:
     assert not few_values(many)
     assert not few_values(bigsap.sources.ArraySource(g.random((800, 800))))
     assert not few_values(bigsap.sources.ArraySource(g.integers(0, 9, (100, 100))))
+
+
+def test_what_auto_takes_on_a_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists for small matrices, whole rows for large ones and for costs that are computed."""
+    monkeypatch.setattr(devices_of, "FEW_ROWS", 20)
+    monkeypatch.setattr(devices_of, "WHOLE_ROWS", 40)
+
+    def taken(source: Any) -> str:
+        found = devices_of.device_method(place(as_source(source), 0, None))
+        assert found is not None
+        return found[0]
+
+    assert [taken(costs(n, n)) for n in (19, 20, 39, 40)] == [
+        "ssp", "compressed", "compressed", "ssp",
+    ]  # fmt: skip
+    assert taken(costs(30, 45)) == "ssp"  # as on the CPU
+    assert taken(costs(30, 70)) == "compressed"
+    x, y = np.random.default_rng(0).random((2, 30, 2))
+    assert taken(bigsap.points(x, y)) == "ssp"
+    matrix = costs(30, 30)
+    result = bigsap.solve(matrix, device="cuda")
+    assert (result.stats["method"], result.status) == ("compressed", "optimal")
+    assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)

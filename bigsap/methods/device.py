@@ -36,6 +36,9 @@ CROSSOVER = 4096
 VALUES_PER_COLUMN = 4
 FEW_ROWS = 700
 _SAMPLE = 16
+#: Of a matrix with fewer rows than this the host's core searches lists, evaluated on the
+#: device, faster than the device scans whole rows.
+WHOLE_ROWS = 12_000
 #: From so many rows on lists beat whole rows where the source gives bounds.
 MANY_ROWS = 50_000
 
@@ -95,7 +98,8 @@ def device_method(source: Any) -> tuple[str, str] | None:
     """What ``method="auto"`` takes for costs on a device, and why; None for the CPU.
 
     Whole rows are scanned by the device alone, lists are searched by the host: that pays
-    for many rows, where the source's bounds let the host evaluate a row by itself.
+    for many rows, where the source's bounds let the host evaluate a row by itself, and for few,
+    where a scan on the device takes longer than one of a list (tests/bench/GPU.md).
     """
     if isinstance(source, StreamedToDevice):
         return "compressed", "the costs do not fit the device"
@@ -107,6 +111,9 @@ def device_method(source: Any) -> tuple[str, str] | None:
         return "compressed", "many rows, and bounds that need no look at the costs"
     if few_values(source):
         return "compressed", "few different costs: searches end in short lists"
+    n, m = source.shape
+    if FEW_ROWS <= min(n, m) < WHOLE_ROWS and source.code().lookup and not 6 * n < 5 * m < 10 * n:
+        return "compressed", "few rows: a scan of a list takes less than one on the device"
     return "ssp", "the device scans whole rows"
 
 

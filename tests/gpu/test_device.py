@@ -230,6 +230,29 @@ class TestMemory:
         assert caught.value.nbytes == 8_000_000
 
 
+class TestTightPairs:
+    """The quickest start (``methods.tight``), its pass made on the device."""
+
+    @pytest.mark.parametrize("kind", ["ties", "real", "a term a row and a column", "maximize"])
+    def test_agree_with_scipy(self, kind: str) -> None:
+        g = np.random.default_rng(4)
+        n = 2100
+        matrix = g.integers(0, n // 10, (n, n)).astype(np.int32)
+        if kind == "real":  # a point set against itself, hardly moved
+            x = g.random((n, 2))
+            matrix = ((x[:, None] - x[g.permutation(n)][None]) ** 2).sum(-1)
+        elif kind == "a term a row and a column":
+            matrix = g.random((n, 1)) + g.random(n) + 1
+            matrix[np.arange(n), g.permutation(n)] -= 1
+        maximize = kind == "maximize"
+        result = bigsap.solve(cupy.asarray(matrix), device="cuda", maximize=maximize)
+        rows, columns = optimize.linear_sum_assignment(matrix, maximize)
+        assert result.status == "optimal"
+        assert result.fun == pytest.approx(matrix[rows, columns].sum(), rel=1e-12, abs=1e-12)
+        assert result.stats["first_prices"] == "tight"
+        result.verify(matrix)
+
+
 class TestRounds:
     """Square problems of some size: lists are searched in rounds on the device."""
 
@@ -404,6 +427,6 @@ def test_auto() -> None:
     assert bigsap.solve(np.eye(50), device="auto").stats["device"] == "cpu"
     matrix = np.random.default_rng(1).random((4200, 4200))
     result = bigsap.solve(matrix, device="auto")
-    assert (result.stats["device"], result.stats["method"]) == ("cuda:0", "ssp")
+    assert (result.stats["device"], result.stats["method"]) == ("cuda:0", "compressed")
     assert result.status == "optimal"
     assert result.fun == pytest.approx(bigsap.solve(matrix, method="ssp").fun, rel=1e-12)
