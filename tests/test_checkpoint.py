@@ -130,7 +130,8 @@ def test_killed_at_random_moments(name, tmp_path):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True,
         ) as child:  # fmt: skip
             assert child.stdout.readline().strip() == "ready", child.stderr.read()
-            if kills < 3:
+            # Moments are counted in ticks, which on a busy machine may all fall before the search.
+            if kills < 3 or (in_search == 0 and kills < 10):
                 for _ in range(moment.randrange(patience)):
                     if not child.stdout.readline():
                         break

@@ -21,7 +21,7 @@ from bigsap.engine.gpu import DeviceEngine, merge_minima
 from bigsap.engine.gpu_parts import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.methods import device as devices_of
-from bigsap.methods.device import few_values
+from bigsap.methods.device import few_values, unrelated
 from bigsap.sources import as_source, device_memory
 from bigsap.sources.device import place
 from bigsap.sources.device_slabs import slab_bounds
@@ -321,32 +321,44 @@ def test_minima_of_two_slabs() -> None:
 
 def test_integers_of_a_small_range_are_solved_by_lists() -> None:
     g = np.random.default_rng(0)
-    few = bigsap.sources.ArraySource(g.integers(-400, 400, (800, 800)))
-    many = bigsap.sources.ArraySource(g.integers(0, 800_000, (800, 800)))
-    assert few_values(few)
-    assert not few_values(many)
-    assert not few_values(bigsap.sources.ArraySource(g.random((800, 800))))
-    assert not few_values(bigsap.sources.ArraySource(g.integers(0, 9, (100, 100))))
+    assert few_values(g.integers(-400, 400, (16, 800)))
+    assert not few_values(g.integers(0, 800_000, (16, 800)))
+    assert not few_values(g.random((16, 800)))
+
+
+def test_rows_without_a_pattern_are_known() -> None:
+    g = np.random.default_rng(0)
+    for m in (700, 5000):
+        assert unrelated(g.random((16, m)))
+        assert unrelated(g.integers(0, 2**60, (16, m)))
+        assert unrelated(g.exponential(size=(16, m)))
+        assert not unrelated(g.random((16, 2)) @ g.random((2, m)))
+        assert not unrelated(g.random((16, 1)) + g.random(m))
+        assert not unrelated(g.random((16, m)) + 0.3 * g.random(m))
+        x, y = g.random((16, 2)), g.random((m, 2))
+        assert not unrelated(((x[:, None] - y[None]) ** 2).sum(-1))
+    some = g.random((16, 700))
+    some[3, 5] = np.inf
+    assert not unrelated(some)
+    assert not unrelated(np.ones((16, 700)))
 
 
 def test_what_auto_takes_on_a_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists for small matrices, whole rows for large ones and for costs that are computed."""
-    monkeypatch.setattr(devices_of, "FEW_ROWS", 20)
-    monkeypatch.setattr(devices_of, "WHOLE_ROWS", 40)
+    monkeypatch.setattr(devices_of, "FEW_ROWS", 200)
+    monkeypatch.setattr(devices_of, "UNRELATED_ROWS", 300)
+    g = np.random.default_rng(0)
 
     def taken(source: Any) -> str:
         found = devices_of.device_method(place(as_source(source), 0, None))
         assert found is not None
         return found[0]
 
-    assert [taken(costs(n, n)) for n in (19, 20, 39, 40)] == [
-        "ssp", "compressed", "compressed", "ssp",
-    ]  # fmt: skip
-    assert taken(costs(30, 45)) == "ssp"  # as on the CPU
-    assert taken(costs(30, 70)) == "compressed"
-    x, y = np.random.default_rng(0).random((2, 30, 2))
-    assert taken(bigsap.points(x, y)) == "ssp"
-    matrix = costs(30, 30)
+    methods = [taken(g.random((n, n))) for n in (199, 200, 299, 300)]
+    assert methods == ["ssp", "compressed", "compressed", "ssp"]
+    assert taken(g.random((250, 350))) == "ssp"
+    assert taken(costs(250, 250)) == "ssp"
+    assert taken(bigsap.points(*g.random((2, 250, 2)))) == "ssp"
+    matrix = g.random((210, 210))
     result = bigsap.solve(matrix, device="cuda")
     assert (result.stats["method"], result.status) == ("compressed", "optimal")
     assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)

@@ -17,7 +17,7 @@ from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, Rows, parse_bytes
-from bigsap.sources.base import CostSource
+from bigsap.sources.base import Array, CostSource
 from bigsap.sources.device import (
     OnDevice,
     Placeable,
@@ -36,9 +36,11 @@ CROSSOVER = 4096
 VALUES_PER_COLUMN = 4
 FEW_ROWS = 700
 _SAMPLE = 16
-#: Of a matrix with fewer rows than this the host's core searches lists, evaluated on the
-#: device, faster than the device scans whole rows.
-WHOLE_ROWS = 12_000
+#: So are costs whose rows have nothing to do with one another, of fewer rows than this: hardly a
+#: row is evaluated twice, and a scan of a list takes half as long as one on the device.
+UNRELATED_ROWS = 16_384
+#: Rows of m unrelated costs correlate by 0.8 / sqrt(m) on average.
+_UNRELATED = 2.0
 #: From so many rows on lists beat whole rows where the source gives bounds.
 MANY_ROWS = 50_000
 
@@ -98,8 +100,8 @@ def device_method(source: Any) -> tuple[str, str] | None:
     """What ``method="auto"`` takes for costs on a device, and why; None for the CPU.
 
     Whole rows are scanned by the device alone, lists are searched by the host: that pays
-    for many rows, where the source's bounds let the host evaluate a row by itself, and for few,
-    where a scan on the device takes longer than one of a list (tests/bench/GPU.md).
+    for many rows, where the source's bounds let the host evaluate a row by itself, and where
+    searches hardly ask for evaluations (tests/bench/GPU.md).
     """
     if isinstance(source, StreamedToDevice):
         return "compressed", "the costs do not fit the device"
@@ -109,27 +111,54 @@ def device_method(source: Any) -> tuple[str, str] | None:
         return None
     if min(source.shape) >= MANY_ROWS and blocks_of(source).offset.size:
         return "compressed", "many rows, and bounds that need no look at the costs"
-    if few_values(source):
+    costs = _sample(source)
+    if costs is not None and few_values(costs):
         return "compressed", "few different costs: searches end in short lists"
     n, m = source.shape
-    if FEW_ROWS <= min(n, m) < WHOLE_ROWS and source.code().lookup and not 6 * n < 5 * m < 10 * n:
-        return "compressed", "few rows: a scan of a list takes less than one on the device"
+    plain = 6 * n < 5 * m < 10 * n  # whole rows are scanned on the CPU too
+    if costs is not None and n < UNRELATED_ROWS and not plain and unrelated(costs):
+        return "compressed", "rows without a pattern: searches end in short lists"
     return "ssp", "the device scans whole rows"
 
 
-def few_values(source: Any) -> bool:
-    """Whether a sample says that the costs are integers of a small range.
+def _sample(source: Any) -> Array | None:
+    """Some rows of a matrix that is large enough to be judged by them; (k, m)."""
+    n, m = source.shape
+    if min(n, m) < FEW_ROWS:
+        return None
+    rows = np.unique(np.linspace(0, n - 1, _SAMPLE).astype(np.intp))
+    costs = np.empty((rows.size, m), source.dtype)
+    source.read(rows, slice(0, m), costs)
+    return costs
+
+
+def few_values(costs: Array) -> bool:
+    """Whether a sample (k, m) says that the costs are integers of a small range.
 
     Where ties abound a search over whole rows settles far more of them than one over lists
     (tests/bench/GPU.md).
     """
-    n, m = source.shape
-    if source.dtype.kind not in "iu" or min(n, m) < FEW_ROWS:
+    if costs.dtype.kind not in "iu":
         return False
-    rows = np.unique(np.linspace(0, n - 1, _SAMPLE).astype(np.intp))
-    costs = np.empty((rows.size, m), source.dtype)
-    source.read(rows, slice(0, m), costs)
-    return bool(int(costs.max()) - int(costs.min()) <= VALUES_PER_COLUMN * m)
+    return bool(int(costs.max()) - int(costs.min()) <= VALUES_PER_COLUMN * costs.shape[1])
+
+
+def unrelated(costs: Array) -> bool:
+    """Whether no row of a sample (k, m) tells anything about the others.
+
+    Distances and products are related: from such lists searches ask for so many evaluations,
+    and are given up until they are made, that scanning whole rows is faster.
+    """
+    if not np.isfinite(costs).all():
+        return False
+    centred = costs.astype(np.float64)
+    centred -= centred.mean(axis=1, keepdims=True)
+    size = np.sqrt((centred**2).sum(axis=1))
+    if not (np.isfinite(size) & (size > 0)).all():
+        return False
+    centred /= size[:, None]
+    correlation = np.abs(centred @ centred.T)[np.triu_indices(len(costs), 1)]
+    return bool(correlation.mean() * np.sqrt(costs.shape[1]) < _UNRELATED)
 
 
 def engine_where(
