@@ -38,7 +38,7 @@ FEW_ROWS = 700
 _SAMPLE = 16
 #: So are costs whose rows have nothing to do with one another, of fewer rows than this: hardly a
 #: row is evaluated twice, and a scan of a list takes half as long as one on the device.
-UNRELATED_ROWS = 16_384
+UNRELATED_ROWS = 20_000
 #: Rows of m unrelated costs correlate by 0.8 / sqrt(m) on average.
 _UNRELATED = 2.0
 #: From so many rows on lists beat whole rows where the source gives bounds.
