@@ -52,10 +52,10 @@ import sys, threading
 import numpy as np
 import bigsap
 
-method, dtype, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+method, dtype, threads, n, m = *sys.argv[1:3], *map(int, sys.argv[3:])
 rng = np.random.default_rng(0)
-near = (rng.random((500, 2)) @ rng.random((2, 500)) * 1000).astype(dtype)
-far = (rng.random((500, 500)) * 1000).astype(dtype)
+near = (rng.random((n, 2)) @ rng.random((2, m)) * 1000).astype(dtype)
+far = (rng.random((n, m)) * 1000).astype(dtype)
 wild = far.copy()
 if dtype == "float64":
     wild[::7, ::5] = [[np.inf]]
@@ -95,10 +95,12 @@ OUTCOMES = {
 
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("dtype", ["float64", "int64", "int32"])
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_costs_written_to_all_the_time(method, dtype, threads):
+@pytest.mark.parametrize(
+    ("threads", "n", "m"), [(1, 500, 500), (2, 500, 500), (2, 600, 400), (2, 400, 600)]
+)
+def test_costs_written_to_all_the_time(method, dtype, threads, n, m):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RACE, method, dtype, threads],
+        [sys.executable, "-W", "ignore", "-c", RACE, method, dtype, *map(str, (threads, n, m))],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

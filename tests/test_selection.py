@@ -92,6 +92,15 @@ def test_thin_keeps_the_smallest_in_order(kind, ties):
         assert tau[:kept].max() <= rest
 
 
+@pytest.mark.parametrize("tie", [1e17, -np.inf, 0.0])
+def test_thin_keeps_no_more_than_asked_of_equal_ones(tie):
+    """1e17 - 1 is 1e17, and nothing is below -inf."""
+    tau, cost, ids = np.full(300, tie), np.zeros(300), np.arange(300, dtype=np.int32)
+    kept, rest = thin(tau, cost, ids, 300, 160, np.inf, np.empty(2 * LANES))
+    assert (kept, rest) == (160, tie)
+    assert ids[:160].tolist() == list(range(160))
+
+
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int32])
 def test_invalid_costs_are_counted(kind):
     rng = np.random.default_rng(3)

@@ -97,7 +97,6 @@ class ListEngine(ListStore):
         below: the virtual columns (n > m) begin so far below the price at which they are
         as good as real ones for the rows that must have them; None: see ``open_group``.
         """
-        refuse_wild(self.v, self.infinity)
         self.column_of_row[:] = S.FREE
         self.row_of_column[:] = S.FREE
         words, values = self.frontier.words, self.frontier.values
@@ -167,6 +166,7 @@ class ListEngine(ListStore):
 
         Goes on where a phase was left that ``begin_phase`` began.
         """
+        refuse_wild(self.v, self.infinity)
         if backward:
             order = order[::-1].copy()
         # Majorants are fitted anew after fixed numbers of searches, never by the clock:

@@ -131,7 +131,6 @@ class Engine:
         their price starts so low that the real columns fill up first.
         """
         st, problem = self.state, self.problem
-        refuse_wild(st.v, self.infinity)
         self.sweeping = False
         st.column_of_row[:] = S.FREE
         st.row_of_column[:] = S.FREE
@@ -167,6 +166,7 @@ class Engine:
 
         Then ``tree()`` tells why.
         """
+        refuse_wild(self.state.v, self.infinity)
         self._order, self.sweeping = (order[::-1] if backward else order), False
         self.state = st = self.state._replace(sieve=np.empty(self.state.v.size, np.float32))
         status = self._drive(

@@ -171,7 +171,10 @@ def evaluate_bounded(
                 for j in range(width):
                     id_ = order[column + j] if order.size else column + j
                     if tau[j] == low_free and open_price[id_] == v[id_]:
-                        free_tau, free_id, free_cost = low_free, id_, sign * near[j] - reference
+                        x = sign * near[j]
+                        if not (x > terms.lowest and x <= terms.highest):
+                            return -1
+                        free_tau, free_id, free_cost = low_free, id_, x - reference
                         break
             if keep:
                 low[row, block] = smallest(tau[:width], infinity)

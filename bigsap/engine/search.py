@@ -261,10 +261,8 @@ def run_phase(
                             v, dist, row_of_column, start, stop, lanes, infinity, blocked, zero
                         )
                 to_group = (zero - entry_cost) - (group_price - entry_price) + label
-            if n_group > 0 and group_settled == 0 and to_group < group_label:
-                group_label = to_group
-                group_pred = row
             if thread == 0:
+                record_value[turn * n_threads * RECORD + 5] = to_group
                 words[ROWS_SCANNED] += 1
         spent += terms.n_columns
         if group_settled != 0 and group_cursor < group_size:
@@ -286,6 +284,12 @@ def run_phase(
         if surveyed:
             for k in range(n_threads):
                 free_label = min(free_label, record_value[(turn * n_threads + k) * RECORD + 2])
+        # Thread 0's number for all: it rests on a cost that another thread may find changed.
+        if n_group > 0 and group_settled == 0:
+            to_group = record_value[turn * n_threads * RECORD + 5]
+            if to_group < group_label:
+                group_label = to_group
+                group_pred = row
         turn = 1 - turn
         best = record_value[record]
         column, free = record_id[record], record_id[record + 1] != 0

@@ -151,9 +151,9 @@ def thin(
         else:
             high = middle
     # Ties at the boundary (more than k values within a hair): the first ones fill up.
-    room = k - count if count < wanted or count > k else 0
-    if count > k:
-        enough, room = low - 1, k
+    room = k - count if count < wanted else 0
+    if count > k:  # already of those at the smallest value: that less 1 may be the same number
+        room = k
     kept = 0
     if room == 0:
         rest = extremes(tau, n, enough, infinity, lanes)[0]
@@ -165,7 +165,7 @@ def thin(
     rest = infinity
     for j in range(n):
         x = tau[j]
-        keep = x <= enough
+        keep = count <= k and x <= enough
         if not keep and room > 0 and x <= high:
             keep = True
             room -= 1

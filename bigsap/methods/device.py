@@ -36,6 +36,7 @@ CROSSOVER = 4096
 VALUES_PER_COLUMN = 4
 FEW_ROWS = 700
 _SAMPLE = 16
+_SAMPLED_COLUMNS = 1 << 16
 #: So are costs whose rows have nothing to do with one another, of fewer rows than this: hardly a
 #: row is evaluated twice, and a scan of a list takes half as long as one on the device.
 UNRELATED_ROWS = 20_000
@@ -111,36 +112,36 @@ def device_method(source: Any) -> tuple[str, str] | None:
         return None
     if min(source.shape) >= MANY_ROWS and blocks_of(source).offset.size:
         return "compressed", "many rows, and bounds that need no look at the costs"
-    costs = _sample(source)
-    if costs is not None and few_values(costs):
-        return "compressed", "few different costs: searches end in short lists"
     n, m = source.shape
-    plain = 6 * n < 5 * m < 10 * n  # whole rows are scanned on the CPU too
-    if costs is not None and n < UNRELATED_ROWS and not plain and unrelated(costs):
-        return "compressed", "rows without a pattern: searches end in short lists"
+    matrix: Any = source
+    integers = matrix.dtype.kind in "iu"
+    # Of somewhat fewer rows than columns whole rows are scanned on the CPU too.
+    short = n < UNRELATED_ROWS and not 6 * n < 5 * m < 10 * n
+    if min(n, m) >= FEW_ROWS and (integers or short):
+        costs = _sample(source)
+        if integers and few_values(costs, m):
+            return "compressed", "few different costs: searches end in short lists"
+        if short and unrelated(costs):
+            return "compressed", "rows without a pattern: searches end in short lists"
     return "ssp", "the device scans whole rows"
 
 
-def _sample(source: Any) -> Array | None:
-    """Some rows of a matrix that is large enough to be judged by them; (k, m)."""
+def _sample(source: Any) -> Array:
+    """Some rows of the costs, no more than _SAMPLED_COLUMNS long."""
     n, m = source.shape
-    if min(n, m) < FEW_ROWS:
-        return None
     rows = np.unique(np.linspace(0, n - 1, _SAMPLE).astype(np.intp))
-    costs = np.empty((rows.size, m), source.dtype)
-    source.read(rows, slice(0, m), costs)
+    costs = np.empty((rows.size, min(m, _SAMPLED_COLUMNS)), source.dtype)
+    source.read(rows, slice(0, costs.shape[1]), costs)
     return costs
 
 
-def few_values(costs: Array) -> bool:
-    """Whether a sample (k, m) says that the costs are integers of a small range.
+def few_values(costs: Array, n_columns: int) -> bool:
+    """Whether a sample says that integer costs are of a small range for so many columns.
 
     Where ties abound a search over whole rows settles far more of them than one over lists
     (tests/bench/GPU.md).
     """
-    if costs.dtype.kind not in "iu":
-        return False
-    return bool(int(costs.max()) - int(costs.min()) <= VALUES_PER_COLUMN * costs.shape[1])
+    return bool(int(costs.max()) - int(costs.min()) <= VALUES_PER_COLUMN * n_columns)
 
 
 def unrelated(costs: Array) -> bool:
@@ -152,8 +153,9 @@ def unrelated(costs: Array) -> bool:
     if not np.isfinite(costs).all():
         return False
     centred = costs.astype(np.float64)
-    centred -= centred.mean(axis=1, keepdims=True)
-    size = np.sqrt((centred**2).sum(axis=1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        centred -= centred.mean(axis=1, keepdims=True)
+        size = np.sqrt((centred**2).sum(axis=1))
     if not (np.isfinite(size) & (size > 0)).all():
         return False
     centred /= size[:, None]
