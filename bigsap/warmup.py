@@ -84,10 +84,13 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         for method in METHODS:
             costs = small.astype(dtype)
             yield f"{dtype} costs, float64 prices, {method}", partial(solve, costs, method=method)
+        # The kernel of square problems is not that of the others.
+        yield f"{dtype} costs, float64 prices, wide", partial(solve, costs[:-1], method="ssp")
         tied = ties.astype(dtype)
         yield f"{dtype} costs, float64 prices, tight pairs", partial(solve, tied)
     for method in METHODS:
         yield f"int64 costs, int64 prices, {method}", partial(solve, small << 40, method=method)
+    yield "int64 costs, int64 prices, wide", partial(solve, (small << 40)[:-1], method="ssp")
     yield "int64 costs, int64 prices, tight pairs", partial(solve, ties << 34)
     # Large enough for the probe, and of a kind that takes coarse first prices.
     wide = generator.integers(0, 15, (_PROBED, 2))

@@ -22,15 +22,15 @@ def test_a_minimum_that_is_no_longer_there_has_no_column():
     """As a row that was changed between the pass for its minimum and that for its place."""
     v, dist, free = np.zeros(N), np.ones(N), np.full(N, -1, np.int32)
     block_min, barrier = np.full(1, 0.5), np.zeros(16, np.int64)
-    assert locate(0.5, dist, v, free, np.inf, 0, N, 512, block_min) == (NOWHERE, False)
+    assert locate(0.5, dist, v, free, np.inf, 0, N, block_min) == (NOWHERE, False)
     values, ids = np.zeros(2 * S.RECORD), np.zeros(2 * S.RECORD, np.int64)
     winner = _reduce(
-        0, 1, 0, 0.5, np.inf, np.inf, dist, v, free, 0, N, 512, block_min, values, ids, barrier
+        0, 1, 0, 0.5, np.inf, np.inf, dist, v, free, 0, N, block_min, values, ids, barrier
     )
     assert ids[winner] == NOWHERE
     assert _find(0.5, dist, 1.0, v, 0, N, block_min) == NOWHERE
     dist[70] = 0.5
-    assert locate(0.5, dist, v, free, np.inf, 0, N, 512, block_min) == (70, True)
+    assert locate(0.5, dist, v, free, np.inf, 0, N, block_min) == (70, True)
     assert _find(0.5, dist, 1.0, v, 0, N, block_min) == 70
 
 

@@ -5,19 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize
+from numba import njit
 
 import bigsap
-from bigsap.engine.scan import hear_next, locate, relax_root, relax_row, smallest, tell_next
-from bigsap.engine.sift import (
-    open_sifted,
-    prepare_sieve,
-    relax_sifted,
+from bigsap.engine.front import (
+    BASE,
+    FREE_COLUMN,
+    FREE_LABEL,
+    KNOWN_FREE,
+    OUTSIDE,
+    QUEUED,
+    SETTLED,
+    TOUCHED,
+    forget,
+    pop,
+    reach,
+    rise,
     rounded_up,
-    settle_in_group,
-    survey_free,
-    survey_root,
+    set_sieve,
 )
-from bigsap.engine.state import BLOCK, ID, LANES, RECORD
+from bigsap.engine.scan import NOWHERE, hear_next
+from bigsap.engine.sift import free_at_root, open_root, relax_all, relax_sifted, survey_root
+from bigsap.engine.state import ID, LANES, RECORD
+from bigsap.engine.vectors import root_minima, sifted
 
 MARGIN = 2.0**-46
 
@@ -33,22 +43,73 @@ def costs_of(kind, n, m, generator):
 
 
 class Slab:
-    """Labels of one search, as one of the two ways of scanning leaves them."""
+    """The front of one search in the columns from ``start`` to ``stop``."""
 
-    def __init__(self, m, v, row_of_column):
-        self.m, self.v, self.row_of_column = m, v.copy(), row_of_column
-        self.dist, self.pred = np.empty(m), np.empty(m, ID)
-        self.lanes = np.empty(3 * LANES)
-        self.minima = np.empty(m // LANES + 2)
-        self.sieve = np.empty(m, np.float32)
+    def __init__(self, v, row_of_column, start, stop):
+        m = v.size
+        self.v, self.row_of_column, self.start, self.stop = v, row_of_column, start, stop
+        self.dist, self.pred = np.full(m, np.inf), np.full(m, -7, ID)
+        self.sieve = np.array([rounded_up(x) for x in v], np.float32)
+        self.place, self.heap, self.touched = (
+            np.full(m, OUTSIDE, ID),
+            np.empty(m, ID),
+            np.empty(m, ID),
+        )
+        self.group_min = np.empty(m // LANES + 1)
+        self.front, self.words = np.full(RECORD, np.inf), np.zeros(RECORD, np.int64)
+        self.words[FREE_COLUMN] = NOWHERE
+
+    @property
+    def queue(self):
+        return (self.place, self.heap, self.touched, self.start)
+
+    def survey(self, cost):
+        return survey_root(
+            cost, 1.0, 0.0, self.v, self.row_of_column, self.start, self.stop, self.group_min,
+            np.inf, 0,
+        )  # fmt: skip
+
+    def open(self, cost, free, unit):
+        self.front[KNOWN_FREE], self.front[BASE] = free, free + unit
+        open_root(
+            cost, 1.0, 0, 0.0, free + unit, self.v, self.dist, self.pred, self.sieve,
+            self.row_of_column, *self.queue, self.stop, self.group_min, self.front, self.words,
+            np.inf,
+        )  # fmt: skip
+
+    def relax(self, cost, row, entry, price, label, margin, unit, costs):
+        known = self.front[KNOWN_FREE]
+        if known == np.inf:
+            relax_all(
+                cost, 1.0, row, entry, price, label, self.v, self.dist, self.pred,
+                self.row_of_column, *self.queue, self.stop, self.front, self.words, np.inf,
+            )  # fmt: skip
+            return
+        if known + unit < self.front[BASE]:
+            self.front[BASE] = known + unit
+            set_sieve(
+                known + unit, self.v, self.dist, self.sieve, self.place, self.touched, self.start,
+                self.words[TOUCHED],
+            )  # fmt: skip
+        wide = margin * (
+            abs(self.v).max() + self.front[BASE] + abs(entry) + abs(price) + abs(label)
+        )
+        relax_sifted(
+            cost, 1.0, row, entry, price, label, wide + margin**2, self.front[BASE], self.v,
+            self.dist, self.pred, self.sieve, self.row_of_column, *self.queue, self.stop,
+            self.front, self.words, np.inf, 1, np.zeros(RECORD), np.full(RECORD, -1), costs,
+            np.arange(costs.shape[0]),
+        )  # fmt: skip
 
     def settle(self, column):
-        self.v[column], self.dist[column] = -np.inf, np.inf
+        self.words[QUEUED] = pop(self.heap, self.place, self.dist, self.start, self.words[QUEUED])
+        self.place[column], self.sieve[column] = SETTLED, -3e38
 
-    def located(self, best, size):
-        return locate(
-            best, self.dist, self.v, self.row_of_column, np.inf, 0, self.m, size, self.minima
-        )
+    def first(self):
+        """(label, column) of the first of the queue, and of the best free column."""
+        column = self.heap[self.start]
+        first = (self.dist[column], int(column)) if self.words[QUEUED] else (np.inf, NOWHERE)
+        return first, (self.front[FREE_LABEL], int(self.words[FREE_COLUMN]))
 
 
 @pytest.mark.parametrize("m", [64, 200, 1000])
@@ -63,89 +124,174 @@ def test_same_choices_as_relaxing_everything(kind, m):
     free_columns = np.flatnonzero(generator.random(m) < 0.1)
     row_of_column[free_columns] = -1
     costs[:, free_columns] += 3
+    if kind == "forbidden":
+        costs[:9, free_columns] = np.inf  # none is known to begin with
+    is_free = row_of_column < 0
     unit, margin = (1.0, 0.0) if kind == "ties" else (0.0, MARGIN)
-    whole, sifted = Slab(m, v, row_of_column), Slab(m, v, row_of_column)
-    best = relax_root(
-        costs[0], 1.0, 0, 0.0, whole.v, whole.dist, whole.pred, 0, m, whole.lanes,
-        whole.minima, np.inf,
-    )  # fmt: skip
-    # The root is surveyed first: enough to end a search, no more.
-    sifted.dist[:], sifted.pred[:] = np.nan, -7
-    low, free = survey_root(
-        costs[0], 1.0, 0, 0.0, sifted.v, sifted.dist, sifted.pred, row_of_column, 0, m,
-        sifted.lanes, sifted.minima, np.inf, 0,
-    )  # fmt: skip
-    assert low == best
-    assert free == whole.dist[free_columns].min()
-    column, is_free = whole.located(best, BLOCK)
-    assert sifted.located(low, BLOCK) == (column, is_free)
-    assert sifted.pred[column] == 0
-    reach = open_sifted(
-        costs[0], 1.0, 0, 0.0, free + unit, sifted.v, sifted.dist, sifted.pred, sifted.sieve, 0,
-        m, sifted.lanes, sifted.minima, np.inf, 0.0,
-    )  # fmt: skip
-    np.testing.assert_array_equal(sifted.dist, whole.dist)
-    np.testing.assert_array_equal(sifted.pred, whole.pred)
-    # A search that continues after a pause prepares the same from its labels.
-    survey = survey_free(
-        whole.v, whole.dist, row_of_column, 0, m, whole.lanes, np.inf, -np.inf, 0.0
-    )
-    assert survey == (free, reach) == (free, abs(v).max())
-    later = Slab(m, v, row_of_column)
-    prepare_sieve(
-        free + unit, whole.v, whole.dist, later.sieve, 0, m, later.lanes, later.minima, np.inf
-    )
-    n_groups = (m + LANES - 1) // LANES
-    exact = whole.v + np.minimum(whole.dist, free + unit)
-    assert (later.sieve >= exact).all()
-    np.testing.assert_allclose(later.sieve, exact, rtol=1e-6, atol=1e-43)
-    np.testing.assert_array_equal(later.sieve, sifted.sieve)
-    np.testing.assert_array_equal(later.minima[:n_groups], sifted.minima[:n_groups])
-    hint_value, hint_row = np.zeros(RECORD), np.full(RECORD, -1)
-    slot_of_row = np.arange(n)
-    reach += abs(free)
-    label, skipped = -np.inf, 0
+    cut = m // 2 // LANES * LANES
+    slabs = [Slab(v, row_of_column, 0, cut), Slab(v, row_of_column, cut, m)]
+
+    dist, pred = costs[0] - 0.0 - v, np.zeros(m, int)
+    for slab in slabs:
+        own = slice(slab.start, slab.stop)
+        low, free = slab.survey(costs[0])
+        assert low == dist[own].min(initial=np.inf)
+        assert free == dist[own][is_free[own]].min(initial=np.inf)
+        for best in np.unique(dist[own])[:50]:
+            slab.group_min[:] = best
+            found = free_at_root(
+                best, costs[0], 1.0, 0.0, v, row_of_column, slab.start, slab.stop, slab.group_min
+            )
+            right = np.flatnonzero((dist == best) & is_free & (np.arange(m) >= slab.start))
+            right = right[right < slab.stop]
+            assert found == (right[0] if right.size else NOWHERE)
+        slab.survey(costs[0])
+    for slab in slabs:
+        slab.open(costs[0], dist[is_free].min(), unit)
+    label, left = -np.inf, np.ones(m, bool)
     for row in range(1, n):
-        assert sifted.located(best, LANES) == (column, is_free)
-        if is_free:
+        # All labels of what is not settled: free columns first, then the lowest column.
+        reached = np.where(left, dist, np.inf)
+        best = reached.min()
+        candidates = np.flatnonzero(reached == best)
+        free = candidates[is_free[candidates]]
+        column = int(free[0] if free.size else candidates[0])
+        firsts, frees = zip(*[slab.first() for slab in slabs], strict=True)
+        first, spare = min(firsts), min(frees)
+        for slab in slabs:
+            slab.front[KNOWN_FREE] = min(slab.front[KNOWN_FREE], spare[0])
+        if is_free[column]:
+            assert spare == (best, column)
+            assert first[0] >= best
             break
-        label, price = max(label, best), whole.v[column]
-        whole.settle(column)
-        sifted.settle(column)
-        sifted.sieve[column] = -np.inf
-        settle_in_group(column, sifted.dist, 0, m, sifted.lanes, sifted.minima, np.inf)
+        assert first == (best, column)
+        assert spare[0] > best
+        assert [slab.pred[column] for slab in slabs if slab.start <= column < slab.stop] == [
+            pred[column]
+        ]
+        label, price, left[column] = max(label, best), v[column], False
+        slabs[column >= cut].settle(column)
         cost, entry = costs[row], costs[row, column] if np.isfinite(costs[row, column]) else 2.0
-        best = relax_row(
-            cost, 1.0, row, entry, price, label, whole.v, whole.dist, whole.pred, 0, m,
-            whole.lanes, whole.minima, np.inf,
+        labels = (cost - entry) - (v - price) + label
+        better = (labels < dist) & left
+        dist[better], pred[better] = labels[better], row
+        for slab in slabs:
+            slab.relax(cost, row, entry, price, label, margin, unit, costs)
+            known = slab.front[KNOWN_FREE]
+            own = np.arange(slab.start, slab.stop)
+            own = own[left[own] & (dist[own] < known)]
+            np.testing.assert_array_equal(slab.dist[own], dist[own])
+            np.testing.assert_array_equal(slab.pred[own], pred[own])
+    assert row > 5
+    n_touched = sum(int(slab.words[TOUCHED]) for slab in slabs)
+    assert n_touched < m or kind in ("ties", "forbidden") or m == 64
+    for slab in slabs:
+        largest = forget(
+            v, slab.dist, slab.sieve, slab.place, slab.touched, slab.start, slab.words[TOUCHED],
+            0.0, np.inf,
         )  # fmt: skip
-        wide = margin * (reach + abs(entry) + abs(price) + abs(label)) + margin**2
-        low = smallest(n_groups, sifted.minima, sifted.lanes, np.inf)
-        assert low == sifted.dist.min()
-        tell_next(
-            0, low, 0, sifted.dist, row_of_column % n, 0, m, sifted.minima, hint_value, hint_row,
+        assert largest <= abs(v).max()
+        fresh = Slab(v, row_of_column, slab.start, slab.stop)
+        for name in ("dist", "sieve", "place"):
+            np.testing.assert_array_equal(getattr(slab, name), getattr(fresh, name))
+
+
+def test_queue_gives_columns_by_label_and_then_by_column():
+    generator = np.random.default_rng(3)
+    start, m = 70, 400
+    dist, place = np.full(m, np.inf), np.full(m, OUTSIDE, ID)
+    heap, size = np.empty(m, ID), 0
+    for _ in range(3000):
+        waiting = np.flatnonzero(place >= 0)
+        if size and generator.random() < 0.3:
+            first = min((dist[j], j) for j in waiting)
+            assert (dist[heap[start]], heap[start]) == first
+            size = pop(heap, place, dist, start, size)
+            place[first[1]] = OUTSIDE
+        else:
+            j = int(generator.integers(start, m))
+            label = float(generator.integers(0, 60))
+            if place[j] == OUTSIDE:
+                dist[j] = label
+                rise(heap, place, dist, start, size, j)
+                size += 1
+            elif label < dist[j]:
+                dist[j] = label
+                rise(heap, place, dist, start, place[j], j)
+        waiting = np.flatnonzero(place >= 0)
+        assert waiting.size == size
+        np.testing.assert_array_equal(heap[start + place[waiting]], waiting)
+    assert size > 50
+
+
+def test_what_a_column_is_reached_at_counts_only_below_the_best_free_one():
+    dist, pred = np.full(4, np.inf), np.full(4, -1, ID)
+    row_of_column = np.array([0, -1, -1, 7], ID)
+    place, heap, touched = np.full(4, OUTSIDE, ID), np.empty(4, ID), np.empty(4, ID)
+    front, words = np.full(RECORD, np.inf), np.zeros(RECORD, np.int64)
+    words[FREE_COLUMN] = NOWHERE
+
+    def at(j, label, row):
+        return reach(
+            j, label, row, dist, pred, row_of_column, place, heap, touched, 0, front, words,
             np.inf,
         )  # fmt: skip
-        if low < np.inf:
-            following = np.flatnonzero(sifted.dist == low) % n
-            assert hear_next(1, hint_value, hint_row) in following
-        low, free = relax_sifted(
-            cost, 1.0, row, entry, price, label, wide, low, free, unit, sifted.v, sifted.dist,
-            sifted.pred, sifted.sieve, row_of_column, 0, m, sifted.lanes, sifted.minima, np.inf,
-            1, hint_value, hint_row, costs, slot_of_row,
-        )  # fmt: skip
-        assert low == best
-        assert free == whole.dist[free_columns].min()
-        matters = whole.dist <= free
-        np.testing.assert_array_equal(sifted.dist[matters], whole.dist[matters])
-        np.testing.assert_array_equal(
-            sifted.pred[matters & (whole.dist < np.inf)],
-            whole.pred[matters & (whole.dist < np.inf)],
-        )
-        skipped += int((sifted.dist != whole.dist).sum())
-        column, is_free = whole.located(best, BLOCK)
-    assert row > 5
-    assert skipped or kind == "ties" or m == 64
+
+    assert not at(0, np.nan, 1)
+    assert not at(0, np.inf, 1)
+    assert at(0, 5.0, 1)
+    assert at(2, 3.0, 2)
+    assert (front[FREE_LABEL], front[KNOWN_FREE], words[FREE_COLUMN]) == (3, 3, 2)
+    assert not at(3, 3.0, 3)  # matched, at the label of a free one
+    assert at(1, 3.0, 4)  # free, at the same label, and before
+    assert not at(2, 3.0, 5)
+    assert words[FREE_COLUMN] == 1
+    assert at(3, 2.0, 6)
+    assert not at(3, 2.0, 7)  # the first to reach it stays
+    assert (heap[:2].tolist(), pred.tolist()) == ([3, 0], [1, 4, 2, 6])
+    place[0] = SETTLED
+    assert not at(0, 1.0, 8)
+    assert words[TOUCHED] == 4
+    assert touched.tolist() == [0, 2, 1, 3]
+
+
+@njit
+def _root_minima(cost, v, row_of_column, first, sign, reference, infinity):
+    return root_minima(cost, v, row_of_column, first, sign, reference, infinity)
+
+
+@njit
+def _sifted(cost, sieve, first, sign, limit):
+    return sifted(cost, sieve, first, sign, limit)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "u1", "u2"])
+def test_vectors_are_what_numpy_says(dtype):
+    generator = np.random.default_rng(4)
+    m = LANES + 40
+    for trial in range(20):
+        cost = (generator.random(m) * 250).astype(dtype)
+        row_of_column = generator.integers(-1, 2 if trial else 1, m).astype(ID)
+        first = int(generator.integers(0, 40))
+        own = slice(first, first + LANES)
+        sieve = (generator.random(m) * 250).astype(np.float32)
+        for sign in (1.0, -1.0):
+            v = generator.random(m)
+            labels = (sign * cost[own].astype(float) - 0.3) - v[own]
+            free = labels[row_of_column[own] < 0].min(initial=np.inf)
+            assert _root_minima(cost, v, row_of_column, first, sign, 0.3, np.inf) == (
+                labels.min(), free,
+            )  # fmt: skip
+            hits = sign * cost[own].astype(float) - sieve[own] < 7.0
+            bits = _sifted(cost, sieve, first, sign, 7.0)
+            assert [bool(bits >> k & 1) for k in range(LANES)] == hits.tolist()
+    if dtype == "i8":
+        cost = generator.integers(-(1 << 58), 1 << 58, m)
+        v = generator.integers(-(1 << 58), 1 << 58, m)
+        labels = (-cost[:LANES] - 3) - v[:LANES]
+        free = labels[row_of_column[:LANES] < 0].min()
+        signs = np.int64(-1), np.int64(3), np.int64(1 << 60)
+        assert _root_minima(cost, v, row_of_column, 0, *signs) == (labels.min(), free)
 
 
 def test_sieves_are_rounded_up_whatever_their_size():
@@ -199,30 +345,14 @@ def test_long_searches_are_optimal_with_any_number_of_threads(kind):
 
 
 def test_row_told_to_come_next_is_that_of_the_smallest_label_of_all_slabs():
-    m, roots = 2 * LANES + 20, 99
-    dist = np.arange(m, dtype=np.float64)
-    row_of_column = np.arange(m, dtype=ID) + 200
-    row_of_column[5] = -1
-    minima = np.empty(m // LANES + 2)
-    lanes, values, rows = np.empty(3 * LANES), np.zeros(2 * RECORD), np.full(2 * RECORD, -1)
-
-    def told():
-        for thread, (start, stop) in enumerate([(0, LANES), (LANES, m)]):
-            prepare_sieve(
-                0.0, dist, dist, np.empty(m, np.float32), start, stop, lanes, minima, np.inf
-            )
-            low = smallest((stop - start + LANES - 1) // LANES, minima, lanes, np.inf)
-            assert low == dist[start:stop].min()
-            tell_next(
-                thread, low, roots, dist, row_of_column, start, stop, minima, values, rows,
-                np.inf,
-            )  # fmt: skip
-        return hear_next(2, values, rows)
-
-    assert told() == 200
-    dist[m - 1] = -1  # in the columns that fill no group
-    assert told() == 200 + m - 1
-    dist[5] = -2  # free: the search would end
-    assert told() == roots
-    dist[:] = np.inf
-    assert told() == -1
+    values, rows = np.full(2 * RECORD, np.inf), np.full(2 * RECORD, -1)
+    assert hear_next(2, values, rows) == -1
+    for thread, label, row, said in [
+        (0, 5.0, 9, 9),
+        (1, 4.0, 8, 8),
+        (0, 3.0, 7, 7),
+        (1, 3.0, 6, 7),
+    ]:
+        values[thread * RECORD + 4], rows[thread * RECORD + 4] = label, row
+        assert hear_next(2, values, rows) == said
+    assert hear_next(1, values, rows) == 7

@@ -16,9 +16,11 @@ import numpy as np
 from bigsap.engine import state as S
 from bigsap.engine.changed import changed, refuse_wild
 from bigsap.engine.fetch import Terms
+from bigsap.engine.front import clear_front
 from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.search import NEXT_ROW, run_phase
+from bigsap.engine.square import run_square
 from bigsap.engine.sweep import Survey, run_sweep, run_undercut
 from bigsap.engine.team import Team
 from bigsap.errors import CheckpointError
@@ -168,11 +170,17 @@ class Engine:
         """
         refuse_wild(self.state.v, self.infinity)
         self._order, self.sweeping = (order[::-1] if backward else order), False
-        self.state = st = self.state._replace(sieve=np.empty(self.state.v.size, np.float32))
-        status = self._drive(
-            run_phase, order, backward, self.price.type(epsilon), self.problem.n_virtual_rows
-        )
-        self.state = st = st._replace(sieve=st.sieve[:0].copy())
+        epsilon = self.price.type(epsilon)
+        n_virtual = self.problem.n_virtual_rows
+        if n_virtual or self.problem.n_virtual_columns:
+            status = self._drive(run_phase, order, backward, epsilon, n_virtual)
+        else:
+            m, n_threads = self.state.v.size, self.team.n_threads
+            self.state = self.state._replace(**S.front(m, n_threads, self.price))
+            clear_front(self.state, self.infinity)
+            status = self._drive(run_square, order, backward, epsilon)
+            self.state = self.state._replace(**S.front(0, 0, self.price))
+        st = self.state
         if status == S.INFEASIBLE:
             self.unsettle()
             return False

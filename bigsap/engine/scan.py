@@ -164,22 +164,22 @@ def relax_virtual(
 @njit(nogil=True, cache=True, _nrt=False)
 def locate(
     best: float, dist: Array, v: Array, row_of_column: Array, price_limit: float,
-    start: int, stop: int, size: int, block_min: Array,
+    start: int, stop: int, block_min: Array,
 ) -> tuple[int, bool]:  # fmt: skip
     """The first free column at label ``best``, or the first column; and which it is.
 
     Free: unmatched and cheaper than ``price_limit`` (the cap, when all columns at the
-    cap are held by virtual rows; infinity otherwise). size: columns per entry of block_min.
+    cap are held by virtual rows; infinity otherwise).
     NOWHERE when no column has that label.
     """
     first = NOWHERE
-    for block in range((stop - start + size - 1) // size):
-        o = start + block * size
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
         if block_min[block] == best:
             # Nearly always one column alone has the label, and is found by adding up.
             n_hits = 0
             place = 0
-            for j in range(o, min(o + size, stop)):
+            for j in range(o, min(o + BLOCK, stop)):
                 hit = 1 if dist[j] == best else 0
                 n_hits += hit
                 place += hit * j
@@ -190,7 +190,7 @@ def locate(
                 continue
             free = NOWHERE
             taken = NOWHERE
-            for j in range(o, min(o + size, stop)):
+            for j in range(o, min(o + BLOCK, stop)):
                 hit = dist[j] == best
                 candidate = j if hit else NOWHERE
                 taken = candidate if candidate < taken else taken
@@ -215,50 +215,6 @@ def n_invalid(
         # "and" would be a branch, and seven times as slow.
         good += 1 if (x > lowest) & (x <= highest) else 0
     return slab.size - good
-
-
-@njit(nogil=True, cache=True, _nrt=False)
-def smallest(n: int, values: Array, lanes: Array, infinity: float) -> float:
-    """The smallest of the first ``n`` values: in lanes, since one chain of comparisons
-    over the group minima took as long as sifting a tenth of the row."""
-    lane = lanes[:LANES]
-    for k in range(LANES):
-        lane[k] = infinity
-    full = n // LANES
-    for part in range(full):
-        x = values[part * LANES : (part + 1) * LANES]
-        for k in range(LANES):
-            lane[k] = x[k] if x[k] < lane[k] else lane[k]
-    for k in range(n - full * LANES):
-        x0 = values[full * LANES + k]
-        lane[k] = x0 if x0 < lane[k] else lane[k]
-    return fold(lane, infinity)
-
-
-@njit(nogil=True, cache=True, _nrt=False)
-def tell_next(
-    thread: int, low: float, next_root: int, dist: Array, row_of_column: Array, start: int,
-    stop: int, group_min: Array, hint_value: Array, hint_row: Array, infinity: float,
-) -> None:  # fmt: skip
-    """Say which row this slab would have scanned after the one at hand.
-
-    Unless the scan finds a smaller label, the next row is that of the smallest label now
-    (``low``, of the slab). next_root: told where that label is a free column's.
-    """
-    row = -1
-    if low < infinity:
-        row = next_root
-        for group in range((stop - start + LANES - 1) // LANES):
-            if group_min[group] == low:
-                o = start + group * LANES
-                place = -1
-                for j in range(o, min(o + LANES, stop)):
-                    place = j if dist[j] == low else place
-                if place >= 0 and row_of_column[place] >= 0:
-                    row = row_of_column[place]
-                break
-    hint_value[thread * RECORD + 4] = low
-    hint_row[thread * RECORD + 4] = row
 
 
 @njit(nogil=True, cache=True, _nrt=False)

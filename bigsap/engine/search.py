@@ -22,26 +22,9 @@ from numba import njit
 from bigsap.engine.atomics import cross
 from bigsap.engine.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
-from bigsap.engine.scan import (
-    NOWHERE,
-    locate,
-    relax_root,
-    relax_row,
-    relax_virtual,
-    smallest,
-    tell_next,
-)
-from bigsap.engine.sift import (
-    open_sifted,
-    prepare_sieve,
-    relax_sifted,
-    settle_in_group,
-    survey_free,
-    survey_root,
-)
+from bigsap.engine.scan import NOWHERE, locate, relax_root, relax_row, relax_virtual
 from bigsap.engine.state import (
     AT_ROOT,
-    BLOCK,
     BY_GROUP,
     CAP,
     CHANGED,
@@ -59,7 +42,6 @@ from bigsap.engine.state import (
     INFEASIBLE,
     INVALID,
     LABEL,
-    LANES,
     N_DROPS,
     N_SETTLED,
     NEED_ROW,
@@ -83,8 +65,6 @@ from bigsap.sources.base import Array
 
 # Stages (words[STAGE]).
 NEXT_ROW, SCAN = 0, 1
-# Scans before a search that has come to no free column looks again for one to sift by.
-_SIFT_AGAIN = 32
 # Columns of a path that are not settled: its sink, and what virtual rows and columns pass on.
 _DETOURS = 4
 
@@ -92,8 +72,8 @@ _DETOURS = 4
 @njit(nogil=True, cache=True, _nrt=False)
 def _reduce(
     thread: int, n_threads: int, turn: int, best: float, price_limit: float, infinity: float,
-    dist: Array, v: Array, row_of_column: Array, start: int, stop: int, size: int,
-    block_min: Array, record_value: Array, record_id: Array, barrier: Array,
+    dist: Array, v: Array, row_of_column: Array, start: int, stop: int, block_min: Array,
+    record_value: Array, record_id: Array, barrier: Array,
 ) -> int:  # fmt: skip
     """Agree on the smallest label, free columns first, then the lowest column.
 
@@ -103,9 +83,7 @@ def _reduce(
     base = (turn * n_threads + thread) * RECORD
     record_value[base] = best
     if best < infinity:
-        column, free = locate(
-            best, dist, v, row_of_column, price_limit, start, stop, size, block_min
-        )
+        column, free = locate(best, dist, v, row_of_column, price_limit, start, stop, block_min)
         if column < NOWHERE:
             record_value[base + 1] = v[column]
         record_id[base] = column
@@ -166,28 +144,16 @@ def run_phase(
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     turn = row_turn = 0
     spent = 0
-    sieve = st.sieve
-    # Searches sift: scans until the next attempt to begin, the smallest label of a
-    # free column, the largest price.
-    may_sift = n_group == 0 and n_virtual == 0
-    sifting, until_sieve, size = False, 1, BLOCK
-    free_label, reach = infinity, zero
-    n_minima = (stop - start + LANES - 1) // LANES
-    next_root = -1
     while True:
         if stage == NEXT_ROW:
             if position == order.size:
                 status = DONE
                 break
             root = order[order.size - 1 - position] if backward else order[position]
-            next_root = -1
-            if position + 1 < order.size:
-                next_root = order[order.size - 2 - position] if backward else order[position + 1]
             row, entered_by = root, AT_ROOT
             n_settled, virtual_by, group_settled = 0, -1, 0
             label, group_label = -infinity, infinity
             stage = SCAN
-            sifting, until_sieve, size = False, 1, BLOCK
         if spent >= budget:
             status = YIELD
             break
@@ -212,21 +178,10 @@ def run_phase(
                 break
             cost = slots[slot]
             if entered_by == AT_ROOT:
-                if may_sift:
-                    following = 0
-                    if next_root >= 0 and slot_of_row[next_root] >= 0:
-                        ahead = slots[slot_of_row[next_root]]
-                        following = ahead.ctypes.data + start * ahead.itemsize
-                    best, free_label = survey_root(
-                        cost, sign, row, reference[row], v, dist, pred, row_of_column,
-                        start, stop, lanes, block_min, infinity, following,
-                    )  # fmt: skip
-                    until_sieve = 0
-                else:
-                    best = relax_root(
-                        cost, sign, row, reference[row], v, dist, pred,
-                        start, stop, lanes, block_min, infinity,
-                    )  # fmt: skip
+                best = relax_root(
+                    cost, sign, row, reference[row], v, dist, pred,
+                    start, stop, lanes, block_min, infinity,
+                )  # fmt: skip
                 to_group = (zero - reference[row]) - group_price
             else:
                 entry_cost = zero
@@ -234,32 +189,10 @@ def run_phase(
                     entry_price = group_price
                 else:
                     entry_cost = sign * cost[entered_by]
-                if sifting:
-                    margin = (
-                        terms.margin * (reach + abs(entry_cost) + abs(entry_price) + abs(label))
-                        + terms.margin * terms.margin
-                    )
-                    best = smallest(n_minima, block_min, lanes, infinity)
-                    tell_next(
-                        thread, best, next_root, dist, row_of_column, start, stop, block_min,
-                        record_value, record_id, infinity,
-                    )  # fmt: skip
-                    best, free_label = relax_sifted(
-                        cost, sign, row, entry_cost, entry_price, label, margin, best, free_label,
-                        terms.unit, v, dist, pred, sieve, row_of_column, start, stop, lanes,
-                        block_min, infinity, n_threads, record_value, record_id, slots,
-                        slot_of_row,
-                    )  # fmt: skip
-                else:
-                    best = relax_row(
-                        cost, sign, row, entry_cost, entry_price, label, v, dist, pred,
-                        start, stop, lanes, block_min, infinity,
-                    )  # fmt: skip
-                    until_sieve -= 1
-                    if until_sieve == 0:
-                        free_label, reach = survey_free(
-                            v, dist, row_of_column, start, stop, lanes, infinity, blocked, zero
-                        )
+                best = relax_row(
+                    cost, sign, row, entry_cost, entry_price, label, v, dist, pred,
+                    start, stop, lanes, block_min, infinity,
+                )  # fmt: skip
                 to_group = (zero - entry_cost) - (group_price - entry_price) + label
             if thread == 0:
                 record_value[turn * n_threads * RECORD + 5] = to_group
@@ -273,17 +206,11 @@ def run_phase(
                 cross(barrier, n_threads)  # between two calls of ``obtain``
             continue
 
-        surveyed = may_sift and until_sieve == 0
-        if surveyed:
-            record_value[(turn * n_threads + thread) * RECORD + 2] = free_label
         price_limit = cap if n_virtual > 0 and surplus == 0 else infinity
         record = _reduce(
             thread, n_threads, turn, best, price_limit, infinity, dist, v, row_of_column,
-            start, stop, size, block_min, record_value, record_id, barrier,
+            start, stop, block_min, record_value, record_id, barrier,
         )  # fmt: skip
-        if surveyed:
-            for k in range(n_threads):
-                free_label = min(free_label, record_value[(turn * n_threads + k) * RECORD + 2])
         # Thread 0's number for all: it rests on a cost that another thread may find changed.
         if n_group > 0 and group_settled == 0:
             to_group = record_value[turn * n_threads * RECORD + 5]
@@ -328,27 +255,6 @@ def run_phase(
                 virtual_label = label
                 row = virtual_row
                 continue
-            # Before the column is settled: its own label counts among the root's.
-            if surveyed and not sifting and not free:
-                at_root = entered_by == AT_ROOT
-                if free_label == infinity:
-                    until_sieve = _SIFT_AGAIN
-                    if at_root:
-                        relax_root(
-                            slots[slot], sign, row, reference[row], v, dist, pred,
-                            start, stop, lanes, block_min, infinity,
-                        )  # fmt: skip
-                else:
-                    top = free_label + terms.unit
-                    if at_root:
-                        reach = open_sifted(
-                            slots[slot], sign, row, reference[row], top, v, dist, pred, sieve,
-                            start, stop, lanes, block_min, infinity, zero,
-                        )  # fmt: skip
-                    else:
-                        prepare_sieve(top, v, dist, sieve, start, stop, lanes, block_min, infinity)
-                    reach += abs(free_label) + abs(label)
-                    sifting, size = True, LANES
             if thread == 0:
                 settled[n_settled] = column
                 settled_dist[n_settled] = best
@@ -356,9 +262,6 @@ def run_phase(
             if start <= column and column < stop:
                 v[column] = blocked
                 dist[column] = infinity
-                if sifting:
-                    sieve[column] = blocked
-                    settle_in_group(column, dist, start, stop, lanes, block_min, infinity)
             n_settled += 1
             if not free:
                 row = row_of_column[column]

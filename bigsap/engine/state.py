@@ -97,7 +97,13 @@ class State(NamedTuple):
     settled: Array  # ID (n_columns,)
     settled_dist: Array  # P (n_columns,)
     settled_price: Array  # P (n_columns,)
-    sieve: Array  # float32 (n_columns,) see ``sift``; empty outside phases
+    # The front of a search in a square problem (see ``front``); empty outside phases.
+    sieve: Array  # float32 (n_columns,) see ``sift``
+    heap: Array  # ID (n_columns,) each slab's queue, from the slab's beginning on
+    place: Array  # ID (n_columns,) in the queue, or OUTSIDE, or SETTLED
+    touched: Array  # ID (n_columns,) what the search has reached, each slab's from its beginning
+    front: Array  # P (n_threads, RECORD)
+    front_id: Array  # int64 (n_threads, RECORD)
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     words: Array  # int64 (WORD_COUNT,)
     values: Array  # P (VALUE_COUNT,)
@@ -133,11 +139,32 @@ def slabs(n_columns: int, n_threads: int) -> Array:
     return np.array([*cuts, n_columns], np.int64)
 
 
+def front(n_columns: int, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]:
+    """Room for the front of a search: two vectors."""
+    heap, place, touched = np.empty((3, n_columns), ID)
+    return {
+        "sieve": np.empty(n_columns, np.float32),
+        "heap": heap,
+        "place": place,
+        "touched": touched,
+        "front": np.empty((n_threads, RECORD), price),
+        "front_id": np.empty((n_threads, RECORD), np.int64),
+    }
+
+
 def released(state: State) -> State:
     """The state without its arrays, except for the prices and the words."""
     kept = {"v", "words", "values", "barrier", "bounds"}
     empty = {name: a[..., :0].copy() for name, a in state._asdict().items() if name not in kept}
     return state._replace(**empty)
+
+
+def _records(n_threads: int, dtype: np.dtype[Any]) -> Array:
+    """Two sets of records, zero, each record on a cache line of its own."""
+    size = 2 * n_threads * RECORD
+    room = np.zeros(size + RECORD, dtype)
+    skip = -room.ctypes.data % (RECORD * 8) // 8
+    return room[skip : skip + size]
 
 
 def allocate(
@@ -158,14 +185,14 @@ def allocate(
         ids=ids,
         settled_dist=np.empty(m, price),
         settled_price=np.empty(m, price),
-        sieve=np.empty(0, np.float32),
+        **front(0, 0, price),
         group=np.full(n_virtual_columns, FREE, ID),
         words=np.zeros(WORD_COUNT, np.int64),
         values=np.zeros(VALUE_COUNT, price),
         lanes=np.empty((n_threads, 3 * LANES), price),
         block_min=np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
-        record_value=np.zeros(2 * n_threads * RECORD, price),
-        record_id=np.zeros(2 * n_threads * RECORD, np.int64),
+        record_value=_records(n_threads, price),
+        record_id=_records(n_threads, np.dtype(np.int64)),
         foreseen=np.zeros(2 * RECORD, np.int64),
         barrier=np.zeros(16, np.int64),
         bounds=bounds,

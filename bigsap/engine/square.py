@@ -1,0 +1,297 @@
+"""The search and augmentation of one phase of a square problem (A1015, algorithms 2 and 3).
+
+As ``search.run_phase``, which knows virtual rows and columns, and with the same results, but
+with less to do between two rows: a search keeps a queue of what it has reached (``front``),
+and rows are sifted by what may matter (``sift``). One kernel, run by every thread of the team
+on its own slab of columns, with one barrier a scanned row, one more where a search goes on
+beyond its root, and one an augmentation.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from bigsap.engine.atomics import cross
+from bigsap.engine.augment import augment, lower_prices
+from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.front import (
+    BASE,
+    FREE_COLUMN,
+    FREE_LABEL,
+    KNOWN_FREE,
+    QUEUED,
+    SETTLED,
+    TOUCHED,
+    forget,
+    largest_price,
+    pop,
+    rounded_up,
+    set_sieve,
+)
+from bigsap.engine.scan import NOWHERE
+from bigsap.engine.search import NEXT_ROW, SCAN
+from bigsap.engine.sift import free_at_root, open_root, relax_all, relax_sifted, survey_root
+from bigsap.engine.state import (
+    AT_ROOT,
+    CHANGED,
+    DONE,
+    DROPS,
+    ENTERED_BY,
+    ENTRY_PRICE,
+    INFEASIBLE,
+    INVALID,
+    LABEL,
+    N_DROPS,
+    N_SETTLED,
+    NEED_ROW,
+    POSITION,
+    RECORD,
+    ROOT,
+    ROW,
+    ROWS_SCANNED,
+    STAGE,
+    VIRTUAL_BY,
+    WANTED,
+    YIELD,
+    State,
+)
+from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
+from bigsap.sources.base import Array
+
+# Records, one a thread: the first of the queue (at the root: the smallest label), the best
+# free column; what will be scanned next, as far as this slab knows.
+_FIRST, _FIRST_PRICE, _HINT, _FREE, _FREE_PRICE = 0, 1, 4, 6, 7
+_SOUND = 5  # of the ids, whose word 2 is that of ``fetch.obtain``
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _best(place: int, turn: int, n_threads: int, record_value: Array) -> int:
+    """The beginning of the record with the smallest value at ``place``; of equals the first."""
+    winner = turn * n_threads * RECORD
+    for k in range(1, n_threads):
+        other = (turn * n_threads + k) * RECORD
+        if record_value[other + place] < record_value[winner + place]:
+            winner = other
+    return winner
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def run_square(
+    thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, order: Array,
+    backward: bool, epsilon: float, budget: int,
+) -> int:  # fmt: skip
+    """Match every row of ``order`` that is still ahead, after ``clear_front``.
+
+    Parameters and results as for ``search.run_phase``. Worst case O(m^2) pairs a search, and
+    O(log m) for each label that falls below that of the best free column.
+    """
+    start, stop = st.bounds[thread], st.bounds[thread + 1]
+    group_min = st.block_min[thread]
+    infinity, sign = terms.infinity, terms.sign
+    zero = sign - sign
+    words, values = st.words, st.values
+    v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
+    sieve, place, heap, touched = st.sieve, st.place, st.heap, st.touched
+    front, own = st.front[thread], st.front_id[thread]
+    settled, settled_dist, settled_price = st.settled, st.settled_dist, st.settled_price
+    record_value, record_id, barrier = st.record_value, st.record_id, st.barrier
+    slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
+    position, stage = words[POSITION], words[STAGE]
+    row, root, entered_by = words[ROW], words[ROOT], words[ENTERED_BY]
+    n_settled = words[N_SETTLED]
+    label, entry_price = values[LABEL], values[ENTRY_PRICE]
+    top_price = largest_price(v, start, stop, zero)
+    if thread == 0:
+        foresee(0, st, t)
+    # No thread may change the words before every thread has read them.
+    cross(barrier, n_threads)
+
+    always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
+    turn = row_turn = 0
+    spent = 0
+    next_root = -1
+    while True:
+        if stage == NEXT_ROW:
+            if position == order.size:
+                status = DONE
+                break
+            root = order[order.size - 1 - position] if backward else order[position]
+            next_root = -1
+            if position + 1 < order.size:
+                next_root = order[order.size - 2 - position] if backward else order[position + 1]
+            row, entered_by = root, AT_ROOT
+            n_settled, label = 0, -infinity
+            front[FREE_LABEL] = front[KNOWN_FREE] = front[BASE] = infinity
+            own[QUEUED] = own[TOUCHED] = 0
+            own[FREE_COLUMN] = NOWHERE
+            stage = SCAN
+        if spent >= budget:
+            status = YIELD
+            break
+        slot = slot_of_row[row]
+        if slot >= 0 and always_resident:
+            if thread == 0:
+                head[HITS] += 1
+        else:
+            slot = obtain(thread, n_threads, row, False, row_turn, st, t, terms)
+            row_turn = 1 - row_turn
+        if slot < 0:
+            status = INVALID if slot == BAD_COSTS else NEED_ROW
+            break
+        cost = slots[slot]
+        spent += terms.n_columns
+        if thread == 0:
+            words[ROWS_SCANNED] += 1
+
+        here = (turn * n_threads + thread) * RECORD
+        sink, at_root = NOWHERE, infinity
+        if entered_by == AT_ROOT:
+            following = 0
+            if next_root >= 0 and slot_of_row[next_root] >= 0:
+                ahead = slots[slot_of_row[next_root]]
+                following = ahead.ctypes.data + start * ahead.itemsize
+            reference = st.reference[row]
+            low, free = survey_root(
+                cost, sign, reference, v, row_of_column, start, stop, group_min, infinity,
+                following,
+            )  # fmt: skip
+            column = NOWHERE
+            if free == low and low < infinity:
+                column = free_at_root(
+                    low, cost, sign, reference, v, row_of_column, start, stop, group_min
+                )
+                if column < NOWHERE:
+                    pred[column] = row
+                    record_value[here + _FREE_PRICE] = v[column]
+            record_value[here + _FIRST] = low
+            record_value[here + _FREE] = free
+            record_id[here + _FREE] = column
+            cross(barrier, n_threads)
+            at_root = record_value[_best(_FIRST, turn, n_threads, record_value) + _FIRST]
+            winner = _best(_FREE, turn, n_threads, record_value)
+            turn = 1 - turn
+            best = record_value[winner + _FREE]
+            if at_root == infinity:
+                status = INFEASIBLE
+                break
+            if best <= at_root:
+                sink, column_price = record_id[winner + _FREE], record_value[winner + _FREE_PRICE]
+                if sink == NOWHERE:
+                    status = CHANGED
+                    break
+            else:
+                front[KNOWN_FREE] = best
+                front[BASE] = best + terms.unit if best < infinity else infinity
+                open_root(
+                    cost, sign, row, reference, front[BASE], v, dist, pred, sieve, row_of_column,
+                    place, heap, touched, start, stop, group_min, front, own, infinity,
+                )  # fmt: skip
+        else:
+            entry_cost = sign * cost[entered_by]
+            known = front[KNOWN_FREE]
+            if known < infinity and known + terms.unit < front[BASE]:
+                front[BASE] = known + terms.unit
+                set_sieve(front[BASE], v, dist, sieve, place, touched, start, own[TOUCHED])
+            base = front[BASE]
+            if base < infinity:
+                upcoming, hint = infinity, next_root
+                if own[QUEUED] > 0:
+                    upcoming = dist[heap[start]]
+                    hint = row_of_column[heap[start]] if upcoming < known else next_root
+                record_value[thread * RECORD + _HINT] = upcoming
+                record_id[thread * RECORD + _HINT] = hint
+                margin = terms.margin * (
+                    top_price + abs(base) + abs(entry_cost) + abs(entry_price) + abs(label)
+                )
+                relax_sifted(
+                    cost, sign, row, entry_cost, entry_price, label,
+                    margin + terms.margin * terms.margin, base, v, dist, pred, sieve,
+                    row_of_column, place, heap, touched, start, stop, front, own, infinity,
+                    n_threads, record_value, record_id, slots, slot_of_row,
+                )  # fmt: skip
+            else:
+                relax_all(
+                    cost, sign, row, entry_cost, entry_price, label, v, dist, pred, row_of_column,
+                    place, heap, touched, start, stop, front, own, infinity,
+                )  # fmt: skip
+
+        if sink == NOWHERE:
+            # The smallest label of all slabs: of a free column, or the first of a queue.
+            here = (turn * n_threads + thread) * RECORD
+            record_value[here + _FIRST] = infinity
+            if own[QUEUED] > 0:
+                column = heap[start]
+                record_value[here + _FIRST] = dist[column]
+                record_value[here + _FIRST_PRICE] = v[column]
+                record_id[here + _FIRST] = column
+            column = own[FREE_COLUMN]
+            record_value[here + _FREE] = front[FREE_LABEL]
+            record_id[here + _FREE] = column
+            if column < NOWHERE:
+                record_value[here + _FREE_PRICE] = v[column]
+            cross(barrier, n_threads)
+            winner = _best(_FREE, turn, n_threads, record_value)
+            other = _best(_FIRST, turn, n_threads, record_value)
+            turn = 1 - turn
+            free, best = record_value[winner + _FREE], record_value[other + _FIRST]
+            front[KNOWN_FREE] = min(front[KNOWN_FREE], free)
+            if at_root < infinity and best != at_root:
+                status = CHANGED
+                break
+            if free == infinity and best == infinity:
+                # Labels at those of a free column are not noted, and such a one is known.
+                status = INFEASIBLE if front[KNOWN_FREE] == infinity else CHANGED
+                break
+            if best < free:
+                column, column_price = record_id[other + _FIRST], record_value[other + _FIRST_PRICE]
+                label = max(label, best)
+                if thread == 0:
+                    settled[n_settled] = column
+                    settled_dist[n_settled] = best
+                    settled_price[n_settled] = column_price
+                if start <= column and column < stop:
+                    own[QUEUED] = pop(heap, place, dist, start, own[QUEUED])
+                    place[column] = SETTLED
+                    sieve[column] = rounded_up(terms.blocked)
+                n_settled += 1
+                row, entered_by, entry_price = row_of_column[column], column, column_price
+                continue
+            best = free
+            sink, column_price = record_id[winner + _FREE], record_value[winner + _FREE_PRICE]
+
+        label = max(label, best)
+        n_settled += 1
+        if thread == 0:
+            settled[n_settled - 1] = sink
+            settled_dist[n_settled - 1] = best
+            settled_price[n_settled - 1] = column_price
+            words[VIRTUAL_BY] = -1
+            record_id[_SOUND] = 1 if augment(st, root, sink, -1, n_settled) else 0
+            words[N_DROPS] += n_settled
+            for k in range(n_settled):
+                values[DROPS] += label - settled_dist[k]
+        cross(barrier, n_threads)
+        if record_id[_SOUND] == 0:
+            status = CHANGED
+            break
+        lower_prices(
+            n_settled, label, epsilon, v, settled, settled_dist, settled_price, start, stop
+        )
+        if start <= sink and sink < stop:
+            sieve[sink] = rounded_up(v[sink])
+            top_price = max(top_price, abs(v[sink]))
+        top_price = forget(v, dist, sieve, place, touched, start, own[TOUCHED], top_price, infinity)
+        own[QUEUED] = own[TOUCHED] = 0
+        position += 1
+        stage = NEXT_ROW
+
+    # Every thread has left the loop for the same reason before the words change.
+    cross(barrier, n_threads)
+    if thread == 0:
+        if status == CHANGED:
+            words[WANTED] = row
+        words[POSITION], words[STAGE] = position, stage
+        words[ROW], words[ROOT], words[ENTERED_BY] = row, root, entered_by
+        words[N_SETTLED] = n_settled
+        values[LABEL], values[ENTRY_PRICE] = label, entry_price
+    return status
