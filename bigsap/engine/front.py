@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigsap.engine.state import State
+from bigsap.engine.state import RECORD, State
 from bigsap.sources.base import Array
 
 # In ``State.place``: in no queue, and settled.
@@ -22,6 +22,8 @@ OUTSIDE, SETTLED = -1, -2
 # Words of a slab's front (``State.front_id``) and its values (``State.front``).
 QUEUED, TOUCHED, FREE_COLUMN = 0, 1, 2
 FREE_LABEL, KNOWN_FREE, BASE = 0, 1, 2
+# Word of the threads' records: see ``tell_next``.
+HINT = 4
 
 
 @njit(nogil=True, cache=True, _nrt=False)
@@ -169,3 +171,33 @@ def forget(
         x = abs(x)
         top = x if x > top else top
     return top
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def tell_next(
+    thread: int, next_root: int, dist: Array, row_of_column: Array, heap: Array, start: int,
+    front: Array, words: Array, hint_value: Array, hint_row: Array,
+) -> None:  # fmt: skip
+    """Say which row would be scanned next, as far as this slab knows: ``next_root`` where the
+    search would end."""
+    label, row = front[KNOWN_FREE], next_root
+    if words[QUEUED] > 0:
+        column = heap[start]
+        if dist[column] < label:
+            label, row = dist[column], row_of_column[column]
+    hint_value[thread * RECORD + HINT] = label
+    hint_row[thread * RECORD + HINT] = row
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def hear_next(n_threads: int, hint_value: Array, hint_row: Array) -> int:
+    """The row that will probably be scanned next, or -1.
+
+    Other threads may be writing what is read here: it decides only what is prefetched.
+    """
+    best, row = hint_value[HINT], hint_row[HINT]
+    for k in range(1, n_threads):
+        x = hint_value[k * RECORD + HINT]
+        if x < best:
+            best, row = x, hint_row[k * RECORD + HINT]
+    return row

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from bigsap.engine.atomics import prefetch
-from bigsap.engine.state import BLOCK, LANES, RECORD
+from bigsap.engine.state import BLOCK, LANES
 from bigsap.sources.base import Array
 
 #: In place of a column: the value looked for is not there, though a pass over the same costs
@@ -215,17 +215,3 @@ def n_invalid(
         # "and" would be a branch, and seven times as slow.
         good += 1 if (x > lowest) & (x <= highest) else 0
     return slab.size - good
-
-
-@njit(nogil=True, cache=True, _nrt=False)
-def hear_next(n_threads: int, hint_value: Array, hint_row: Array) -> int:
-    """The row that will probably be scanned next, or -1.
-
-    Other threads may be writing what is read here: it decides only what is prefetched.
-    """
-    best, row = hint_value[4], hint_row[4]
-    for k in range(1, n_threads):
-        x = hint_value[k * RECORD + 4]
-        if x < best:
-            best, row = x, hint_row[k * RECORD + 4]
-    return row

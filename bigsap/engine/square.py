@@ -27,6 +27,7 @@ from bigsap.engine.front import (
     pop,
     rounded_up,
     set_sieve,
+    tell_next,
 )
 from bigsap.engine.scan import NOWHERE
 from bigsap.engine.search import NEXT_ROW, SCAN
@@ -59,8 +60,9 @@ from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
 # Records, one a thread: the first of the queue (at the root: the smallest label), the best
-# free column; what will be scanned next, as far as this slab knows.
-_FIRST, _FIRST_PRICE, _HINT, _FREE, _FREE_PRICE = 0, 1, 4, 6, 7
+# free column.
+# Word 4 is HINT.
+_FIRST, _FIRST_PRICE, _FREE, _FREE_PRICE = 0, 1, 6, 7
 _SOUND = 5  # of the ids, whose word 2 is that of ``fetch.obtain``
 
 
@@ -194,12 +196,10 @@ def run_square(
                 set_sieve(front[BASE], v, dist, sieve, place, touched, start, own[TOUCHED])
             base = front[BASE]
             if base < infinity:
-                upcoming, hint = infinity, next_root
-                if own[QUEUED] > 0:
-                    upcoming = dist[heap[start]]
-                    hint = row_of_column[heap[start]] if upcoming < known else next_root
-                record_value[thread * RECORD + _HINT] = upcoming
-                record_id[thread * RECORD + _HINT] = hint
+                tell_next(
+                    thread, next_root, dist, row_of_column, heap, start, front, own, record_value,
+                    record_id,
+                )  # fmt: skip
                 margin = terms.margin * (
                     top_price + abs(base) + abs(entry_cost) + abs(entry_price) + abs(label)
                 )
@@ -207,7 +207,7 @@ def run_square(
                     cost, sign, row, entry_cost, entry_price, label,
                     margin + terms.margin * terms.margin, base, v, dist, pred, sieve,
                     row_of_column, place, heap, touched, start, stop, front, own, infinity,
-                    n_threads, record_value, record_id, slots, slot_of_row,
+                    thread, n_threads, next_root, record_value, record_id, slots, slot_of_row,
                 )  # fmt: skip
             else:
                 relax_all(
