@@ -43,7 +43,7 @@ class Engine:
     """State, rows and team of one solve on one problem.
 
     price: float64, or int64 for exact integer arithmetic. Memory: ``state`` (about
-    eight vectors) beyond the rows.
+    nine vectors) beyond the rows.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The state of one solve: prices, matching, workspace, and the words kernels talk by.
 
 Every array is allocated here, once; kernels own no memory. Beyond the costs the
-state takes seven vectors of 8 n bytes; the start's sweeps, which run before any search,
-live in the same arrays.
+state takes seven vectors of 8 n bytes, in which the start's sweeps live too; a phase of a
+square problem takes two more (``front``).
 """
 
 from __future__ import annotations
