@@ -18,13 +18,15 @@ from bigsap.engine.front import (
     SETTLED,
     TOUCHED,
     forget,
+    hear_next,
     pop,
     reach,
     rise,
     rounded_up,
     set_sieve,
+    tell_next,
 )
-from bigsap.engine.scan import NOWHERE, hear_next
+from bigsap.engine.scan import NOWHERE
 from bigsap.engine.sift import free_at_root, open_root, relax_all, relax_sifted, survey_root
 from bigsap.engine.state import ID, LANES, RECORD
 from bigsap.engine.vectors import root_minima, sifted
@@ -97,7 +99,7 @@ class Slab:
         relax_sifted(
             cost, 1.0, row, entry, price, label, wide + margin**2, self.front[BASE], self.v,
             self.dist, self.pred, self.sieve, self.row_of_column, *self.queue, self.stop,
-            self.front, self.words, np.inf, 1, np.zeros(RECORD), np.full(RECORD, -1), costs,
+            self.front, self.words, np.inf, 0, 1, -1, np.zeros(RECORD), np.full(RECORD, -1), costs,
             np.arange(costs.shape[0]),
         )  # fmt: skip
 
@@ -347,12 +349,28 @@ def test_long_searches_are_optimal_with_any_number_of_threads(kind):
 def test_row_told_to_come_next_is_that_of_the_smallest_label_of_all_slabs():
     values, rows = np.full(2 * RECORD, np.inf), np.full(2 * RECORD, -1)
     assert hear_next(2, values, rows) == -1
-    for thread, label, row, said in [
-        (0, 5.0, 9, 9),
-        (1, 4.0, 8, 8),
-        (0, 3.0, 7, 7),
-        (1, 3.0, 6, 7),
-    ]:
-        values[thread * RECORD + 4], rows[thread * RECORD + 4] = label, row
-        assert hear_next(2, values, rows) == said
-    assert hear_next(1, values, rows) == 7
+    m, cut, root = 100, 64, 999
+    row_of_column = np.arange(m, dtype=ID) + 200
+    slabs = [Slab(np.zeros(m), row_of_column, *own) for own in ((0, cut), (cut, m))]
+
+    def told(thread, label, column):
+        slab = slabs[thread]
+        if column is not None:
+            reach(
+                column, label, 0, slab.dist, slab.pred, row_of_column, *slab.queue, slab.front,
+                slab.words, np.inf,
+            )  # fmt: skip
+        tell_next(
+            thread, root, slab.dist, row_of_column, slab.heap, slab.start, slab.front,
+            slab.words, values, rows,
+        )  # fmt: skip
+        return hear_next(2, values, rows)
+
+    told(1, None, None)
+    assert told(0, 5.0, 9) == 209
+    assert told(1, 4.0, 80) == 280
+    assert told(1, 6.0, 70) == 280
+    assert told(0, 3.0, 7) == 207
+    row_of_column[90] = -1  # free: the search would end
+    assert told(1, 2.0, 90) == root
+    assert told(0, 1.0, 8) == 208

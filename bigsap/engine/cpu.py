@@ -175,11 +175,16 @@ class Engine:
         if n_virtual or self.problem.n_virtual_columns:
             status = self._drive(run_phase, order, backward, epsilon, n_virtual)
         else:
+            # A search that was left has no front any more: it begins anew.
+            if self.state.words[S.STAGE] != NEXT_ROW:
+                self.unsettle()
             m, n_threads = self.state.v.size, self.team.n_threads
             self.state = self.state._replace(**S.front(m, n_threads, self.price))
             clear_front(self.state, self.infinity)
-            status = self._drive(run_square, order, backward, epsilon)
-            self.state = self.state._replace(**S.front(0, 0, self.price))
+            try:
+                status = self._drive(run_square, order, backward, epsilon)
+            finally:
+                self.state = self.state._replace(**S.front(0, 0, self.price))
         st = self.state
         if status == S.INFEASIBLE:
             self.unsettle()

@@ -1,8 +1,8 @@
-"""The shortest-path search and augmentation of one phase (A1015, algorithms 2 and 3).
+"""Search and augmentation in one phase of an unbalanced problem (A1015, algorithms 2, 3).
 
-One kernel, run by every thread of the team on its own slab of columns. All threads
-follow the same control flow on the same values, so they take the same decisions
-and meet at the same barriers: one a scanned row, one more an augmentation. The kernel
+Square ones have their own (``square``). One kernel, run by every thread of the team on its
+own slab of columns. All threads follow the same control flow on the same values, so they
+take the same decisions and meet at the same barriers: one a scanned row, one more an augmentation. The kernel
 returns when a row is wanted, when its budget is spent, or at the end, with all that
 is needed to continue in the state; it is then simply called again.
 
@@ -136,12 +136,13 @@ def run_phase(
     label, entry_price, cap = values[LABEL], values[ENTRY_PRICE], values[CAP]
     virtual_label, group_price = values[VIRTUAL_LABEL], values[GROUP_PRICE]
     group_label = values[GROUP_LABEL]
+    # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
+    always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         foresee(0, st, t)
     # No thread may change the words before every thread has read them.
     cross(st.barrier, n_threads)
 
-    always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     turn = row_turn = 0
     spent = 0
     while True:

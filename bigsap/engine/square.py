@@ -103,12 +103,13 @@ def run_square(
     n_settled = words[N_SETTLED]
     label, entry_price = values[LABEL], values[ENTRY_PRICE]
     top_price = largest_price(v, start, stop, zero)
+    # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
+    always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         foresee(0, st, t)
     # No thread may change the words before every thread has read them.
     cross(barrier, n_threads)
 
-    always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     turn = row_turn = 0
     spent = 0
     next_root = -1

@@ -77,9 +77,10 @@ class State(NamedTuple):
     """Arrays of one solve. P is float64, or int64 on the exact integer path.
 
     Throughout, costs are *signed*: negated under ``maximize``, so that smaller is
-    better. ``infinity`` of P marks labels not yet reached; a settled column carries
-    the price -infinity and the label infinity until its search ends, so that no
-    scan can relax or choose it and no test for it is needed.
+    better. ``infinity`` of P marks labels not yet reached. In unbalanced problems a
+    settled column carries the price -infinity and the label infinity until its search ends, so
+    that no scan can relax or choose it and no test for it is needed; in square ones ``place``
+    says so.
     """
 
     # For every row i matched to column s: v only ever falls, and in a phase with

@@ -1,0 +1,91 @@
+"""The kernel of square problems where it is entered again: after a pause, a fault, a resume."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from bigsap.engine import cpu
+from bigsap.engine import state as S
+from bigsap.engine.cpu import Engine
+from bigsap.engine.search import NEXT_ROW
+from bigsap.engine.team import Team
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.rows import Rows
+from bigsap.sources import as_source
+
+# A resumed solve computes its rows anew, in slices of one row here, as where a row takes long:
+# the last row that is missing is then the first of a slice. In a process of its own: threads
+# that disagree about whether it is there wait for each other for ever.
+RESUMED = """
+import shutil, sys, threading
+import numpy as np
+import bigsap
+from bigsap.engine import cpu
+
+cpu._SLICE_SECONDS, cpu._FIRST_SLICE_FILLED = 0, 1
+generator = np.random.default_rng(0)
+n, folder = 130, sys.argv[1]
+x, y = generator.random((n, 2)), generator.random((n, 2))
+cancel, seen = threading.Event(), []
+
+def watch(progress):
+    if progress.stage == "search":
+        seen.append(progress)
+        if len(seen) > 3:
+            cancel.set()
+
+path = folder + "/checkpoint"
+stopped = bigsap.solve(
+    bigsap.points(x, y), method="ssp", threads=2, checkpoint=path, checkpoint_every=0,
+    callback=watch, callback_every=0, cancel=cancel,
+)
+assert stopped.status == "cancelled"
+for _ in range(8):
+    shutil.copy(path, path + "2")
+    assert bigsap.resume(path + "2", bigsap.points(x, y), threads=2).status == "optimal"
+"""
+
+
+def test_threads_agree_on_whether_the_last_row_is_there(tmp_path):
+    subprocess.run([sys.executable, "-c", RESUMED, str(tmp_path)], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_phase_after_one_that_was_left_in_the_midst_of_a_search(seed, monkeypatch):
+    monkeypatch.setattr(cpu, "_SLICE_SECONDS", 0)
+    monkeypatch.setattr(cpu, "_FIRST_SLICE_PAIRS", 1)
+    generator = np.random.default_rng(seed)
+    n = 150
+    x, y = generator.random((n, 2)), generator.random((n, 2))
+    cost = ((x[:, None] - y[None]) ** 2).sum(2)
+    order, left = np.arange(n, dtype=S.ID), int(generator.integers(150, 500))
+    with Team(1) as team:
+        problem = Problem(as_source(cost))
+        engine = Engine(problem, Rows.in_place(cost), team, Monitor(), np.dtype(np.float64))
+        engine.begin_phase()
+        tick = engine.monitor.tick
+
+        def interrupted():
+            nonlocal left
+            left -= 1
+            if left <= 0 and engine.state.words[S.STAGE] != NEXT_ROW:
+                raise KeyboardInterrupt
+            tick()
+
+        engine.monitor.tick = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            engine.phase(order, backward=False, epsilon=0.0)
+        assert engine.state.words[S.STAGE] != NEXT_ROW
+        assert engine.state.sieve.size == 0
+        np.testing.assert_array_equal(engine.prices(), engine.state.v)
+        engine.monitor.tick = tick
+        assert engine.phase(order, backward=False, epsilon=0.0)
+        columns = engine.matching()
+    best = cost[scipy.optimize.linear_sum_assignment(cost)].sum()
+    assert cost[np.arange(n), columns].sum() == pytest.approx(best, rel=1e-12)
