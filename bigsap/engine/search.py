@@ -2,9 +2,9 @@
 
 Square ones have their own (``square``). One kernel, run by every thread of the team on its
 own slab of columns. All threads follow the same control flow on the same values, so they
-take the same decisions and meet at the same barriers: one a scanned row, one more an augmentation. The kernel
-returns when a row is wanted, when its budget is spent, or at the end, with all that
-is needed to continue in the state; it is then simply called again.
+take the same decisions and meet at the same barriers: one a scanned row, one more an
+augmentation. The kernel returns when a row is wanted, when its budget is spent, or at the
+end, with all that is needed to continue in the state; it is then simply called again.
 
 *Virtual rows* (n < m) are one group: they hold free columns at the common price
 ``cap``. While more columns lie at the cap than there are virtual rows (``surplus``),
