@@ -506,3 +506,20 @@ def test_a_gap_is_enough():
     assert res.gap <= 0.5 * best
     assert best - 1e-9 <= res.fun <= 1.5 * best
     res.verify(cost)
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e300])
+@pytest.mark.parametrize("kind", ["mixed", "rank 2"])
+def test_costs_so_large_that_the_squares_of_gaps_are_no_numbers(kind, scale):
+    generator = np.random.default_rng(0)
+    n = 64
+    if kind == "mixed":
+        cost = generator.choice([1, -1, 1e-300, 0.0, -0.0], (n, n)) * generator.random((n, n))
+    else:
+        cost = generator.random((n, 2)) @ generator.random((2, n))
+    cost *= scale
+    best = float(optimum(cost)[0])
+    for method in ("ssp", "compressed"):
+        result = bigsap.solve(cost, method=method)
+        assert result.status == "optimal"
+        assert result.fun == pytest.approx(best, rel=1e-12)

@@ -17,6 +17,8 @@ from bigsap.sources.base import Array
 
 # Temporaries of the start are no longer than this.
 _AT_ONCE = 256
+# Gaps whose squares, and powers of 1.5, need not be floats any more.
+_SQUARED_TOO_LARGE = 1e150
 
 
 @dataclass(frozen=True)
@@ -202,8 +204,10 @@ def estimate(engine: Engine) -> Start:
         # quarter of the epsilon that the gap suggests, scanned the fewest rows on
         # ranks 1 to 8 (n = 1000 and 4000), against plain weights, either prices alone,
         # and factors 1 and 1/2; where this branch is not taken factor 1 is best.
-        squares = greedy_gap**2 + new_gap**2
-        share = greedy_gap**2 / squares if squares > 0 else 0.5
+        # Powers of gaps overflow long before gaps do; a power of two changes no digit.
+        scale = 2.0**-600 if max(greedy_gap, new_gap) > _SQUARED_TOO_LARGE else 1.0
+        squares = (scale * greedy_gap) ** 2 + (scale * new_gap) ** 2
+        share = (scale * greedy_gap) ** 2 / squares if squares > 0 else 0.5
         v = st.v
         if v.dtype.kind == "f":
             v -= old
@@ -218,7 +222,10 @@ def estimate(engine: Engine) -> Start:
     gap = max(0.0, upper - lower)
     if initial_gap <= 0 or gap <= 0:
         return Start(0.0, 0.0)
-    high = factor * gap**1.5 / (n * initial_gap**0.5)
+    if gap > _SQUARED_TOO_LARGE:
+        high = factor * gap / n * (gap / initial_gap) ** 0.5
+    else:
+        high = factor * gap**1.5 / (n * initial_gap**0.5)
     low = initial_gap / (16 * n * n)
     if high < low:
         return Start(0.0, low)
