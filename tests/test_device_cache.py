@@ -379,3 +379,12 @@ def test_transposes_keep_their_limits(cupy: Any) -> None:
     assert isinstance(source, StreamedToDevice)
     turned = source.transposed()
     assert turned is None or (turned.limit, turned.cache) == (1000, RowCache(240))
+
+
+def test_panels_are_read_before_they_are_used_again(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies from pinned memory are only queued, and made as late as can be here."""
+    matrix = costs(90, 40)
+    monkeypatch.setattr(device_memory, "PANEL_BYTES", 20 * matrix[0].nbytes)
+    assert np.array_equal(place(as_source(matrix), 0, None).array.get(), matrix)

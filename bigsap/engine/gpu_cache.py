@@ -27,7 +27,7 @@ from bigsap.sources.base import Array
 from bigsap.sources.device import StreamedToDevice
 from bigsap.sources.device_code import DeviceCode, matrix_code
 from bigsap.sources.device_kernels import Kernels, load_cupy
-from bigsap.sources.device_memory import PANEL_BYTES, empty, free_bytes, naming_bytes, panels
+from bigsap.sources.device_memory import PANEL_BYTES, bring, empty, free_bytes, naming_bytes, panels
 
 #: A panel takes this share of the bytes that rows may take, until it is as large as others.
 _PANEL_PART = 8
@@ -205,7 +205,7 @@ class DeviceRows:
             return
         panel = self._panel(rows.size)
         for start, costs in panels(self.source, rows, tick, self._panel_bytes):
-            panel[: len(costs)].set(costs)
+            bring(panel[: len(costs)], costs)
             self.copied_bytes += costs.nbytes
             yield panel, rows[start : start + len(costs)]
 

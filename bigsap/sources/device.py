@@ -35,7 +35,15 @@ from bigsap.sources.base import (
 from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
 from bigsap.sources.device_code import DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.device_kernels import compiled, load_cupy, on
-from bigsap.sources.device_memory import PANEL_BYTES, copy_of, empty, free_bytes, no_room, panels
+from bigsap.sources.device_memory import (
+    PANEL_BYTES,
+    bring,
+    copy_of,
+    empty,
+    free_bytes,
+    no_room,
+    panels,
+)
 
 
 def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
@@ -382,5 +390,5 @@ def _copied(source: CostSource, device: int, tick: Callable[[], None]) -> Matrix
     with on(device):
         array = empty((n, m), source.dtype, "the costs")
         for start, panel in panels(source, np.arange(n), tick):
-            array[start : start + len(panel)].set(panel)
+            bring(array[start : start + len(panel)], panel)
     return MatrixOnDevice(array, source)

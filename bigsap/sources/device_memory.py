@@ -46,6 +46,16 @@ def copy_of(array: Any, what: str) -> Any:
         raise no_room(what, int(array.nbytes)) from error
 
 
+def bring(array: Any, costs: Array) -> None:
+    """Copy costs of the host, of the same shape and dtype, to where ``array`` lies.
+
+    They have been read when this returns: CuPy only queues copies from pinned memory, and
+    panels are used again at once.
+    """
+    array.set(costs)
+    load_cupy().cuda.get_current_stream().synchronize()
+
+
 def no_room(what: str, nbytes: int) -> DeviceMemoryError:
     """The error that names the bytes."""
     return DeviceMemoryError(f"the device has no room for {what}: {nbytes} bytes needed", nbytes)

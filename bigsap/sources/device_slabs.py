@@ -30,7 +30,7 @@ from bigsap.sources.device import (
 )
 from bigsap.sources.device_code import DeviceCode, source_code
 from bigsap.sources.device_kernels import load_cupy, on
-from bigsap.sources.device_memory import empty, free_bytes, no_room, panels
+from bigsap.sources.device_memory import bring, empty, free_bytes, no_room, panels
 
 #: Slabs begin at multiples of so many columns, so that rows of a slab are aligned.
 ALIGNED = 16
@@ -154,7 +154,7 @@ class SlabsOnDevices:
             for device, array, (start, stop) in zip(self.devices, arrays, pieces, strict=False):
                 with on(device):
                     for first, panel in panels(source, np.arange(start, stop), self._tick):
-                        array[first : first + len(panel)].set(panel)
+                        bring(array[first : first + len(panel)], panel)
             return [
                 Slab(MatrixOnDevice(array.T), *piece)
                 for array, piece in zip(arrays, pieces, strict=True)
@@ -162,9 +162,8 @@ class SlabsOnDevices:
         for first, panel in panels(source, np.arange(n), self._tick):
             for device, array, (start, stop) in zip(self.devices, arrays, pieces, strict=False):
                 with on(device):
-                    array[first : first + len(panel)].set(
-                        np.ascontiguousarray(panel[:, start:stop])
-                    )
+                    part = np.ascontiguousarray(panel[:, start:stop])
+                    bring(array[first : first + len(panel)], part)
         return [
             Slab(MatrixOnDevice(array), *piece) for array, piece in zip(arrays, pieces, strict=True)
         ]

@@ -18,7 +18,7 @@ from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError,
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.row_minima import row_minima
-from bigsap.sources import ArraySource
+from bigsap.sources import ArraySource, as_source, device_memory
 from bigsap.sources.device import MatrixOnDevice, place
 
 cupy = pytest.importorskip("cupy")
@@ -230,6 +230,23 @@ class TestMemory:
         assert caught.value.nbytes == 8_000_000
 
 
+def test_panels_are_read_before_they_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies from pinned memory are only queued, here behind work that takes long."""
+    matrix = np.random.default_rng(6).integers(0, 1 << 40, (600, 1000))
+    monkeypatch.setattr(device_memory, "PANEL_BYTES", 20 * matrix[0].nbytes)
+    busy = cupy.random.random((6000, 6000))
+    for _ in range(8):
+        busy = busy @ busy
+        busy /= busy.max()
+    there = place(as_source(matrix), 0, None)
+    assert np.array_equal(there.array.get(), matrix)
+    busy = busy @ busy
+    panel = cupy.empty(matrix.shape, matrix.dtype)
+    for start, costs in device_memory.panels(as_source(matrix), np.arange(600), lambda: None):
+        device_memory.bring(panel[start : start + len(costs)], costs)
+    assert np.array_equal(panel.get(), matrix)
+
+
 class TestTightPairs:
     """The quickest start (``methods.tight``), its pass made on the device."""
 
@@ -245,7 +262,10 @@ class TestTightPairs:
             matrix = g.random((n, 1)) + g.random(n) + 1
             matrix[np.arange(n), g.permutation(n)] -= 1
         maximize = kind == "maximize"
-        result = bigsap.solve(cupy.asarray(matrix), device="cuda", maximize=maximize)
+        # Rows that are related are scanned whole by ``auto``.
+        result = bigsap.solve(
+            cupy.asarray(matrix), device="cuda", method="compressed", maximize=maximize
+        )
         rows, columns = optimize.linear_sum_assignment(matrix, maximize)
         assert result.status == "optimal"
         assert result.fun == pytest.approx(matrix[rows, columns].sum(), rel=1e-12, abs=1e-12)

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +39,7 @@ def _device() -> int:
 class Stream:
     def __init__(self, non_blocking: bool = False) -> None:
         self.running: list[threading.Thread] = []
+        self.copies: list[tuple[Any, Any]] = []  # from pinned memory, not yet made
         self._outer: list[Any] = []
 
     def __enter__(self) -> Stream:
@@ -52,6 +54,13 @@ class Stream:
         for thread in self.running:
             thread.join()
         self.running = []
+        self.copy()
+
+    def copy(self) -> None:
+        """As late as a device may: before what comes after them in the stream."""
+        for there, values in self.copies:
+            there[...] = values
+        self.copies = []
 
 
 _usual = Stream()
@@ -94,7 +103,11 @@ class ndarray(np.ndarray):
 
     def set(self, values: Any) -> None:
         assert not isinstance(values, ndarray)
-        self[...] = values
+        if _is_pinned(values):
+            _stream().copies.append((self, values))
+        else:
+            _stream().copy()
+            self[...] = values
 
 
 def _made(values: Any) -> ndarray:
@@ -207,8 +220,20 @@ class _Pinned(np.ndarray):
         return int(self.ctypes.data)
 
 
+_pinned_at: set[tuple[int, int]] = set()
+
+
 def _pinned(nbytes: int) -> _Pinned:
-    return np.zeros(nbytes, np.uint8).view(_Pinned)
+    made = np.zeros(nbytes, np.uint8).view(_Pinned)
+    there = (made.ptr, made.ptr + nbytes)
+    _pinned_at.add(there)
+    weakref.finalize(made, _pinned_at.discard, there)
+    return made
+
+
+def _is_pinned(values: Any) -> bool:
+    at = np.asarray(values).ctypes.data
+    return any(first <= at < last for first, last in _pinned_at)
 
 
 cuda = SimpleNamespace(
