@@ -52,6 +52,10 @@ class Problem:
         return max(0, self.shape[0] - self.shape[1])
 
     @property
+    def is_square(self) -> bool:
+        return self.shape[0] == self.shape[1]
+
+    @property
     def integer(self) -> bool:
         return self.source.dtype.kind in "iu"
 

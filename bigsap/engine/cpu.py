@@ -43,7 +43,7 @@ class Engine:
     """State, rows and team of one solve on one problem.
 
     price: float64, or int64 for exact integer arithmetic. Memory: ``state`` (about
-    nine vectors) beyond the rows.
+    eight vectors) beyond the rows.
     """
 
     def __init__(
@@ -172,19 +172,21 @@ class Engine:
         self._order, self.sweeping = (order[::-1] if backward else order), False
         epsilon = self.price.type(epsilon)
         n_virtual = self.problem.n_virtual_rows
-        if n_virtual or self.problem.n_virtual_columns:
+        if not self.problem.is_square:
             status = self._drive(run_phase, order, backward, epsilon, n_virtual)
         else:
             # A search that was left has no front any more: it begins anew.
             if self.state.words[S.STAGE] != NEXT_ROW:
                 self.unsettle()
-            m, n_threads = self.state.v.size, self.team.n_threads
-            self.state = self.state._replace(**S.front(m, n_threads, self.price))
+            room, none = self.state.settled_price, np.empty(0, self.price)
+            front = S.front(room, self.team.n_threads, self.price)
+            self.state = self.state._replace(**front)
+            del front
             clear_front(self.state, self.infinity)
             try:
                 status = self._drive(run_square, order, backward, epsilon)
             finally:
-                self.state = self.state._replace(**S.front(0, 0, self.price))
+                self.state = self.state._replace(**S.front(none, 0, self.price))
         st = self.state
         if status == S.INFEASIBLE:
             self.unsettle()
@@ -221,7 +223,8 @@ class Engine:
         """A copy of v in which the columns settled by an unfinished search have theirs."""
         st = self.state
         v = st.v.copy()
-        if st.words[S.STAGE] != NEXT_ROW:
+        # In square problems they have them all the time.
+        if st.words[S.STAGE] != NEXT_ROW and not self.problem.is_square:
             n_settled = int(st.words[S.N_SETTLED])
             v[st.settled[:n_settled]] = st.settled_price[:n_settled]
             v[v == self.terms.blocked] = st.values[S.CAP]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from numba import njit
 
 from bigsap.engine.atomics import cross
-from bigsap.engine.augment import augment, lower_prices
+from bigsap.engine.augment import augment
 from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.front import (
     BASE,
@@ -62,7 +62,7 @@ from bigsap.sources.base import Array
 # Records, one a thread: the first of the queue (at the root: the smallest label), the best
 # free column.
 # Word 4 is HINT.
-_FIRST, _FIRST_PRICE, _FREE, _FREE_PRICE = 0, 1, 6, 7
+_FIRST, _FIRST_PRICE, _FREE = 0, 1, 6
 _SOUND = 5  # of the ids, whose word 2 is that of ``fetch.obtain``
 
 
@@ -95,7 +95,7 @@ def run_square(
     v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
     sieve, place, heap, touched = st.sieve, st.place, st.heap, st.touched
     front, own = st.front[thread], st.front_id[thread]
-    settled, settled_dist, settled_price = st.settled, st.settled_dist, st.settled_price
+    settled, settled_dist = st.settled, st.settled_dist
     record_value, record_id, barrier = st.record_value, st.record_id, st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
     position, stage = words[POSITION], words[STAGE]
@@ -165,7 +165,6 @@ def run_square(
                 )
                 if column < NOWHERE:
                     pred[column] = row
-                    record_value[here + _FREE_PRICE] = v[column]
             record_value[here + _FIRST] = low
             record_value[here + _FREE] = free
             record_id[here + _FREE] = column
@@ -178,7 +177,7 @@ def run_square(
                 status = INFEASIBLE
                 break
             if best <= at_root:
-                sink, column_price = record_id[winner + _FREE], record_value[winner + _FREE_PRICE]
+                sink = record_id[winner + _FREE]
                 if sink == NOWHERE:
                     status = CHANGED
                     break
@@ -228,8 +227,6 @@ def run_square(
             column = own[FREE_COLUMN]
             record_value[here + _FREE] = front[FREE_LABEL]
             record_id[here + _FREE] = column
-            if column < NOWHERE:
-                record_value[here + _FREE_PRICE] = v[column]
             cross(barrier, n_threads)
             winner = _best(_FREE, turn, n_threads, record_value)
             other = _best(_FIRST, turn, n_threads, record_value)
@@ -249,7 +246,6 @@ def run_square(
                 if thread == 0:
                     settled[n_settled] = column
                     settled_dist[n_settled] = best
-                    settled_price[n_settled] = column_price
                 if start <= column and column < stop:
                     own[QUEUED] = pop(heap, place, dist, start, own[QUEUED])
                     place[column] = SETTLED
@@ -258,14 +254,13 @@ def run_square(
                 row, entered_by, entry_price = row_of_column[column], column, column_price
                 continue
             best = free
-            sink, column_price = record_id[winner + _FREE], record_value[winner + _FREE_PRICE]
+            sink = record_id[winner + _FREE]
 
         label = max(label, best)
         n_settled += 1
         if thread == 0:
             settled[n_settled - 1] = sink
             settled_dist[n_settled - 1] = best
-            settled_price[n_settled - 1] = column_price
             words[VIRTUAL_BY] = -1
             record_id[_SOUND] = 1 if augment(st, root, sink, -1, n_settled) else 0
             words[N_DROPS] += n_settled
@@ -275,9 +270,11 @@ def run_square(
         if record_id[_SOUND] == 0:
             status = CHANGED
             break
-        lower_prices(
-            n_settled, label, epsilon, v, settled, settled_dist, settled_price, start, stop
-        )
+        # A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
+        for k in range(n_settled):
+            j = settled[k]
+            if start <= j and j < stop:
+                v[j] -= (label - settled_dist[k]) + epsilon
         if start <= sink and sink < stop:
             sieve[sink] = rounded_up(v[sink])
             top_price = max(top_price, abs(v[sink]))

@@ -2,7 +2,7 @@
 
 Every array is allocated here, once; kernels own no memory. Beyond the costs the
 state takes seven vectors of 8 n bytes, in which the start's sweeps live too; a phase of a
-square problem takes two more (``front``).
+square problem takes one more (``front``).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class State(NamedTuple):
     # The settled columns of the current search, in order: id, label, price before.
     settled: Array  # ID (n_columns,)
     settled_dist: Array  # P (n_columns,)
-    settled_price: Array  # P (n_columns,)
+    settled_price: Array  # P (n_columns,); not in square problems, where ``front`` has its room
     # The front of a search in a square problem (see ``front``); empty outside phases.
     sieve: Array  # float32 (n_columns,) see ``sift``
     heap: Array  # ID (n_columns,) each slab's queue, from the slab's beginning on
@@ -140,13 +140,17 @@ def slabs(n_columns: int, n_threads: int) -> Array:
     return np.array([*cuts, n_columns], np.int64)
 
 
-def front(n_columns: int, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]:
-    """Room for the front of a search: two vectors."""
-    heap, place, touched = np.empty((3, n_columns), ID)
+def front(room: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]:
+    """The front of a search: one vector, and ``room`` (P), that of ``settled_price``.
+
+    In square problems the prices of settled columns stay where they are until a search ends.
+    """
+    n_columns = room.size
+    heap, touched = room.view(ID).reshape(2, n_columns)
     return {
         "sieve": np.empty(n_columns, np.float32),
         "heap": heap,
-        "place": place,
+        "place": np.empty(n_columns, ID),
         "touched": touched,
         "front": np.empty((n_threads, RECORD), price),
         "front_id": np.empty((n_threads, RECORD), np.int64),
@@ -186,7 +190,7 @@ def allocate(
         ids=ids,
         settled_dist=np.empty(m, price),
         settled_price=np.empty(m, price),
-        **front(0, 0, price),
+        **front(np.empty(0, price), 0, price),
         group=np.full(n_virtual_columns, FREE, ID),
         words=np.zeros(WORD_COUNT, np.int64),
         values=np.zeros(VALUE_COUNT, price),
