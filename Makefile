@@ -19,6 +19,9 @@ PYTEST_ARGS ?=
 # want the machine for themselves. The others share it, each file in one of a few processes.
 ALONE := tests/page tests/test_cancel.py tests/test_control.py tests/test_memory.py \
 	tests/test_remote.py $(addprefix tests/server/test_,estimate.py faults.py load.py supervisor.py)
+# What failed (1; any other status is an error), run again on its own.
+once_more = { [ $$? = 1 ] && echo "==> once more, alone, what failed" \
+	&& $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(1); }
 BENCH_ARGS ?=
 
 .PHONY: help demo test test-image browser lint format bench results docs clean distclean
@@ -45,11 +48,9 @@ else
 	# A failure is heard a second time, alone: of a machine too busy for a test that waits for
 	# something, or of the code. What fails then is what counts.
 	$(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-		$(ALONE:%=--ignore=%) \
-		|| { [ $$? = 1 ] && echo "==> once more, alone, what failed" \
-			&& $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none; }
+		$(ALONE:%=--ignore=%) || $(call once_more,)
 	@echo "==> tests that want the machine for themselves"
-	$(BIN)/python -m pytest -q $(ALONE)
+	$(BIN)/python -m pytest -q $(ALONE) || $(call once_more,$(ALONE))
 endif
 
 test-image: $(VENV)/.installed-dev ## the images' tests with all their kernels compiled (10 minutes more)

@@ -133,11 +133,14 @@ def test_a_reload_shows_the_same(opened: Callable[..., Any], service: Service) -
     service.wait_for(job, "succeeded")
     page = opened(f"{service.url}/#/jobs/{job}")
     wait_text(page, "#verdict", "The assignment costs 5")
-    before = until(lambda: page.locator("#job-log p").count())
+    # Only the end of the stream tells that no line of the log is still on its way.
+    until(lambda: page.locator("#live").get_attribute("data-connection") == "ended")
+    before = page.locator("#job-log p").count()
+    assert before
     page.reload()
     wait_text(page, "#verdict", "The assignment costs 5")
-    until(lambda: page.locator("#job-log p").count() == before)
     until(lambda: page.locator("#live").get_attribute("data-connection") == "ended")
+    until(lambda: page.locator("#job-log p").count() == before)
 
 
 def test_a_failed_job_says_why(opened: Callable[..., Any], service: Service) -> None:
