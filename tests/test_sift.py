@@ -59,6 +59,7 @@ class Slab:
         )
         self.group_min = np.empty(m // LANES + 1)
         self.front, self.words = np.full(RECORD, np.inf), np.zeros(RECORD, np.int64)
+        self.found = np.empty(2 * (m // LANES + 1), np.int64)
         self.words[FREE_COLUMN] = NOWHERE
 
     @property
@@ -83,7 +84,7 @@ class Slab:
         known = self.front[KNOWN_FREE]
         if known == np.inf:
             relax_all(
-                cost, 1.0, row, entry, price, label, self.v, self.dist, self.pred,
+                cost, 1.0, row, entry, price, label, self.v, self.dist, self.pred, self.sieve,
                 self.row_of_column, *self.queue, self.stop, self.front, self.words, np.inf,
             )  # fmt: skip
             return
@@ -99,7 +100,7 @@ class Slab:
         relax_sifted(
             cost, 1.0, row, entry, price, label, wide + margin**2, self.front[BASE], self.v,
             self.dist, self.pred, self.sieve, self.row_of_column, *self.queue, self.stop,
-            self.front, self.words, np.inf, 0, 1, -1, np.zeros(RECORD), np.full(RECORD, -1), costs,
+            self.front, self.words, self.found, np.inf, 0, 1, -1, np.zeros(3 * RECORD), costs,
             np.arange(costs.shape[0]),
         )  # fmt: skip
 
@@ -233,11 +234,21 @@ def test_what_a_column_is_reached_at_counts_only_below_the_best_free_one():
     front, words = np.full(RECORD, np.inf), np.zeros(RECORD, np.int64)
     words[FREE_COLUMN] = NOWHERE
 
+    base, v = 4.0, np.array([0.5, 0.25, 0.125, 0.75])
+    sieve = np.array([rounded_up(x) for x in v], np.float32)
+
     def at(j, label, row):
-        return reach(
-            j, label, row, dist, pred, row_of_column, place, heap, touched, 0, front, words,
-            np.inf,
+        """Whether it was noted."""
+        before = dist[j], pred[j], sieve[j]
+        reach(
+            j, label, row, base, v, dist, pred, sieve, row_of_column, place, heap, touched, 0,
+            front, words, np.inf,
         )  # fmt: skip
+        if (dist[j], pred[j]) == (label, row):
+            assert sieve[j] == rounded_up(v[j] + min(label - base, 0))
+            return True
+        assert (dist[j], pred[j], sieve[j]) == before
+        return False
 
     assert not at(0, np.nan, 1)
     assert not at(0, np.inf, 1)
@@ -347,8 +358,9 @@ def test_long_searches_are_optimal_with_any_number_of_threads(kind):
 
 
 def test_row_told_to_come_next_is_that_of_the_smallest_label_of_all_slabs():
-    values, rows = np.full(2 * RECORD, np.inf), np.full(2 * RECORD, -1)
-    assert hear_next(2, values, rows) == -1
+    hint = np.full(6 * RECORD, np.inf)
+    hint[4 * RECORD :] = np.inf, *[-1] * (RECORD - 1), np.inf, *[-1] * (RECORD - 1)
+    assert hear_next(2, hint) == (-1, -1)
     m, cut, root = 100, 64, 999
     row_of_column = np.arange(m, dtype=ID) + 200
     slabs = [Slab(np.zeros(m), row_of_column, *own) for own in ((0, cut), (cut, m))]
@@ -357,20 +369,20 @@ def test_row_told_to_come_next_is_that_of_the_smallest_label_of_all_slabs():
         slab = slabs[thread]
         if column is not None:
             reach(
-                column, label, 0, slab.dist, slab.pred, row_of_column, *slab.queue, slab.front,
-                slab.words, np.inf,
+                column, label, 0, np.inf, slab.v, slab.dist, slab.pred, slab.sieve,
+                row_of_column, *slab.queue, slab.front, slab.words, np.inf,
             )  # fmt: skip
         tell_next(
-            thread, root, slab.dist, row_of_column, slab.heap, slab.start, slab.front,
-            slab.words, values, rows,
+            thread, 2, root, slab.dist, row_of_column, slab.heap, slab.start, slab.front,
+            slab.words, hint,
         )  # fmt: skip
-        return hear_next(2, values, rows)
+        return hear_next(2, hint)
 
     told(1, None, None)
-    assert told(0, 5.0, 9) == 209
-    assert told(1, 4.0, 80) == 280
-    assert told(1, 6.0, 70) == 280
-    assert told(0, 3.0, 7) == 207
+    assert told(0, 5.0, 9) == (209, 9)
+    assert told(1, 4.0, 80) == (280, 80)
+    assert told(1, 6.0, 70) == (280, 80)
+    assert told(0, 3.0, 7) == (207, 7)
     row_of_column[90] = -1  # free: the search would end
-    assert told(1, 2.0, 90) == root
-    assert told(0, 1.0, 8) == 208
+    assert told(1, 2.0, 90) == (root, -1)
+    assert told(0, 1.0, 8) == (208, 8)

@@ -6,6 +6,8 @@ that use any of these stay cacheable on disk.
 All kernels of the dense engine are compiled with ``_nrt=False``: they own no memory, and
 without it numba counts a reference at every use of an array, hundreds of atomic
 additions a scanned row, on cache lines that all threads share. The callers hold the arrays.
+What runs once a row or more often in square problems has ``forceinline=True``: a call hands over
+seven words for each array, 0.4 us a row in all (n = 1000, one thread: 18 % of its time).
 """
 
 from __future__ import annotations
@@ -115,6 +117,26 @@ def cross(barrier: Array, n_threads: int) -> None:
         spins += 1
         if spins > SPINS:
             _give_way()
+
+
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+def meet(words: Array, thread: int, n_threads: int, first: int, stride: int, beat: int) -> None:
+    """Wait until every thread has said ``beat``; publishes all earlier writes.
+
+    words: int64; thread k says it at ``first + k * stride``. As ``cross``, but what a thread
+    has to tell the others may lie on the line of its word and comes with it: one cache line
+    passed on in place of three (170 ns in place of 280, two threads). No thread may say its
+    next beat at a word that another may still be waiting at: use two sets in turn.
+    """
+    if n_threads == 1:
+        return
+    _store(words, first + thread * stride, beat)
+    for k in range(n_threads):
+        spins = 0
+        while _load(words, first + k * stride) != beat:
+            spins += 1
+            if spins > SPINS:
+                _give_way()
 
 
 @intrinsic

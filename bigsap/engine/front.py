@@ -22,11 +22,9 @@ OUTSIDE, SETTLED = -1, -2
 # Words of a slab's front (``State.front_id``) and its values (``State.front``).
 QUEUED, TOUCHED, FREE_COLUMN = 0, 1, 2
 FREE_LABEL, KNOWN_FREE, BASE = 0, 1, 2
-# Word of the threads' records: see ``tell_next``.
-HINT = 4
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def rounded_up(x: float) -> np.float32:
     """``x`` as float32 from above; no smaller than -3e38, also where x is."""
     y = np.float64(x)
@@ -56,7 +54,7 @@ def largest_price(v: Array, start: int, stop: int, zero: float) -> float:
     return reach
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def rise(heap: Array, place: Array, dist: Array, start: int, k: int, column: int) -> None:
     """Put a column at its place, no lower in the queue than ``k``."""
     key = dist[column]
@@ -73,7 +71,7 @@ def rise(heap: Array, place: Array, dist: Array, start: int, k: int, column: int
     place[column] = k
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def pop(heap: Array, place: Array, dist: Array, start: int, size: int) -> int:
     """Drop the first of a queue of ``size`` columns; the new size."""
     size -= 1
@@ -102,33 +100,38 @@ def pop(heap: Array, place: Array, dist: Array, start: int, size: int) -> int:
     return size
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def reach(
-    j: int, label: float, row: int, dist: Array, pred: Array, row_of_column: Array, place: Array,
-    heap: Array, touched: Array, start: int, front: Array, words: Array, infinity: float,
-) -> bool:  # fmt: skip
+    j: int, label: float, row: int, base: float, v: Array, dist: Array, pred: Array,
+    sieve: Array, row_of_column: Array, place: Array, heap: Array, touched: Array, start: int,
+    front: Array, words: Array, infinity: float,
+) -> None:  # fmt: skip
     """Column ``j`` of the slab is reached at ``label`` from ``row``: note it where it matters.
 
     It does where the label is smaller than the column's own and than that of the best free
     column. A free column also counts at that same label, if it comes before the slab's best.
+    base: of the sieve, which is not kept where that is infinite.
     """
     old, limit = dist[j], front[KNOWN_FREE]
     if not (label < old and label <= limit):
-        return False
+        return
     k = place[j]
     if k == SETTLED:
-        return False
+        return
     if row_of_column[j] < 0:
         best = front[FREE_LABEL]
         if not (label < best or (label == best and j < words[FREE_COLUMN])):
-            return False
+            return
         front[FREE_LABEL] = label
         front[KNOWN_FREE] = label
         words[FREE_COLUMN] = j
     elif label == limit:
-        return False
+        return
     dist[j] = label
     pred[j] = row
+    if base < infinity:
+        below = label - base
+        sieve[j] = rounded_up(v[j] + (below if below < 0 else 0))
     if old == infinity:
         touched[start + words[TOUCHED]] = j
         words[TOUCHED] += 1
@@ -137,10 +140,9 @@ def reach(
             k = words[QUEUED]
             words[QUEUED] += 1
         rise(heap, place, dist, start, k, j)
-    return True
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def set_sieve(
     base: float, v: Array, dist: Array, sieve: Array, place: Array, touched: Array, start: int,
     n_touched: int,
@@ -153,7 +155,7 @@ def set_sieve(
             sieve[j] = rounded_up(v[j] + (below if below < 0 else 0))
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def forget(
     v: Array, dist: Array, sieve: Array, place: Array, touched: Array, start: int,
     n_touched: int, top: float, infinity: float,
@@ -173,31 +175,36 @@ def forget(
     return top
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def tell_next(
-    thread: int, next_root: int, dist: Array, row_of_column: Array, heap: Array, start: int,
-    front: Array, words: Array, hint_value: Array, hint_row: Array,
+    thread: int, n_threads: int, next_root: int, dist: Array, row_of_column: Array, heap: Array,
+    start: int, front: Array, words: Array, hint: Array,
 ) -> None:  # fmt: skip
     """Say which row would be scanned next, as far as this slab knows: ``next_root`` where the
-    search would end."""
-    label, row = front[KNOWN_FREE], next_root
-    if words[QUEUED] > 0:
+    search would end.
+
+    hint: the records, behind which each thread has a line for it: label, row and, but for a
+    root, the column by which the row would be entered.
+    """
+    label, row, column = front[KNOWN_FREE], next_root, -1
+    if words[QUEUED] > 0 and dist[heap[start]] < label:
         column = heap[start]
-        if dist[column] < label:
-            label, row = dist[column], row_of_column[column]
-    hint_value[thread * RECORD + HINT] = label
-    hint_row[thread * RECORD + HINT] = row
+        label, row = dist[column], row_of_column[column]
+    here = (2 * n_threads + thread) * RECORD
+    hint[here] = label
+    hint[here + 1] = row
+    hint[here + 2] = column
 
 
-@njit(nogil=True, cache=True, _nrt=False)
-def hear_next(n_threads: int, hint_value: Array, hint_row: Array) -> int:
-    """The row that will probably be scanned next, or -1.
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+def hear_next(n_threads: int, hint: Array) -> tuple[int, int]:
+    """The row that will probably be scanned next and the column it is entered by, or -1.
 
     Other threads may be writing what is read here: it decides only what is prefetched.
     """
-    best, row = hint_value[HINT], hint_row[HINT]
+    here = 2 * n_threads * RECORD
+    best = here
     for k in range(1, n_threads):
-        x = hint_value[k * RECORD + HINT]
-        if x < best:
-            best, row = x, hint_row[k * RECORD + HINT]
-    return row
+        if hint[here + k * RECORD] < hint[best]:
+            best = here + k * RECORD
+    return int(hint[best + 1]), int(hint[best + 2])

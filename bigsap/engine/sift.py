@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from bigsap.engine.atomics import lowest_bit, prefetch
-from bigsap.engine.front import KNOWN_FREE, hear_next, reach, rounded_up, tell_next
+from bigsap.engine.front import KNOWN_FREE, hear_next, reach, tell_next
 from bigsap.engine.scan import LINE, NOWHERE
 from bigsap.engine.state import LANES
 from bigsap.engine.vectors import root_minima, sifted
@@ -36,7 +36,7 @@ from bigsap.sources.base import Array
 AHEAD = 8192
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def survey_root(
     cost: Array, sign: float, reference: float, v: Array, row_of_column: Array, start: int,
     stop: int, group_min: Array, infinity: float, following: int,
@@ -61,14 +61,21 @@ def survey_root(
         best = low if low < best else best
         free = spare if spare < free else free
     if start + full * LANES < stop:
-        low = infinity
-        for j in range(start + full * LANES, stop):
-            g = (sign * cost[j] - reference) - v[j]
-            low = g if g < low else low
-            if row_of_column[j] < 0:
-                free = g if g < free else free
+        low, spare = infinity, infinity
+        if full > 0:
+            # Some of these for the second time: of the smallest that makes no difference.
+            low, spare = root_minima(
+                cost, v, row_of_column, stop - LANES, sign, reference, infinity
+            )
+        else:
+            for j in range(start, stop):
+                g = (sign * cost[j] - reference) - v[j]
+                low = g if g < low else low
+                if row_of_column[j] < 0:
+                    spare = g if g < spare else spare
         group_min[full] = low
         best = low if low < best else best
+        free = spare if spare < free else free
     return best, free
 
 
@@ -106,23 +113,19 @@ def open_root(
         o = start + group * LANES
         for j in range(o, min(o + LANES, stop)):
             g = (sign * cost[j] - reference) - v[j]
-            if (
-                g <= known
-                and reach(
-                    j, g, row, dist, pred, row_of_column, place, heap, touched, start, front,
-                    words, infinity,
-                )
-                and base < infinity
-            ):  # fmt: skip
-                below = g - base
-                sieve[j] = rounded_up(v[j] + (below if below < 0 else 0))
+            if g <= known:
+                reach(
+                    j, g, row, base, v, dist, pred, sieve, row_of_column, place, heap, touched,
+                    start, front, words, infinity,
+                )  # fmt: skip
 
 
 @njit(nogil=True, cache=True, _nrt=False)
 def relax_all(
     cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
-    v: Array, dist: Array, pred: Array, row_of_column: Array, place: Array, heap: Array,
-    touched: Array, start: int, stop: int, front: Array, words: Array, infinity: float,
+    v: Array, dist: Array, pred: Array, sieve: Array, row_of_column: Array, place: Array,
+    heap: Array, touched: Array, start: int, stop: int, front: Array, words: Array,
+    infinity: float,
 ) -> None:  # fmt: skip
     """Relax one matched row while no free column is reached, so that any label matters."""
     for p in range(start, stop, LANES):
@@ -137,77 +140,76 @@ def relax_all(
             g = (sign * cost[j] - entry_cost) - (v[j] - entry_price) + label
             if g < dist[j]:
                 reach(
-                    j, g, row, dist, pred, row_of_column, place, heap, touched, start, front,
-                    words, infinity,
+                    j, g, row, infinity, v, dist, pred, sieve, row_of_column, place, heap,
+                    touched, start, front, words, infinity,
                 )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, _nrt=False)
-def _sift_groups(
-    cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
-    limit: float, base: float, first: int, last: int, ahead: int, v: Array, dist: Array,
-    pred: Array, sieve: Array, row_of_column: Array, place: Array, heap: Array, touched: Array,
-    start: int, front: Array, words: Array, infinity: float,
-) -> None:  # fmt: skip
-    """Groups ``first`` to ``last`` of the slab, asking for what lies ``ahead`` bytes off."""
-    for group in range(first, last):
-        p = start + group * LANES
-        for line in range(cost.itemsize * LANES // LINE):
-            prefetch(cost.ctypes.data + p * cost.itemsize + ahead + line * LINE)
-        hits = sifted(cost, sieve, p, sign, limit)
-        while hits != 0:
-            j = p + lowest_bit(hits)
-            hits &= hits - np.uint64(1)
-            g = (sign * cost[j] - entry_cost) - (v[j] - entry_price) + label
-            if reach(
-                j, g, row, dist, pred, row_of_column, place, heap, touched, start, front, words,
-                infinity,
-            ):  # fmt: skip
-                below = g - base
-                sieve[j] = rounded_up(v[j] + (below if below < 0 else 0))
-
-
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def relax_sifted(
     cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
     margin: float, base: float, v: Array, dist: Array, pred: Array, sieve: Array,
     row_of_column: Array, place: Array, heap: Array, touched: Array, start: int, stop: int,
-    front: Array, words: Array, infinity: float, thread: int, n_threads: int, next_root: int,
-    hint_value: Array, hint_row: Array, slots: Array, slot_of_row: Array,
+    front: Array, words: Array, found: Array, infinity: float, thread: int, n_threads: int,
+    next_root: int, hint: Array, slots: Array, slot_of_row: Array,
 ) -> None:  # fmt: skip
     """Relax one matched row, entered at ``label`` by its column, where it can matter.
 
-    next_root, hint_value, hint_row: see ``tell_next``; while the end of the row is sifted, the
-    beginning of the next comes from memory. Before the row at hand every second guess is
-    wrong, at its end hardly one (random costs, n = 16,000).
+    found: room for the groups of columns let through. They are noted without a branch and looked
+    at when the row, all but its end, has been sifted: a wrong guess of the processor's would
+    throw away what it already does for the groups that follow. next_root, hint: see
+    ``tell_next``; while the end of the row is sifted, the beginning of the next comes from
+    memory. Before the row at hand every second guess is wrong, at its end hardly one (random
+    costs, n = 16,000).
     """
     limit = np.float64((((entry_cost - entry_price) - label) + margin) + base)
     # Costs of 64-bit integers are rounded when they are compared with the sieve.
     limit += abs(limit) * 2.0**-50
     full = (stop - start) // LANES
+    rest = stop - start - full * LANES
     turn = max(0, full - AHEAD // (cost.itemsize * LANES))
-    _sift_groups(
-        cost, sign, row, entry_cost, entry_price, label, limit, base, 0, turn, AHEAD, v, dist,
-        pred, sieve, row_of_column, place, heap, touched, start, front, words, infinity,
-    )  # fmt: skip
     ahead = AHEAD
-    tell_next(
-        thread, next_root, dist, row_of_column, heap, start, front, words, hint_value, hint_row
-    )
-    following = hear_next(n_threads, hint_value, hint_row)
-    slot = slot_of_row[following] if following >= 0 else -1
-    if slot >= 0:
-        here = cost.ctypes.data + turn * LANES * cost.itemsize
-        ahead = slots[slot].ctypes.data - here
-    _sift_groups(
-        cost, sign, row, entry_cost, entry_price, label, limit, base, turn, full, ahead, v, dist,
-        pred, sieve, row_of_column, place, heap, touched, start, front, words, infinity,
-    )  # fmt: skip
-    for j in range(start + full * LANES, stop):
-        g = (sign * cost[j] - entry_cost) - (v[j] - entry_price) + label
-        if reach(
-            j, g, row, dist, pred, row_of_column, place, heap, touched, start, front, words,
-            infinity,
-        ):  # fmt: skip
-            below = g - base
-            sieve[j] = rounded_up(v[j] + (below if below < 0 else 0))
+    first, last = 0, turn
+    for part in range(2):
+        n_found = 0
+        for group in range(first, last):
+            p = start + group * LANES
+            for line in range(cost.itemsize * LANES // LINE):
+                prefetch(cost.ctypes.data + p * cost.itemsize + ahead + line * LINE)
+            hits = sifted(cost, sieve, p, sign, limit)
+            found[n_found] = p
+            found[n_found + 1] = np.int64(hits)
+            n_found += 2 if hits != 0 else 0
+        if part == 1 and rest > 0:
+            if full > 0:
+                # The last LANES columns, of which the first have had their turn.
+                hits = sifted(cost, sieve, stop - LANES, sign, limit) >> np.uint64(LANES - rest)
+            else:
+                hits = np.uint64(0)
+                for j in range(start, stop):
+                    if np.float64(sign * cost[j]) - np.float64(sieve[j]) < limit:
+                        hits |= np.uint64(1) << np.uint64(j - start)
+            found[n_found] = stop - rest
+            found[n_found + 1] = np.int64(hits)
+            n_found += 2 if hits != 0 else 0
+        for k in range(0, n_found, 2):
+            p, hits = found[k], np.uint64(found[k + 1])
+            while hits != 0:
+                j = p + lowest_bit(hits)
+                hits &= hits - np.uint64(1)
+                g = (sign * cost[j] - entry_cost) - (v[j] - entry_price) + label
+                reach(
+                    j, g, row, base, v, dist, pred, sieve, row_of_column, place, heap, touched,
+                    start, front, words, infinity,
+                )  # fmt: skip
+        if part == 0:
+            tell_next(
+                thread, n_threads, next_root, dist, row_of_column, heap, start, front, words, hint
+            )
+            following, column = hear_next(n_threads, hint)
+            slot = slot_of_row[following] if following >= 0 else -1
+            if slot >= 0:
+                ahead = slots[slot].ctypes.data - (cost.ctypes.data + turn * LANES * cost.itemsize)
+                if column >= 0:
+                    prefetch(slots[slot].ctypes.data + column * cost.itemsize)
+            first, last = turn, full

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.atomics import cross
+from bigsap.engine.atomics import cross, meet
 from bigsap.engine.augment import augment
 from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.front import (
@@ -59,14 +59,15 @@ from bigsap.engine.state import (
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
-# Records, one a thread: the first of the queue (at the root: the smallest label), the best
-# free column.
-# Word 4 is HINT.
-_FIRST, _FIRST_PRICE, _FREE = 0, 1, 6
-_SOUND = 5  # of the ids, whose word 2 is that of ``fetch.obtain``
+# Records, one a thread, all words on one cache line: the first of the queue (at the root only
+# the smallest label), what is known of the row that it would be left by, the best free column,
+# and last the beat by which the others know that the record is complete. All are in the unit of
+# prices, in which columns, rows and NOWHERE are exact.
+_FIRST, _FIRST_PRICE, _FIRST_COLUMN, _FIRST_ROW, _ENTRY_COST, _FREE, _FREE_COLUMN, _BEAT = range(8)
+_SOUND = 5  # of ``record_id``, whose word 2 is that of ``fetch.obtain``
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def _best(place: int, turn: int, n_threads: int, record_value: Array) -> int:
     """The beginning of the record with the smallest value at ``place``; of equals the first."""
     winner = turn * n_threads * RECORD
@@ -94,9 +95,10 @@ def run_square(
     words, values = st.words, st.values
     v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
     sieve, place, heap, touched = st.sieve, st.place, st.heap, st.touched
-    front, own = st.front[thread], st.front_id[thread]
+    front, own, found = st.front[thread], st.front_id[thread], st.found[thread]
     settled, settled_dist = st.settled, st.settled_dist
-    record_value, record_id, barrier = st.record_value, st.record_id, st.barrier
+    record_value, record_word, record_id = st.record_value, st.record_word, st.record_id
+    barrier = st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
     position, stage = words[POSITION], words[STAGE]
     row, root, entered_by = words[ROW], words[ROOT], words[ENTERED_BY]
@@ -107,10 +109,12 @@ def run_square(
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         foresee(0, st, t)
+    record_word[thread * RECORD + _BEAT] = record_word[(n_threads + thread) * RECORD + _BEAT] = 0
     # No thread may change the words before every thread has read them.
     cross(barrier, n_threads)
 
-    turn = row_turn = 0
+    turn = row_turn = beat = 0
+    entry_cost, entry_known = zero, False
     spent = 0
     next_root = -1
     while True:
@@ -167,8 +171,9 @@ def run_square(
                     pred[column] = row
             record_value[here + _FIRST] = low
             record_value[here + _FREE] = free
-            record_id[here + _FREE] = column
-            cross(barrier, n_threads)
+            record_value[here + _FREE_COLUMN] = column
+            beat += 1
+            meet(record_word, thread, n_threads, turn * n_threads * RECORD + _BEAT, RECORD, beat)
             at_root = record_value[_best(_FIRST, turn, n_threads, record_value) + _FIRST]
             winner = _best(_FREE, turn, n_threads, record_value)
             turn = 1 - turn
@@ -177,7 +182,7 @@ def run_square(
                 status = INFEASIBLE
                 break
             if best <= at_root:
-                sink = record_id[winner + _FREE]
+                sink = int(record_value[winner + _FREE_COLUMN])
                 if sink == NOWHERE:
                     status = CHANGED
                     break
@@ -189,7 +194,8 @@ def run_square(
                     place, heap, touched, start, stop, group_min, front, own, infinity,
                 )  # fmt: skip
         else:
-            entry_cost = sign * cost[entered_by]
+            if not entry_known:
+                entry_cost = sign * cost[entered_by]
             known = front[KNOWN_FREE]
             if known < infinity and known + terms.unit < front[BASE]:
                 front[BASE] = known + terms.unit
@@ -197,8 +203,8 @@ def run_square(
             base = front[BASE]
             if base < infinity:
                 tell_next(
-                    thread, next_root, dist, row_of_column, heap, start, front, own, record_value,
-                    record_id,
+                    thread, n_threads, next_root, dist, row_of_column, heap, start, front, own,
+                    record_value,
                 )  # fmt: skip
                 margin = terms.margin * (
                     top_price + abs(base) + abs(entry_cost) + abs(entry_price) + abs(label)
@@ -206,13 +212,13 @@ def run_square(
                 relax_sifted(
                     cost, sign, row, entry_cost, entry_price, label,
                     margin + terms.margin * terms.margin, base, v, dist, pred, sieve,
-                    row_of_column, place, heap, touched, start, stop, front, own, infinity,
-                    thread, n_threads, next_root, record_value, record_id, slots, slot_of_row,
+                    row_of_column, place, heap, touched, start, stop, front, own, found, infinity,
+                    thread, n_threads, next_root, record_value, slots, slot_of_row,
                 )  # fmt: skip
             else:
                 relax_all(
-                    cost, sign, row, entry_cost, entry_price, label, v, dist, pred, row_of_column,
-                    place, heap, touched, start, stop, front, own, infinity,
+                    cost, sign, row, entry_cost, entry_price, label, v, dist, pred, sieve,
+                    row_of_column, place, heap, touched, start, stop, front, own, infinity,
                 )  # fmt: skip
 
         if sink == NOWHERE:
@@ -223,11 +229,15 @@ def run_square(
                 column = heap[start]
                 record_value[here + _FIRST] = dist[column]
                 record_value[here + _FIRST_PRICE] = v[column]
-                record_id[here + _FIRST] = column
-            column = own[FREE_COLUMN]
+                record_value[here + _FIRST_COLUMN] = column
+                following = row_of_column[column]
+                record_value[here + _FIRST_ROW] = following
+                if always_resident:
+                    record_value[here + _ENTRY_COST] = sign * slots[slot_of_row[following], column]
             record_value[here + _FREE] = front[FREE_LABEL]
-            record_id[here + _FREE] = column
-            cross(barrier, n_threads)
+            record_value[here + _FREE_COLUMN] = own[FREE_COLUMN]
+            beat += 1
+            meet(record_word, thread, n_threads, turn * n_threads * RECORD + _BEAT, RECORD, beat)
             winner = _best(_FREE, turn, n_threads, record_value)
             other = _best(_FIRST, turn, n_threads, record_value)
             turn = 1 - turn
@@ -241,7 +251,10 @@ def run_square(
                 status = INFEASIBLE if front[KNOWN_FREE] == infinity else CHANGED
                 break
             if best < free:
-                column, column_price = record_id[other + _FIRST], record_value[other + _FIRST_PRICE]
+                column = int(record_value[other + _FIRST_COLUMN])
+                entry_price = record_value[other + _FIRST_PRICE]
+                row, entered_by = int(record_value[other + _FIRST_ROW]), column
+                entry_cost, entry_known = record_value[other + _ENTRY_COST], always_resident
                 label = max(label, best)
                 if thread == 0:
                     settled[n_settled] = column
@@ -251,10 +264,9 @@ def run_square(
                     place[column] = SETTLED
                     sieve[column] = rounded_up(terms.blocked)
                 n_settled += 1
-                row, entered_by, entry_price = row_of_column[column], column, column_price
                 continue
             best = free
-            sink = record_id[winner + _FREE]
+            sink = int(record_value[winner + _FREE_COLUMN])
 
         label = max(label, best)
         n_settled += 1

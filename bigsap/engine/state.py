@@ -69,7 +69,7 @@ DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID, CHANGED = range(6)
 # ENTERED_BY of a root, and of a row reached through the virtual columns.
 AT_ROOT, BY_GROUP = -1, -2
 
-# Reduction records, one stretch of RECORD words a thread and parity.
+# Reduction records, one stretch of RECORD words a thread and parity; after these the hints.
 RECORD = 8
 
 
@@ -105,16 +105,18 @@ class State(NamedTuple):
     touched: Array  # ID (n_columns,) what the search has reached, each slab's from its beginning
     front: Array  # P (n_threads, RECORD)
     front_id: Array  # int64 (n_threads, RECORD)
+    found: Array  # int64 (n_threads, 2 * groups of LANES columns of a slab)
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     words: Array  # int64 (WORD_COUNT,)
     values: Array  # P (VALUE_COUNT,)
     # Per thread: lanes (3 * LANES) and block minima; records for reductions.
     lanes: Array  # P (n_threads, 3 * LANES)
     block_min: Array  # P (n_threads, groups of LANES columns of a slab, or fewer blocks)
-    record_value: Array  # P (2 * n_threads * RECORD,)
-    record_id: Array  # int64 (2 * n_threads * RECORD,)
+    record_value: Array  # P (3 * n_threads * RECORD,)
+    record_id: Array  # int64 (3 * n_threads * RECORD,)
     # What thread 0 foresees of the next miss, two sets used in turn: see ``fetch``.
     foreseen: Array  # int64 (2 * RECORD,)
+    record_word: Array  # int64, the memory of ``record_value``: see ``square``
     barrier: Array  # int64 (BARRIER_WORDS,)
     bounds: Array  # int64 (n_threads + 1,) the threads' column slabs
 
@@ -147,6 +149,7 @@ def front(room: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]
     """
     n_columns = room.size
     heap, touched = room.view(ID).reshape(2, n_columns)
+    groups = int(np.diff(slabs(n_columns, n_threads)).max(initial=0)) // LANES + 1
     return {
         "sieve": np.empty(n_columns, np.float32),
         "heap": heap,
@@ -154,6 +157,7 @@ def front(room: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]
         "touched": touched,
         "front": np.empty((n_threads, RECORD), price),
         "front_id": np.empty((n_threads, RECORD), np.int64),
+        "found": np.empty((n_threads, 2 * groups), np.int64),
     }
 
 
@@ -165,8 +169,8 @@ def released(state: State) -> State:
 
 
 def _records(n_threads: int, dtype: np.dtype[Any]) -> Array:
-    """Two sets of records, zero, each record on a cache line of its own."""
-    size = 2 * n_threads * RECORD
+    """Two sets of records and the threads' hints, zero, each on a cache line of its own."""
+    size = 3 * n_threads * RECORD
     room = np.zeros(size + RECORD, dtype)
     skip = -room.ctypes.data % (RECORD * 8) // 8
     return room[skip : skip + size]
@@ -179,6 +183,7 @@ def allocate(
     m = n_columns
     bounds = slabs(m, n_threads)
     ids = np.empty(2 * m, ID)
+    records = _records(n_threads, price)
     return State(
         v=np.zeros(m, price),
         dist=np.empty(m, price),
@@ -196,7 +201,8 @@ def allocate(
         values=np.zeros(VALUE_COUNT, price),
         lanes=np.empty((n_threads, 3 * LANES), price),
         block_min=np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
-        record_value=_records(n_threads, price),
+        record_value=records,
+        record_word=records.view(np.int64),
         record_id=_records(n_threads, np.dtype(np.int64)),
         foreseen=np.zeros(2 * RECORD, np.int64),
         barrier=np.zeros(16, np.int64),
