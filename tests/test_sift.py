@@ -115,7 +115,7 @@ class Slab:
         return first, (self.front[FREE_LABEL], int(self.words[FREE_COLUMN]))
 
 
-@pytest.mark.parametrize("m", [64, 200, 1000])
+@pytest.mark.parametrize("m", [40, 64, 200, 1000])
 @pytest.mark.parametrize("kind", ["random", "large", "ties", "forbidden"])
 def test_same_choices_as_relaxing_everything(kind, m):
     generator = np.random.default_rng(m)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+import bigsap
 from bigsap.engine import cpu
 from bigsap.engine import state as S
 from bigsap.engine.cpu import Engine
@@ -54,6 +55,23 @@ for _ in range(8):
 
 def test_threads_agree_on_whether_the_last_row_is_there(tmp_path):
     subprocess.run([sys.executable, "-c", RESUMED, str(tmp_path)], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("kind", ["float64", "wide int64"])
+@pytest.mark.parametrize("n", [40, 65, 200])
+def test_a_search_left_after_every_row_goes_on_as_if_it_had_not_been(n, kind, monkeypatch):
+    generator = np.random.default_rng(n)
+    cost = generator.random((n, n))
+    if kind == "wide int64":
+        cost = (cost * 1e13).astype(np.int64)  # prices are integers then
+    whole = bigsap.solve(cost, method="ssp", threads=1)
+    monkeypatch.setattr(cpu, "_FIRST_SLICE_PAIRS", 1)
+    monkeypatch.setattr(cpu, "_SLICE_SECONDS", 0)
+    for threads in (1, 2, 3):
+        cut = bigsap.solve(cost, method="ssp", threads=threads)
+        np.testing.assert_array_equal(cut.col4row, whole.col4row)
+        np.testing.assert_array_equal(cut.v, whole.v)
+        assert cut.stats["rows_scanned"] == whole.stats["rows_scanned"]
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -43,7 +43,8 @@ def survey_root(
 ) -> tuple[float, float]:  # fmt: skip
     """What most searches end with: the smallest labels of the root, all and of free columns.
 
-    group_min: set to the smallest of each LANES columns. following: address of the slab's
+    group_min: set to the smallest of each LANES columns; where columns are left over, the last
+    is that of the slab's last LANES columns, if it has as many. following: address of the slab's
     costs in the row that will probably be scanned next, or 0.
     """
     end = cost.ctypes.data + stop * cost.itemsize

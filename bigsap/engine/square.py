@@ -61,8 +61,8 @@ from bigsap.sources.base import Array
 
 # Records, one a thread, all words on one cache line: the first of the queue (at the root only
 # the smallest label), what is known of the row that it would be left by, the best free column,
-# and last the beat by which the others know that the record is complete. All are in the unit of
-# prices, in which columns, rows and NOWHERE are exact.
+# and last the beat by which the others know that the record is complete (``record_word``). All
+# but that are in the unit of prices, in which columns, rows and NOWHERE are exact.
 _FIRST, _FIRST_PRICE, _FIRST_COLUMN, _FIRST_ROW, _ENTRY_COST, _FREE, _FREE_COLUMN, _BEAT = range(8)
 _SOUND = 5  # of ``record_id``, whose word 2 is that of ``fetch.obtain``
 
