@@ -93,6 +93,7 @@ OUTCOMES = {
 }  # fmt: skip
 
 
+@pytest.mark.timeout(330)  # as long as its process may take, on a machine that does other work
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("dtype", ["float64", "int64", "int32"])
 @pytest.mark.parametrize(

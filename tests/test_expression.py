@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.errors import DtypeError, ExpressionError, InputError, InvalidCostError, ShapeError
+from bigsap.sources.expression_text import read as read_text
 from bigsap.sources.expression_tree import MAX_LENGTH
 from contracts import N_COLUMNS, N_ROWS, SourceContract, read
 
@@ -459,3 +461,34 @@ def test_example(capsys):
     out = capsys.readouterr().out
     assert "optimal: " in out
     assert "column 11: unknown array 'rom'" in out
+
+
+class _Interrupting:
+    """Garbage in a cycle that lets other threads run when it is collected."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        time.sleep(0)
+
+
+def test_threads_may_parse_at_the_same_time():
+    # CPython 3.11.7 alone raised SystemError within a second.
+    code = "+".join(f"min(i, j * {k})" for k in range(100))
+    failed, end = [], time.monotonic() + 3
+
+    def parse():
+        while time.monotonic() < end and not failed:
+            _Interrupting()
+            try:
+                read_text(code)
+            except Exception as error:  # noqa: BLE001 - told by the main thread
+                failed.append(error)
+
+    threads = [threading.Thread(target=parse) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed

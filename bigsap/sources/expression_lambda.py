@@ -20,6 +20,7 @@ from bigsap.errors import ExpressionError
 from bigsap.sources.expression import ExpressionSource
 from bigsap.sources.expression_integers import EXACT, keeps_pythons_numbers
 from bigsap.sources.expression_parser import check
+from bigsap.sources.expression_text import parsed
 from bigsap.sources.expression_tree import (
     MAX_ARRAYS,
     MAX_LENGTH,
@@ -98,7 +99,7 @@ def _find(function: Any) -> ast.Lambda | None:
     code = function.__code__
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
     try:
-        module = ast.parse(text)
+        module = parsed(text, code.co_filename, "exec")
         # Compiled anew, because the file may have changed since it was imported.
         fresh = compile(text, code.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

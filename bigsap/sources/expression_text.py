@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
+from typing import Any
 
 from bigsap.errors import ExpressionError
 from bigsap.sources.expression_tree import MAX_DEPTH, MAX_LENGTH
@@ -19,6 +21,20 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _NUMBER = re.compile(r"\.?[0-9]")
+
+# Reentrant: a finalizer may run in the midst of it and parse, too.
+_one_at_a_time = threading.RLock()
+
+
+def parsed(text: str, name: str, mode: str) -> Any:
+    """``ast.parse``, by one thread at a time; same errors.
+
+    CPython 3.11 counts the depth of a tree for all threads together: where one is interrupted
+    while it builds its tree, by a finalizer say, and another begins, SystemError ("AST
+    constructor recursion depth mismatch") came out of a good expression.
+    """
+    with _one_at_a_time:
+        return ast.parse(text, name, mode=mode)
 
 
 def read(code: str) -> tuple[ast.expr, str, int]:
@@ -39,7 +55,7 @@ def read(code: str) -> tuple[ast.expr, str, int]:
     if start == len(line):
         raise ExpressionError("the expression is empty", 1)
     try:
-        body = ast.parse(line[start:], "<expression>", mode="eval").body
+        body = parsed(line[start:], "<expression>", "eval").body
     except SyntaxError as error:
         raise failure(line, start + _place(error, line[start:]), error.msg) from None
     except (RecursionError, MemoryError):
