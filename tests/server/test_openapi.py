@@ -60,9 +60,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         }
 
 
-# Schemathesis writes whole strategies out as text when it draws: seconds here, and two minutes
-# were not enough once, on a machine that did other work.
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("label", "mode"), CASES)
 def test_no_request_breaks_the_service(
     label: str, mode: GenerationMode, service: dict[str, str]
