@@ -66,6 +66,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "pairs_evaluated": pairs,
         "certificate_pairs": run.certificate_pairs,
         "rows_scanned": scanned,
+        "pairs_skipped": engine.pairs_skipped if engine is not None else 0,
         "cache_policy": (there or rows).policy,
         "cache_slots": (there or rows).n_slots,
         "cache_bytes": (there or rows).bytes,

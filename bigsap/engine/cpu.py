@@ -179,14 +179,14 @@ class Engine:
             if self.state.words[S.STAGE] != NEXT_ROW:
                 self.unsettle()
             room, none = self.state.settled_price, np.empty(0, self.price)
-            front = S.front(room, self.team.n_threads, self.price)
+            front = S.front(room, self.state.settled_dist, self.team.n_threads, self.price)
             self.state = self.state._replace(**front)
             del front
             clear_front(self.state, self.infinity)
             try:
                 status = self._drive(run_square, order, backward, epsilon)
             finally:
-                self.state = self.state._replace(**S.front(none, 0, self.price))
+                self.state = self.state._replace(**S.front(none, none, 0, self.price))
         st = self.state
         if status == S.INFEASIBLE:
             self.unsettle()
@@ -294,6 +294,10 @@ class Engine:
     @property
     def rows_scanned(self) -> int:
         return int(self.state.words[S.ROWS_SCANNED])
+
+    @property
+    def pairs_skipped(self) -> int:
+        return int(self.state.words[S.PAIRS_SKIPPED])
 
     # -- running kernels ------------------------------------------------------------
 

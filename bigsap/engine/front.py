@@ -20,8 +20,8 @@ from bigsap.sources.base import Array
 OUTSIDE, SETTLED = -1, -2
 
 # Words of a slab's front (``State.front_id``) and its values (``State.front``).
-QUEUED, TOUCHED, FREE_COLUMN = 0, 1, 2
-FREE_LABEL, KNOWN_FREE, BASE = 0, 1, 2
+QUEUED, TOUCHED, FREE_COLUMN, SKIPPED = 0, 1, 2, 3
+FREE_LABEL, KNOWN_FREE, BASE, FALL = 0, 1, 2, 3
 
 
 @njit(nogil=True, cache=True, _nrt=False, forceinline=True)
@@ -41,6 +41,8 @@ def clear_front(st: State, infinity: float) -> None:
         st.sieve[j] = rounded_up(st.v[j])
     for thread in range(st.front.shape[0]):
         st.front_id[thread, :] = 0
+        st.lows[thread, :, :] = 0
+        st.scale[thread, :] = 0
         st.front[thread, :] = infinity
 
 

@@ -24,8 +24,9 @@ import numpy as np
 from numba import njit
 
 from bigsap.engine.atomics import lowest_bit, prefetch
-from bigsap.engine.front import KNOWN_FREE, hear_next, reach, tell_next
+from bigsap.engine.front import KNOWN_FREE, SKIPPED, hear_next, reach, tell_next
 from bigsap.engine.scan import LINE, NOWHERE
+from bigsap.engine.skip import ORIGIN, code_of, plan, step
 from bigsap.engine.state import LANES
 from bigsap.engine.vectors import root_minima, sifted
 from bigsap.sources.base import Array
@@ -148,11 +149,12 @@ def relax_all(
 
 @njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def relax_sifted(
-    cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
-    margin: float, base: float, v: Array, dist: Array, pred: Array, sieve: Array,
+    cost: Array, sign: float, row: int, reference: float, entry_cost: float, entry_price: float,
+    label: float, margin: float, base: float, v: Array, dist: Array, pred: Array, sieve: Array,
     row_of_column: Array, place: Array, heap: Array, touched: Array, start: int, stop: int,
     front: Array, words: Array, found: Array, infinity: float, thread: int, n_threads: int,
-    next_root: int, hint: Array, slots: Array, slot_of_row: Array,
+    next_root: int, hint: Array, slots: Array, slot_of_row: Array, lows: Array,
+    scale: Array, width: int, runs: Array,
 ) -> None:  # fmt: skip
     """Relax one matched row, entered at ``label`` by its column, where it can matter.
 
@@ -161,22 +163,41 @@ def relax_sifted(
     throw away what it already does for the groups that follow. next_root, hint: see
     ``tell_next``; while the end of the row is sifted, the beginning of the next comes from
     memory. Before the row at hand every second guess is wrong, at its end hardly one (random
-    costs, n = 16,000).
+    costs, n = 16,000). reference: what the survey of the row subtracted; lows, scale, width, runs:
+    see ``skip``.
     """
-    limit = np.float64((((entry_cost - entry_price) - label) + margin) + base)
+    below = (((entry_cost - entry_price) - label) + margin) + base
+    code = code_of(below - reference, scale[ORIGIN])
+    limit = np.float64(below)
     # Costs of 64-bit integers are rounded when they are compared with the sieve.
     limit += abs(limit) * 2.0**-50
     full = (stop - start) // LANES
     rest = stop - start - full * LANES
-    turn = max(0, full - AHEAD // (cost.itemsize * LANES))
-    ahead = AHEAD
+    size = LANES * cost.itemsize
+    lead = AHEAD // size
+    own_end = end = plan(row, code, full, width, lows, runs, 0)
+    count = 0
+    for k in range(0, own_end, 2):
+        count += runs[k + 1] - runs[k]
+    words[SKIPPED] += full - count
+    turn = max(0, count - lead)
+    # The group at hand and that to be asked for, each with the place of its run.
+    group, at = runs[0], 0
+    asked_at, left = 0, lead
+    while asked_at < own_end and left >= runs[asked_at + 1] - runs[asked_at]:
+        left -= runs[asked_at + 1] - runs[asked_at]
+        asked_at += 2
+    asked = runs[asked_at] + left
+    address = cost.ctypes.data + start * cost.itemsize
     first, last = 0, turn
     for part in range(2):
         n_found = 0
-        for group in range(first, last):
+        for _ in range(first, last):
+            for line in range(size // LINE):
+                prefetch(address + asked * size + line * LINE)
+            asked, asked_at = step(asked, asked_at, end, runs)
             p = start + group * LANES
-            for line in range(cost.itemsize * LANES // LINE):
-                prefetch(cost.ctypes.data + p * cost.itemsize + ahead + line * LINE)
+            group, at = step(group, at, own_end, runs)
             hits = sifted(cost, sieve, p, sign, limit)
             found[n_found] = p
             found[n_found + 1] = np.int64(hits)
@@ -210,7 +231,15 @@ def relax_sifted(
             following, column = hear_next(n_threads, hint)
             slot = slot_of_row[following] if following >= 0 else -1
             if slot >= 0:
-                ahead = slots[slot].ctypes.data - (cost.ctypes.data + turn * LANES * cost.itemsize)
+                address = slots[slot].ctypes.data
                 if column >= 0:
-                    prefetch(slots[slot].ctypes.data + column * cost.itemsize)
-            first, last = turn, full
+                    prefetch(address + column * cost.itemsize)
+                    # Its limit is not known yet; those of rows scanned one after the other
+                    # are much the same.
+                    end = plan(following, code, full, width, lows, runs, own_end)
+                else:
+                    runs[own_end], runs[own_end + 1] = 0, full
+                    end = own_end + 2
+                address += start * cost.itemsize
+                asked, asked_at = runs[own_end], own_end
+            first, last = turn, count

@@ -16,11 +16,13 @@ from bigsap.engine.augment import augment
 from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.front import (
     BASE,
+    FALL,
     FREE_COLUMN,
     FREE_LABEL,
     KNOWN_FREE,
     QUEUED,
     SETTLED,
+    SKIPPED,
     TOUCHED,
     forget,
     largest_price,
@@ -32,6 +34,7 @@ from bigsap.engine.front import (
 from bigsap.engine.scan import NOWHERE
 from bigsap.engine.search import NEXT_ROW, SCAN
 from bigsap.engine.sift import free_at_root, open_root, relax_all, relax_sifted, survey_root
+from bigsap.engine.skip import note_lows
 from bigsap.engine.state import (
     AT_ROOT,
     CHANGED,
@@ -42,9 +45,11 @@ from bigsap.engine.state import (
     INFEASIBLE,
     INVALID,
     LABEL,
+    LANES,
     N_DROPS,
     N_SETTLED,
     NEED_ROW,
+    PAIRS_SKIPPED,
     POSITION,
     RECORD,
     ROOT,
@@ -96,7 +101,7 @@ def run_square(
     v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
     sieve, place, heap, touched = st.sieve, st.place, st.heap, st.touched
     front, own, found = st.front[thread], st.front_id[thread], st.found[thread]
-    settled, settled_dist = st.settled, st.settled_dist
+    settled, lows, scale, runs = st.settled, st.lows[thread], st.scale[thread], st.runs[thread]
     record_value, record_word, record_id = st.record_value, st.record_word, st.record_id
     barrier = st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
@@ -105,6 +110,10 @@ def run_square(
     n_settled = words[N_SETTLED]
     label, entry_price = values[LABEL], values[ENTRY_PRICE]
     top_price = largest_price(v, start, stop, zero)
+    full = (stop - start) // LANES
+    # Groups of a stretch; all in one where there is no room to tell stretches apart.
+    n_codes = max(1, 2 * lows.shape[1])
+    width = max(1, (full + n_codes - 1) // n_codes)
     # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
@@ -129,6 +138,7 @@ def run_square(
             row, entered_by = root, AT_ROOT
             n_settled, label = 0, -infinity
             front[FREE_LABEL] = front[KNOWN_FREE] = front[BASE] = infinity
+            front[FALL] = zero
             own[QUEUED] = own[TOUCHED] = 0
             own[FREE_COLUMN] = NOWHERE
             stage = SCAN
@@ -162,6 +172,7 @@ def run_square(
                 cost, sign, reference, v, row_of_column, start, stop, group_min, infinity,
                 following,
             )  # fmt: skip
+            note_lows(row, group_min, full, width, lows, scale)
             column = NOWHERE
             if free == low and low < infinity:
                 column = free_at_root(
@@ -206,14 +217,15 @@ def run_square(
                     thread, n_threads, next_root, dist, row_of_column, heap, start, front, own,
                     record_value,
                 )  # fmt: skip
-                margin = terms.margin * (
-                    top_price + abs(base) + abs(entry_cost) + abs(entry_price) + abs(label)
-                )
+                reference = st.reference[row]
+                size = top_price + abs(base) + abs(entry_cost) + abs(entry_price) + abs(label)
+                margin = terms.margin * (size + abs(reference))
                 relax_sifted(
-                    cost, sign, row, entry_cost, entry_price, label,
+                    cost, sign, row, reference, entry_cost, entry_price, label,
                     margin + terms.margin * terms.margin, base, v, dist, pred, sieve,
                     row_of_column, place, heap, touched, start, stop, front, own, found, infinity,
-                    thread, n_threads, next_root, record_value, slots, slot_of_row,
+                    thread, n_threads, next_root, record_value, slots, slot_of_row, lows, scale,
+                    width, runs,
                 )  # fmt: skip
             else:
                 relax_all(
@@ -255,10 +267,13 @@ def run_square(
                 entry_price = record_value[other + _FIRST_PRICE]
                 row, entered_by = int(record_value[other + _FIRST_ROW]), column
                 entry_cost, entry_known = record_value[other + _ENTRY_COST], always_resident
-                label = max(label, best)
+                if best > label:
+                    front[FALL] += n_settled * (best - label) if n_settled > 0 else zero
+                    label = best
+                else:
+                    front[FALL] += label - best
                 if thread == 0:
                     settled[n_settled] = column
-                    settled_dist[n_settled] = best
                 if start <= column and column < stop:
                     own[QUEUED] = pop(heap, place, dist, start, own[QUEUED])
                     place[column] = SETTLED
@@ -268,26 +283,29 @@ def run_square(
             best = free
             sink = int(record_value[winner + _FREE_COLUMN])
 
-        label = max(label, best)
+        if best > label:
+            front[FALL] += n_settled * (best - label) if n_settled > 0 else zero
+            label = best
+        else:
+            front[FALL] += label - best
         n_settled += 1
         if thread == 0:
             settled[n_settled - 1] = sink
-            settled_dist[n_settled - 1] = best
             words[VIRTUAL_BY] = -1
             record_id[_SOUND] = 1 if augment(st, root, sink, -1, n_settled) else 0
             words[N_DROPS] += n_settled
-            for k in range(n_settled):
-                values[DROPS] += label - settled_dist[k]
+            values[DROPS] += front[FALL]
         cross(barrier, n_threads)
         if record_id[_SOUND] == 0:
             status = CHANGED
             break
         # A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
-        for k in range(n_settled):
+        for k in range(n_settled - 1):
             j = settled[k]
             if start <= j and j < stop:
-                v[j] -= (label - settled_dist[k]) + epsilon
+                v[j] -= (label - dist[j]) + epsilon
         if start <= sink and sink < stop:
+            v[sink] -= (label - best) + epsilon
             sieve[sink] = rounded_up(v[sink])
             top_price = max(top_price, abs(v[sink]))
         top_price = forget(v, dist, sieve, place, touched, start, own[TOUCHED], top_price, infinity)
@@ -298,6 +316,9 @@ def run_square(
     # Every thread has left the loop for the same reason before the words change.
     cross(barrier, n_threads)
     if thread == 0:
+        for k in range(n_threads):
+            words[PAIRS_SKIPPED] += st.front_id[k, SKIPPED] * LANES
+            st.front_id[k, SKIPPED] = 0
         if status == CHANGED:
             words[WANTED] = row
         words[POSITION], words[STAGE] = position, stage

@@ -25,6 +25,9 @@ GROUPED = -2
 #: Lanes over which kernels keep running minima: a fixed inner loop of this length is
 #: what LLVM turns into vector instructions without assuming away NaN or infinities.
 LANES = 64
+#: Of a row, all slabs together: bytes and codes by which stretches of it are left out, and the
+#: words that say what is read of two rows: see ``skip``.
+ROOM, CODES, RUNS = 8, 16, 34
 #: Columns per block whose minimum is kept, to find the minimum's column afterwards.
 BLOCK = 512
 
@@ -51,8 +54,9 @@ DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID, CHANGED = range(6)
     ROWS_FILLED,  # rows computed inside a kernel
     N_DROPS,  # price drops by epsilon, counted by column
     VIRTUAL_SCANS,
+    PAIRS_SKIPPED,  # of rows scanned, in stretches that could not matter
     WORD_COUNT,
-) = range(19)
+) = range(20)
 
 # Words in the unit of prices (``State.values``).
 (
@@ -96,8 +100,8 @@ class State(NamedTuple):
     ids: Array  # ID (2 * n_columns,) what pred and settled are halves of
     # The settled columns of the current search, in order: id, label, price before.
     settled: Array  # ID (n_columns,)
-    settled_dist: Array  # P (n_columns,)
-    settled_price: Array  # P (n_columns,); not in square problems, where ``front`` has its room
+    settled_dist: Array  # P (n_columns,); in square problems ``front`` has the room of this
+    settled_price: Array  # P (n_columns,) and of this
     # The front of a search in a square problem (see ``front``); empty outside phases.
     sieve: Array  # float32 (n_columns,) see ``sift``
     heap: Array  # ID (n_columns,) each slab's queue, from the slab's beginning on
@@ -106,6 +110,10 @@ class State(NamedTuple):
     front: Array  # P (n_threads, RECORD)
     front_id: Array  # int64 (n_threads, RECORD)
     found: Array  # int64 (n_threads, 2 * groups of LANES columns of a slab)
+    # What rows need not be read again, and what is read: see ``skip``.
+    lows: Array  # uint8 (n_threads, n_columns, a thread's share of ROOM)
+    scale: Array  # int64 (n_threads, RECORD)
+    runs: Array  # int64 (n_threads, RUNS)
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     words: Array  # int64 (WORD_COUNT,)
     values: Array  # P (VALUE_COUNT,)
@@ -142,14 +150,17 @@ def slabs(n_columns: int, n_threads: int) -> Array:
     return np.array([*cuts, n_columns], np.int64)
 
 
-def front(room: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]:
-    """The front of a search: one vector, and ``room`` (P), that of ``settled_price``.
+def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]:
+    """The front of a search: one vector, and those of ``settled_price`` and ``settled_dist``.
 
-    In square problems the prices of settled columns stay where they are until a search ends.
+    room, more: these two. In square problems the prices of settled columns stay where they are
+    until a search ends, and their labels in ``dist``.
     """
     n_columns = room.size
     heap, touched = room.view(ID).reshape(2, n_columns)
     groups = int(np.diff(slabs(n_columns, n_threads)).max(initial=0)) // LANES + 1
+    share = ROOM // max(1, n_threads)
+    lows = more.view(np.uint8)[: n_threads * n_columns * share].reshape(n_threads, n_columns, share)
     return {
         "sieve": np.empty(n_columns, np.float32),
         "heap": heap,
@@ -158,6 +169,9 @@ def front(room: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]
         "front": np.empty((n_threads, RECORD), price),
         "front_id": np.empty((n_threads, RECORD), np.int64),
         "found": np.empty((n_threads, 2 * groups), np.int64),
+        "lows": lows,
+        "scale": np.empty((n_threads, RECORD), np.int64),
+        "runs": np.empty((n_threads, RUNS), np.int64),
     }
 
 
@@ -195,7 +209,7 @@ def allocate(
         ids=ids,
         settled_dist=np.empty(m, price),
         settled_price=np.empty(m, price),
-        **front(np.empty(0, price), 0, price),
+        **front(np.empty(0, price), np.empty(0, price), 0, price),
         group=np.full(n_virtual_columns, FREE, ID),
         words=np.zeros(WORD_COUNT, np.int64),
         values=np.zeros(VALUE_COUNT, price),

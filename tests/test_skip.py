@@ -1,0 +1,165 @@
+"""Stretches that a search leaves out: what is noted of them is true, whatever the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bigsap
+from bigsap.engine import state
+from bigsap.engine.skip import (
+    CENTRE,
+    ORIGIN,
+    code_of,
+    move_scale,
+    note_lows,
+    plan,
+    step,
+)
+from bigsap.engine.state import CODES, LANES, RECORD, ROOM, RUNS
+from instances import low_rank
+
+NUMBERS = st.floats(min_value=-1e300, max_value=1e300) | st.floats(min_value=-1e3, max_value=1e3)
+ORIGINS = st.integers(min_value=-(1 << 31), max_value=1 << 31)
+
+
+def codes(lows, row):
+    """The codes of a row, one after the other."""
+    return [int(byte) >> shift & 15 for byte in lows[row] for shift in (0, 4)]
+
+
+def stretches(values, width):
+    return [values[first : first + width].min() for first in range(0, len(values), width)]
+
+
+@given(x=NUMBERS, y=NUMBERS, origin=ORIGINS)
+def test_codes_keep_the_order(x, y, origin):
+    x, y = min(x, y), max(x, y)
+    assert 0 <= code_of(x, origin) <= code_of(y, origin) < CODES
+
+
+def test_codes_are_three_an_octave():
+    origin = int(np.float32(1.0).view(np.int32))
+    steps = 2.0 ** (np.arange(0.01, CODES) / 3)
+    # The scale is float32's: straight within an octave.
+    assert [code_of(x, origin) for x in steps[::3]] == list(range(0, CODES, 3))
+    assert [code_of(x, origin) for x in (0.0, -1.0, 0.99, 1.0, 1.3, 1.4, 1.7, 2.0, 1e30)] == [
+        0, 0, 0, 0, 0, 1, 2, 3, 15,
+    ]  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(data=st.data(), share=st.sampled_from([1, 2, 4, 8]), full=st.integers(1, 40))
+def test_a_stretch_is_left_out_only_if_all_of_it_lies_above_the_limit(data, share, full):
+    """Rows of all sizes one after the other, so that the scale moves under what is noted."""
+    width = -(-full // (2 * share))
+    sizes = data.draw(st.lists(st.sampled_from([1e-30, 0.1, 1, 9, 1e4, 1e30]), min_size=1))
+    generator = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    lows, scale = np.zeros((len(sizes), share), np.uint8), np.zeros(RECORD, np.int64)
+    minima = []
+    for row, size in enumerate(sizes):
+        low = size * generator.standard_exponential(full) ** 3
+        low[generator.random(full) < 0.2] = generator.choice([0, -size, np.inf])
+        minima.append(low)
+        note_lows(row, low, full, width, lows, scale)
+        # What one row does to the scale is little; the test makes up for that.
+        scale[CENTRE] += generator.integers(-(1 << 25), 1 << 25)
+    runs = np.empty(RUNS, np.int64)
+    for row, low in enumerate(minima):
+        noted, true = codes(lows, row), stretches(low, width)
+        for limit in [*true, *(true * generator.uniform(0.5, 2, len(true))), -1.0, 0.0]:
+            if not np.isfinite(limit):
+                continue
+            code = code_of(limit, scale[ORIGIN])
+            end = plan(row, code, full, width, lows, runs, 4)
+            read = np.zeros(full, bool)
+            for first, stop in runs[4:end].reshape(-1, 2):
+                assert 0 <= first < stop <= full
+                assert not read[: first + 1][-2:].any()  # one run does not touch another
+                read[first:stop] = True
+            np.testing.assert_array_equal(
+                read, np.repeat(np.array(noted[: len(true)]) <= code, width)[:full]
+            )
+            assert read[low <= limit].all()
+
+
+@given(data=st.data())
+def test_steps_visit_every_group_of_the_runs(data):
+    cuts = sorted(data.draw(st.sets(st.integers(0, 60), min_size=2, max_size=16)))
+    cuts = cuts[: len(cuts) // 2 * 2]
+    runs = np.array([*cuts, 7, 7], np.int64)
+    group, k, seen = cuts[0], 0, []
+    right = [g for k in range(0, len(cuts), 2) for g in range(cuts[k], cuts[k + 1])]
+    for _ in right:
+        seen.append(group)
+        group, k = step(group, k, len(cuts), runs)
+    assert seen == right
+
+
+def test_rows_unlike_the_others_do_not_take_the_scale_with_them():
+    full, scale = 16, np.zeros(RECORD, np.int64)
+    lows, generator = np.zeros((2000, ROOM), np.uint8), np.random.default_rng(0)
+    for row in range(2000):
+        size = 1e30 if row % 10 == 1 or row == 0 else 1.0
+        note_lows(row, size * generator.standard_exponential(full), full, 1, lows, scale)
+    noted = np.array([codes(lows, row) for row in range(1900, 2000) if row % 10 != 1])
+    # Of exponential minima with mean 1 few fall off either end.
+    assert (noted == 0).mean() < 0.2
+    assert (noted == CODES - 1).mean() < 0.1
+
+
+@pytest.mark.parametrize("octaves", [-7, -1, 1, 2, 9])
+def test_a_moved_scale_tells_no_more_than_before(octaves):
+    origin = int(np.float32(2.0).view(np.int32))
+    scale = np.array([origin, origin, 1], np.int64)
+    lows = np.arange(256, dtype=np.uint8)[:, None]
+    before = [codes(lows, row) for row in range(256)]
+    move_scale(octaves, lows, scale)
+    assert scale[ORIGIN] == origin + (octaves << 23)
+    for row, pair in enumerate(before):
+        for old, new in zip(pair, codes(lows, row), strict=True):
+            assert new == (min(15, max(0, old - 3 * octaves)) if old else 0)
+
+
+COSTS = {
+    "random": lambda n, g: g.random((n, n)),
+    "points": lambda n, g: ((g.random((n, 1, 2)) - g.random((1, n, 2))) ** 2).sum(2),
+    "integers": lambda n, g: g.integers(0, n, (n, n)).astype(float),
+    "ties": lambda n, g: g.integers(0, 5, (n, n)),
+    "shifted": lambda n, g: g.random((n, n)) + 1e4 * g.random((n, 1)),
+    "all but lost": lambda n, g: g.random((n, n)) * 1e-3 + 1e12 * g.random((n, 1)),
+    "wide int64": lambda n, g: g.integers(-(10**14), 10**14, (n, n)),
+    "float32": lambda n, g: g.random((n, n), np.float32),
+    "uint8": lambda n, g: g.integers(0, 256, (n, n), np.uint8),
+    "one large row": lambda n, g: np.where(np.arange(n)[:, None] == 3, 1e30, g.random((n, n))),
+    "forbidden": lambda n, g: np.where(g.random((n, n)) < 0.5, np.inf, g.random((n, n))),
+    "rank 2": lambda n, g: np.ascontiguousarray(low_rank(n, 2)),
+}
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("kind", COSTS)
+def test_leaving_stretches_out_changes_nothing(kind, maximize, monkeypatch):
+    n = 1200
+    cost = COSTS[kind](n, np.random.default_rng(n))
+    if maximize:
+        cost = np.where(np.isinf(cost), -cost, cost) if cost.dtype.kind == "f" else cost
+    monkeypatch.setattr(state, "ROOM", 0)
+    whole = bigsap.solve(cost, method="ssp", threads=2, maximize=maximize)
+    assert whole.stats["pairs_skipped"] == 0
+    monkeypatch.undo()
+    for threads in (1, 2, 3, 9):
+        result = bigsap.solve(cost, method="ssp", threads=threads, maximize=maximize)
+        assert result.status == "optimal"
+        np.testing.assert_array_equal(result.col4row, whole.col4row)
+        np.testing.assert_array_equal(result.v, whole.v)
+        assert result.stats["rows_scanned"] == whole.stats["rows_scanned"]
+        skipped = result.stats["pairs_skipped"]
+        assert skipped % LANES == 0
+        assert skipped < result.stats["rows_scanned"] * n
+        if threads == 9:
+            assert skipped == 0  # no room for so many
+        elif kind in ("random", "float32", "shifted", "integers"):
+            assert skipped > 0.3 * result.stats["rows_scanned"] * n
