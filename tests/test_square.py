@@ -107,3 +107,40 @@ def test_phase_after_one_that_was_left_in_the_midst_of_a_search(seed, monkeypatc
         columns = engine.matching()
     best = cost[scipy.optimize.linear_sum_assignment(cost)].sum()
     assert cost[np.arange(n), columns].sum() == pytest.approx(best, rel=1e-12)
+
+
+def looked_up(i, j, table):
+    return table[i, j]
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_bad_cost_in_a_row_that_threads_compute_in_parts(bad, threads):
+    """Whichever thread meets it, all leave the search for it; no other row is at fault."""
+    n = 200
+    for column in (0, 70, n - 1):
+        cost = np.random.default_rng(column).random((n, n))
+        cost[17, column] = bad
+        with pytest.raises(bigsap.InvalidCostError, match=rf"cost\[17, {column}\] is"):
+            bigsap.solve(
+                looked_up, shape=(n, n), args=(cost,), method="ssp", epsilon=False,
+                threads=threads, cache=8 * n,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("rows", [1, 2, 30])
+def test_rows_computed_in_parts_are_as_those_in_memory(threads, rows):
+    """The cost by which a search enters a row is told by the thread that computes it."""
+    n = 700
+    generator = np.random.default_rng(rows)
+    for cost in (generator.random((n, n)), generator.integers(0, 9, (n, n)).astype(float)):
+        right = bigsap.solve(cost, method="ssp", threads=1)
+        result = bigsap.solve(
+            looked_up, shape=(n, n), args=(cost,), method="ssp", threads=threads,
+            cache=8 * n * rows,
+        )  # fmt: skip
+        np.testing.assert_array_equal(result.col4row, right.col4row)
+        np.testing.assert_array_equal(result.v, right.v)
+        assert result.stats["rows_scanned"] == right.stats["rows_scanned"]
+        assert result.stats["pairs_evaluated"] == result.stats["rows_evaluated"] * n

@@ -139,6 +139,22 @@ def meet(words: Array, thread: int, n_threads: int, first: int, stride: int, bea
                 _give_way()
 
 
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+def tell(words: Array, place: int, beat: int) -> None:
+    """Publish all earlier writes to whoever hears this ``beat`` at this place."""
+    _store(words, place, beat)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def hear(words: Array, place: int, beat: int) -> None:
+    """Wait until the thread that owns the word has told ``beat``."""
+    spins = 0
+    while _load(words, place) != beat:
+        spins += 1
+        if spins > SPINS:
+            _give_way()
+
+
 @intrinsic
 def lowest_bit(typing: Any, word: Any) -> Any:
     """The place of the lowest set bit of a uint64 that is not 0, as int64."""

@@ -49,7 +49,8 @@ def survey_root(
     costs in the row that will probably be scanned next, or 0.
     """
     end = cost.ctypes.data + stop * cost.itemsize
-    leap = following - end if following != 0 else 0
+    # Past the slab's end lies what another thread writes: not even to be asked for.
+    leap = (following if following != 0 else cost.ctypes.data + start * cost.itemsize) - end
     best, free = infinity, infinity
     full = (stop - start) // LANES
     for group in range(full):
@@ -230,6 +231,9 @@ def relax_sifted(
             )
             following, column = hear_next(n_threads, hint)
             slot = slot_of_row[following] if following >= 0 else -1
+            # Else this row's beginning: what follows its end is another thread's.
+            runs[own_end], runs[own_end + 1] = 0, full
+            end = own_end + 2
             if slot >= 0:
                 address = slots[slot].ctypes.data
                 if column >= 0:
@@ -237,9 +241,6 @@ def relax_sifted(
                     # Its limit is not known yet; those of rows scanned one after the other
                     # are much the same.
                     end = plan(following, code, full, width, lows, runs, own_end)
-                else:
-                    runs[own_end], runs[own_end + 1] = 0, full
-                    end = own_end + 2
                 address += start * cost.itemsize
-                asked, asked_at = runs[own_end], own_end
+            asked, asked_at = runs[own_end], own_end
             first, last = turn, count

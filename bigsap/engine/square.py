@@ -13,7 +13,7 @@ from numba import njit
 
 from bigsap.engine.atomics import cross, meet
 from bigsap.engine.augment import augment
-from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.fetch import Terms, fill_own, find, foresee
 from bigsap.engine.front import (
     BASE,
     FALL,
@@ -118,11 +118,12 @@ def run_square(
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         foresee(0, st, t)
-    record_word[thread * RECORD + _BEAT] = record_word[(n_threads + thread) * RECORD + _BEAT] = 0
+    for part in range(3):
+        record_word[(part * n_threads + thread) * RECORD + _BEAT] = 0
     # No thread may change the words before every thread has read them.
     cross(barrier, n_threads)
 
-    turn = row_turn = beat = 0
+    turn = row_turn = beat = n_filled = 0
     entry_cost, entry_known = zero, False
     spent = 0
     next_root = -1
@@ -145,17 +146,24 @@ def run_square(
         if spent >= budget:
             status = YIELD
             break
-        slot = slot_of_row[row]
+        slot, absent = slot_of_row[row], False
         if slot >= 0 and always_resident:
             if thread == 0:
                 head[HITS] += 1
         else:
-            slot = obtain(thread, n_threads, row, False, row_turn, st, t, terms)
+            slot, absent = find(thread, row, False, row_turn, st, t, terms)
             row_turn = 1 - row_turn
         if slot < 0:
-            status = INVALID if slot == BAD_COSTS else NEED_ROW
+            status = NEED_ROW
             break
         cost = slots[slot]
+        valid = True
+        if absent:
+            n_filled += 1
+            valid, entry_cost = fill_own(
+                thread, n_threads, row, entered_by, n_filled, st, cost, terms
+            )
+            entry_known = True
         spent += terms.n_columns
         if thread == 0:
             words[ROWS_SCANNED] += 1
@@ -180,7 +188,7 @@ def run_square(
                 )
                 if column < NOWHERE:
                     pred[column] = row
-            record_value[here + _FIRST] = low
+            record_value[here + _FIRST] = low if valid else -infinity
             record_value[here + _FREE] = free
             record_value[here + _FREE_COLUMN] = column
             beat += 1
@@ -189,6 +197,9 @@ def run_square(
             winner = _best(_FREE, turn, n_threads, record_value)
             turn = 1 - turn
             best = record_value[winner + _FREE]
+            if at_root == -infinity:
+                status = INVALID
+                break
             if at_root == infinity:
                 status = INFEASIBLE
                 break
@@ -236,8 +247,8 @@ def run_square(
         if sink == NOWHERE:
             # The smallest label of all slabs: of a free column, or the first of a queue.
             here = (turn * n_threads + thread) * RECORD
-            record_value[here + _FIRST] = infinity
-            if own[QUEUED] > 0:
+            record_value[here + _FIRST] = infinity if valid else -infinity
+            if own[QUEUED] > 0 and valid:
                 column = heap[start]
                 record_value[here + _FIRST] = dist[column]
                 record_value[here + _FIRST_PRICE] = v[column]
@@ -255,6 +266,9 @@ def run_square(
             turn = 1 - turn
             free, best = record_value[winner + _FREE], record_value[other + _FIRST]
             front[KNOWN_FREE] = min(front[KNOWN_FREE], free)
+            if best == -infinity:
+                status = INVALID
+                break
             if at_root < infinity and best != at_root:
                 status = CHANGED
                 break
@@ -319,7 +333,7 @@ def run_square(
         for k in range(n_threads):
             words[PAIRS_SKIPPED] += st.front_id[k, SKIPPED] * LANES
             st.front_id[k, SKIPPED] = 0
-        if status == CHANGED:
+        if status in (CHANGED, INVALID):
             words[WANTED] = row
         words[POSITION], words[STAGE] = position, stage
         words[ROW], words[ROOT], words[ENTERED_BY] = row, root, entered_by
