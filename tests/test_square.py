@@ -113,6 +113,30 @@ def looked_up(i, j, table):
     return table[i, j]
 
 
+def looked_up_by_row(i, table):
+    return table[i]
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_costs_that_go_bad_under_a_search(bad, threads, monkeypatch):
+    """The first pass finds all that is bad before: here all threads leave a search for it."""
+    monkeypatch.setattr(cpu, "_SLICE_SECONDS", 0)
+    n = 300
+    for column in (0, 130, n - 1):
+        cost = np.random.default_rng(column).random((n, n))
+
+        def spoil(progress, cost=cost, column=column):
+            if progress.stage == "search":
+                cost[:, column] = bad
+
+        with pytest.raises(bigsap.InvalidCostError, match=rf", {column}\] is"):
+            bigsap.solve(
+                looked_up, shape=(n, n), args=(cost,), method="ssp", threads=threads,
+                cache=8 * n, callback=spoil, callback_every=0,
+            )  # fmt: skip
+
+
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_bad_cost_in_a_row_that_threads_compute_in_parts(bad, threads):
@@ -130,14 +154,15 @@ def test_bad_cost_in_a_row_that_threads_compute_in_parts(bad, threads):
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 @pytest.mark.parametrize("rows", [1, 2, 30])
-def test_rows_computed_in_parts_are_as_those_in_memory(threads, rows):
+@pytest.mark.parametrize("function", [looked_up, looked_up_by_row])
+def test_rows_computed_in_parts_are_as_those_in_memory(function, threads, rows):
     """The cost by which a search enters a row is told by the thread that computes it."""
     n = 700
     generator = np.random.default_rng(rows)
     for cost in (generator.random((n, n)), generator.integers(0, 9, (n, n)).astype(float)):
         right = bigsap.solve(cost, method="ssp", threads=1)
         result = bigsap.solve(
-            looked_up, shape=(n, n), args=(cost,), method="ssp", threads=threads,
+            function, shape=(n, n), args=(cost,), method="ssp", threads=threads,
             cache=8 * n * rows,
         )  # fmt: skip
         np.testing.assert_array_equal(result.col4row, right.col4row)

@@ -16,7 +16,7 @@ import numpy as np
 from bigsap.engine import state as S
 from bigsap.engine.changed import changed, refuse_wild
 from bigsap.engine.fetch import Terms
-from bigsap.engine.front import clear_front
+from bigsap.engine.front import SKIPPED, clear_front
 from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.search import NEXT_ROW, run_phase
@@ -78,6 +78,7 @@ class Engine:
             n_columns=m,
             margin=price.type(0 if problem.integer else 2.0**-46),
             unit=price.type(problem.integer),
+            fill_in_parts=bool(fill and fill.in_parts),
         )
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
         self.known = Known(problem, infinity, active=monitor.watched)
@@ -89,6 +90,8 @@ class Engine:
         self._block: tuple[int, int, Array] | None = None
         self._one_row = np.empty((0 if rows.policy == "in place" else 1, m), problem.source.dtype)
         self._rows_read = 0
+        #: Pairs of rows scanned that were in stretches not to be read (``skip``).
+        self.pairs_skipped = 0
         self._order: Array = np.empty(0, S.ID)
         #: The arrays of the matching hold what a sweep finds.
         self.sweeping = False
@@ -186,6 +189,8 @@ class Engine:
             try:
                 status = self._drive(run_square, order, backward, epsilon)
             finally:
+                skipped = self.state.front_id[:, SKIPPED].sum()
+                self.pairs_skipped += int(skipped) * S.LANES
                 self.state = self.state._replace(**S.front(none, none, 0, self.price))
         st = self.state
         if status == S.INFEASIBLE:
@@ -255,6 +260,7 @@ class Engine:
             "values": st.values.copy(),
             "group_reach": np.array(self.group_reach, self.price),
             "rows_read": self._rows_read,
+            "pairs_skipped": self.pairs_skipped + int(st.front_id[:, SKIPPED].sum()) * S.LANES,
             "n_kept": self.n_kept,
         }
 
@@ -274,6 +280,8 @@ class Engine:
         st.row_of_column[st.column_of_row[rows]] = rows
         self.group_reach = self.price.type(snapshot["group_reach"][()])
         self._rows_read = int(snapshot["rows_read"])
+        # Not in checkpoints of versions that read all of every row.
+        self.pairs_skipped = int(snapshot.get("pairs_skipped", 0))
         self.n_kept = int(snapshot["n_kept"])
 
     def tree(self) -> Array:
@@ -294,10 +302,6 @@ class Engine:
     @property
     def rows_scanned(self) -> int:
         return int(self.state.words[S.ROWS_SCANNED])
-
-    @property
-    def pairs_skipped(self) -> int:
-        return int(self.state.words[S.PAIRS_SKIPPED])
 
     # -- running kernels ------------------------------------------------------------
 

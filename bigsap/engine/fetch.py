@@ -24,7 +24,8 @@ class Terms(NamedTuple):
     """What the costs mean to a kernel: scalars in the unit of prices, and the filler.
 
     sign: 1, or -1 under maximize. infinity, blocked: see ``state``. Valid signed
-    costs lie in (lowest, highest]. fill_address is 0 when rows come from Python. margin:
+    costs lie in (lowest, highest]. fill_address is 0 when rows come from Python; fill_in_parts: a
+    part of a row costs its share (see ``sources.base.Fill``). margin:
     what rounding may do, relative to the numbers involved; unit: between two labels that
     differ; one of them is 0 (see ``sift``).
     """
@@ -39,13 +40,14 @@ class Terms(NamedTuple):
     n_columns: int
     margin: float = 0.0
     unit: float = 0.0
+    fill_in_parts: bool = False
 
 
 @njit(nogil=True, cache=True, _nrt=False)
 def foresee(turn: int, st: State, t: RowTable) -> None:
     """Say which slot the next miss will take, and which row it will evict (thread 0).
 
-    To be read after the next barrier, as ``turn`` of ``obtain``.
+    To be read after the next barrier, as ``turn`` of ``find``.
     """
     slot = next_slot(t)
     full = t.head[N_USED] == t.head[N_SLOTS]
@@ -132,8 +134,8 @@ def fill_own(
     """Fill this thread's part of a row; whether its costs are valid, and the cost at ``column``.
 
     What another thread computes is not there on return, except for that one cost: its thread
-    computes the columns around it before all others, and tells it. column: -1 where none is
-    wanted. beat: never the same for two rows in turn.
+    computes the columns around it before all others, if that makes no more work, and tells it.
+    column: -1 where none is wanted. beat: never the same for two rows in turn.
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     words, values = st.record_word, st.record_value
@@ -143,8 +145,10 @@ def fill_own(
         if column >= 0:
             told = terms.sign * cost[column]
     elif start <= column and column < stop:
-        first = start + (column - start) // BLOCK * BLOCK
-        end = min(first + BLOCK, stop)
+        first, end = start, stop
+        if terms.fill_in_parts:
+            first = start + (column - start) // BLOCK * BLOCK
+            end = min(first + BLOCK, stop)
         fill(row, first, end, cost, terms)
         told = terms.sign * cost[column]
         here = (2 * n_threads + thread) * RECORD

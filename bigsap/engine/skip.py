@@ -6,7 +6,8 @@ bounds; and when the row is entered by a column, what can matter in it lies belo
 known before any of its costs is read. A stretch of the row whose minimum is not below that limit
 is not read at all (random costs, n = 16,000: two thirds of a row).
 
-Of each row sixteen stretches are told apart, in eight bytes: the room of one vector of prices.
+Of each row up to sixteen stretches are told apart, in eight bytes shared by the threads: the room
+of one vector of prices.
 A minimum is kept as a *code*, its place on a scale of three steps an octave, and compared by code
 with the limit. Neither rounding nor coding turns an order round: at worst a stretch is read in
 vain. The scale serves a slab; its *origin* follows what the surveys find, and where it moves, the
@@ -42,7 +43,7 @@ ORIGIN, CENTRE, BEGUN = 0, 1, 2
 
 @intrinsic
 def _bits(typing: Any, x: Any) -> Any:
-    """The bits of ``x`` as float32, as int64: no smaller for larger x, negative below zero."""
+    """The bits of ``x`` as float32, as int64: no smaller for larger x, as long as x > 0."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         single = builder.fptrunc(args[0], ir.FloatType())
@@ -54,6 +55,8 @@ def _bits(typing: Any, x: Any) -> Any:
 @njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def code_of(x: float, origin: int) -> int:
     """The place of ``x`` on the scale, 0 to CODES - 1: never smaller for larger x."""
+    if x <= 0:
+        return 0
     code = int((_bits(np.float64(x)) - origin) * _STEPS) >> _OCTAVE
     return max(0, min(_TOP, code))
 
@@ -149,9 +152,9 @@ def plan(row: int, code: int, full: int, width: int, lows: Array, runs: Array, a
 
 @njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 def step(group: int, k: int, end: int, runs: Array) -> tuple[int, int]:
-    """From a group in the run at place ``k`` to the next; past the last run, on beyond it."""
-    group += 1
-    if group == runs[k + 1] and k + 2 < end:
-        k += 2
-        group = runs[k]
+    """From a group in the run at place ``k`` to the next; at the last of all it stays."""
+    if group + 1 < runs[k + 1]:
+        return group + 1, k
+    if k + 2 < end:
+        return runs[k + 2], k + 2
     return group, k

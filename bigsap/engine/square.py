@@ -22,7 +22,6 @@ from bigsap.engine.front import (
     KNOWN_FREE,
     QUEUED,
     SETTLED,
-    SKIPPED,
     TOUCHED,
     forget,
     largest_price,
@@ -49,7 +48,6 @@ from bigsap.engine.state import (
     N_DROPS,
     N_SETTLED,
     NEED_ROW,
-    PAIRS_SKIPPED,
     POSITION,
     RECORD,
     ROOT,
@@ -172,9 +170,10 @@ def run_square(
         sink, at_root = NOWHERE, infinity
         if entered_by == AT_ROOT:
             following = 0
-            if next_root >= 0 and slot_of_row[next_root] >= 0:
-                ahead = slots[slot_of_row[next_root]]
-                following = ahead.ctypes.data + start * ahead.itemsize
+            # Read once: thread 0 may be replacing a row.
+            slot = slot_of_row[next_root] if next_root >= 0 else -1
+            if slot >= 0:
+                following = slots[slot].ctypes.data + start * cost.itemsize
             reference = st.reference[row]
             low, free = survey_root(
                 cost, sign, reference, v, row_of_column, start, stop, group_min, infinity,
@@ -197,7 +196,7 @@ def run_square(
             winner = _best(_FREE, turn, n_threads, record_value)
             turn = 1 - turn
             best = record_value[winner + _FREE]
-            if at_root == -infinity:
+            if at_root <= -infinity:
                 status = INVALID
                 break
             if at_root == infinity:
@@ -266,7 +265,7 @@ def run_square(
             turn = 1 - turn
             free, best = record_value[winner + _FREE], record_value[other + _FIRST]
             front[KNOWN_FREE] = min(front[KNOWN_FREE], free)
-            if best == -infinity:
+            if best <= -infinity:
                 status = INVALID
                 break
             if at_root < infinity and best != at_root:
@@ -330,9 +329,6 @@ def run_square(
     # Every thread has left the loop for the same reason before the words change.
     cross(barrier, n_threads)
     if thread == 0:
-        for k in range(n_threads):
-            words[PAIRS_SKIPPED] += st.front_id[k, SKIPPED] * LANES
-            st.front_id[k, SKIPPED] = 0
         if status in (CHANGED, INVALID):
             words[WANTED] = row
         words[POSITION], words[STAGE] = position, stage

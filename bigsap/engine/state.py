@@ -54,9 +54,8 @@ DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID, CHANGED = range(6)
     ROWS_FILLED,  # rows computed inside a kernel
     N_DROPS,  # price drops by epsilon, counted by column
     VIRTUAL_SCANS,
-    PAIRS_SKIPPED,  # of rows scanned, in stretches that could not matter
     WORD_COUNT,
-) = range(20)
+) = range(19)
 
 # Words in the unit of prices (``State.values``).
 (
