@@ -12,6 +12,8 @@ from bigsap.errors import OptionError
 from bigsap.memory import free_memory
 from bigsap.methods import METHODS
 from bigsap.methods.device import device_method, device_name
+from bigsap.methods.first_prices import STARTS
+from bigsap.methods.parts import pairs_are_cheap
 from bigsap.orientation import resident
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
@@ -38,10 +40,13 @@ class Options:
     checkpoint: str | os.PathLike[str] | None
     certify: bool
     seed: int
+    start: str = "auto"
 
     def __post_init__(self) -> None:
         if self.method not in ("auto", *METHODS):
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
+        if self.start not in STARTS:
+            raise OptionError(f"start must be one of {STARTS}, got {self.start!r}")
         if self.device not in ("cpu", "auto"):
             device_numbers(self.device)
         if not isinstance(self.gap, (int, float)) or not self.gap >= 0:
@@ -83,6 +88,17 @@ class Options:
 def may_use_lists(problem: Problem, method: str) -> bool:
     """Whether a solve by ``method`` may be one by compressed rows."""
     return method == "compressed" or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
+
+
+def ssp_takes_levels(problem: Problem, options: Options) -> bool:
+    """Whether scans of whole rows may begin from prices of levels: where these cost a small
+    part of the scans that they save, which rows that cost a call each do not leave."""
+    if not options.epsilon or options.start in ("estimate", "none"):
+        return False
+    source = problem.source
+    if isinstance(source, SlabsOnDevices) or device_name(source) != "cpu":
+        return options.start == "levels" and not isinstance(source, SlabsOnDevices)
+    return options.start == "levels" or pairs_are_cheap(problem)
 
 
 def choose_method(problem: Problem) -> tuple[str, str]:

@@ -20,12 +20,13 @@ from bigsap.engine.team import Team
 from bigsap.errors import CertificateError
 from bigsap.identity import identity
 from bigsap.methods import Outcome, ssp
-from bigsap.methods.compressed import solve_compressed
+from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.device import engine_where, refuse_slabs, refuse_streaming
+from bigsap.methods.parts import Counts
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
-from bigsap.options import Options, choose_method
+from bigsap.options import Options, choose_method, ssp_takes_levels
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
@@ -70,6 +71,7 @@ class Run:
         else:
             refuse_slabs(problem.source)
         self.lists: Solved | None = None  # of method "compressed"
+        self.levels: Solved | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
         self.engine: Engine | None = None
         self.stopped: Status | None = None
@@ -109,6 +111,9 @@ class Run:
             checkpoint.write(path, facts, {})
 
         def save(snapshot: Snapshot) -> None:
+            if self.levels is not None:
+                own = {"levels": vars(self.levels.counts), "levels_kind": self.levels.first_prices}
+                snapshot = {**snapshot, **own}
             checkpoint.write(path, {**facts, "saved_after": self.monitor.seconds}, snapshot)
 
         self.monitor.save = save
@@ -141,7 +146,7 @@ class Run:
                 if self.method == "compressed":
                     outcome = self._search_lists(engine, team)
                 else:
-                    outcome = self._search(engine)
+                    outcome = self._search(engine, team)
                 if outcome.violator.size:
                     outcome = self._borne_out(engine, outcome)
                 if outcome.violator.size:
@@ -157,11 +162,16 @@ class Run:
             except Stopped as stop:
                 return self._conclude(self._stopped(engine, stop, found))
 
-    def _search(self, engine: Engine) -> Outcome:
+    def _search(self, engine: Engine, team: Team) -> Outcome:
         snapshot = self._snapshot()
         warm = self._warm()
         clock = time.perf_counter()
         try:
+            if warm is None:
+                warm = self._first_prices(team, snapshot)
+                if warm is not None:
+                    snapshot = {}
+                self.seconds["start"] += time.perf_counter() - clock
             outcome = ssp.run(
                 engine, epsilon=self.options.epsilon, seed=self.options.seed,
                 grid=self.arithmetic.grid, warm=warm,
@@ -175,15 +185,32 @@ class Run:
             self.seconds[stage] += seconds
         return outcome
 
+    def _setting(self, team: Team) -> Setting:
+        options = self.options
+        return Setting(
+            team, self.monitor, self.arithmetic, options.epsilon, options.seed, options.start,
+            enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
+        )  # fmt: skip
+
+    def _first_prices(self, team: Team, snapshot: Snapshot) -> Warm | None:
+        """Prices of levels for whole rows, where they pay; None for the method's own start."""
+        if "levels" in snapshot:
+            self.levels = Solved()
+            self.levels.first_prices = snapshot["levels_kind"]
+            self.levels.counts.add(Counts(**snapshot["levels"]))
+        within = "ladder_level" in snapshot
+        if (snapshot and not within) or not ssp_takes_levels(self.problem, self.options):
+            return None
+        self.levels = Solved()
+        setting = replace(self._setting(team), enough=None)
+        first = first_prices(self.problem, setting, self.levels, snapshot, own_estimate=True)
+        return None if first.v is None else Warm(first.v, guided=True)
+
     def _search_lists(self, engine: Engine, team: Team) -> Outcome:
         """Solve by compressed rows; the dense engine closes, and repairs if need be."""
         solved = Solved()
         self.lists = solved
-        options = self.options
-        setting = Setting(
-            team, self.monitor, self.arithmetic, options.epsilon, options.seed,
-            enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
-        )  # fmt: skip
+        setting = self._setting(team)
         clock = time.perf_counter()
         self.monitor.bounds = partial(list_bounds, self)
         try:

@@ -69,6 +69,7 @@ def solve(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
     certify: bool = True,
+    start: str = "auto",
     seed: int = 0,
 ) -> Result:
     """The optimal assignment of rows to columns, with its proof.
@@ -115,11 +116,15 @@ def solve(
         two rows, or single values, not within a call of the function.
     checkpoint: a file to continue from after a crash or a stop, see ``resume``. It is
         replaced, atomically, at each phase, every ``checkpoint_every`` seconds and when
-        the solve is stopped or interrupted. Not in it: what comes before the first prices
-        are known (of "ssp" up to five sweeps, of "compressed" the coarse sub-problems). With
+        the solve is stopped or interrupted. Each level that is solved is in it; not in it:
+        a level half solved, and of "ssp" up to five sweeps before the first phase. With
         "compressed" it holds the lists too, some 1.6 KB a row, and phases shorter than
         a few times the writing are not each written. It stays when the solve is done.
     certify: False skips the certificate; ``bound`` and ``gap`` are then None.
+    start: first prices: ``"levels"``, of exactly solved samples of a quarter of the rows and
+        columns, a sixteenth, ...; ``"estimate"``, of the estimator of A1015 (section 3.4), with
+        "ssp" the published method; ``"none"``, zero; ``"auto"`` decides by a sample.
+        ``stats["first_prices"]`` says which were taken. Without ``epsilon`` always zero.
     seed: of the row order; ties may be broken differently for another seed.
 
     Returns a ``Result``. An infeasible problem is a result with status ``infeasible``
@@ -152,7 +157,7 @@ def solve(
     options = Options(
         maximize=bool(maximize), method=method, epsilon=bool(epsilon), dtype=dtype, cache=cache,
         memory_limit=memory_limit, threads=threads, device=device, gap=gap,
-        checkpoint=checkpoint, certify=bool(certify), seed=seed,
+        checkpoint=checkpoint, certify=bool(certify), seed=seed, start=start,
     )  # fmt: skip
     saved = None
     if isinstance(cost, _Continued):
@@ -170,7 +175,7 @@ def solve(
     problem = orient(given, lists=may_use_lists(given, options.method))
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
-    start = parse_warm_start(warm_start, given)
+    warm = parse_warm_start(warm_start, given)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
     n_threads = check_threads(threads)
     if threads is None:
@@ -181,7 +186,7 @@ def solve(
     try:
         with intact_throughout(problem.source), naming_bytes():
             run = partial(
-                Run, given, problem, monitor, options, n_threads, start, saved, gated=gated
+                Run, given, problem, monitor, options, n_threads, warm, saved, gated=gated
             )
             try:
                 result = run().result()
@@ -198,8 +203,8 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
 
     cost: the same costs as before; a source that can tell (arrays, files, stores, point
         sets) is compared with what the checkpoint remembers of it.
-    options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``epsilon``, ``dtype``
-        and ``seed`` are taken from the checkpoint unless given, and then must agree
+    options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``epsilon``, ``dtype``,
+        ``start`` and ``seed`` are taken from the checkpoint unless given, and then must agree
         with it; ``unassigned_cost`` is part of the problem and must be given again;
         threads, cache and limits are free to differ. Checkpoints go on to
         ``path`` unless ``checkpoint`` names another. ``time_limit`` counts from now; a
@@ -212,7 +217,7 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     """
     saved = checkpoints.read(path)
     facts = saved.facts
-    for name in ("maximize", "method", "epsilon", "seed"):
+    for name in ("maximize", "method", "epsilon", "seed", "start"):
         options.setdefault(name, facts.get(name))
     options.setdefault("dtype", facts.get("asked_dtype"))
     options.setdefault("checkpoint", path)

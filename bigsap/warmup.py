@@ -92,9 +92,9 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"int64 costs, int64 prices, {method}", partial(solve, small << 40, method=method)
     yield "int64 costs, int64 prices, wide", partial(solve, (small << 40)[:-1], method="ssp")
     yield "int64 costs, int64 prices, tight pairs", partial(solve, ties << 34)
-    # Large enough for the probe, and of a kind that takes coarse first prices.
+    # Large enough for the probe, and of a kind that takes first prices of levels.
     wide = generator.integers(0, 15, (_PROBED, 2))
-    yield "coarse first prices", partial(solve, (wide @ wide.T).astype(np.float64))
+    yield "first prices of levels", partial(solve, (wide @ wide.T).astype(np.float64))
     x = generator.random((_SIZE, 3))
     y = generator.random((_SIZE, 3))
     for policy in ("slru", "lfu"):

@@ -98,7 +98,7 @@ def draw_rows(file: Path, sizes: list[int]) -> None:
 
 def draw_blocks(file: Path, n: int) -> None:
     x, y = disjoint(n)
-    y = y[compact_order(y, bounds.BLOCK, bounds.GROUP)]
+    y = y[compact_order(y)]
     source = bigsap.points(x, y)
     v = bigsap.solve(source, method="compressed", seed=1).v
     engine = ListEngine(Problem(source), Team(1), Monitor(), np.dtype(float), 128, 0)

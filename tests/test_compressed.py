@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bigsap.methods.coarse import Counts, probe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
@@ -17,7 +18,6 @@ from bigsap.engine import compressed as engine_compressed
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.methods import compressed
-from bigsap.methods.coarse import Counts, probe
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.monitor import Monitor

@@ -16,8 +16,8 @@ from bigsap.engine.list_bounds import pair_costs, row_bounds
 from bigsap.engine.lists import DOUBLED, REFUSED
 from bigsap.engine.precision import Arithmetic
 from bigsap.engine.team import Team
-from bigsap.methods.coarse import Counts
 from bigsap.methods.outcome import Outcome
+from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.sources.base import Array
 
@@ -103,6 +103,7 @@ class Solved:
 class Setting:
     """How to solve, whatever the level. ``epsilon=False``: one phase from prices 0.
 
+    start: one of ``first_prices.STARTS``.
     enough: asked after each phase whether its matching will do; None below the top level.
     memory: bytes the lists may begin with, None as many as they like.
     """
@@ -112,6 +113,7 @@ class Setting:
     arithmetic: Arithmetic
     epsilon: bool
     seed: int
+    start: str = "auto"
     k: int | None = None
     enough: Callable[[], bool] | None = None
     memory: int | None = None
@@ -123,8 +125,8 @@ class Course:
 
     order: ID (n,), the rows as the phases visit them. plain: one phase with epsilon 0.
     warm: ``"pairs"`` or ``"prices"`` after a warm start with or without an assignment;
-    pairs: ID (n,) the old column of each row then. stage: what is next. epsilon: of the
-    phase at hand; below ``lowest`` the next is 0. scanned, evaluated: before the phase;
+    pairs: ID (n,) the old column of each row then. guided: the first prices are of levels.
+    stage: what is next. epsilon: of the phase at hand; below ``lowest`` the next is 0. scanned, evaluated: before the phase;
     spent: seconds spent on it before ``clock``. phases: records of the finished ones.
     """
 
@@ -132,6 +134,7 @@ class Course:
     plain: bool
     pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
     warm: str = ""
+    guided: bool = False
     stage: int = SURVEY
     epsilon: float = 0.0
     lowest: float = 0.0
