@@ -14,7 +14,7 @@ from bigsap.certificate import Certificate, certify_infeasible
 from bigsap.certificate import certify as prove
 from bigsap.closing import Answer, Deadline, Late, answer, as_float, total_cost
 from bigsap.engine.cpu import Engine
-from bigsap.engine.list_pool import PoolExhausted
+from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.errors import CertificateError
@@ -22,7 +22,7 @@ from bigsap.identity import identity
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
-from bigsap.methods.device import engine_where, refuse_slabs, refuse_streaming
+from bigsap.methods.device import device_name, engine_where, refuse_slabs, refuse_streaming
 from bigsap.methods.parts import Counts
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
@@ -190,7 +190,14 @@ class Run:
         return Setting(
             team, self.monitor, self.arithmetic, options.epsilon, options.seed, options.start,
             enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
+            scans_affordable=self._rows_fit(),
         )  # fmt: skip
+
+    def _rows_fit(self) -> bool:
+        """Whether all rows are in the host's memory, or may stay in its cache."""
+        if device_name(self.problem.source) != "cpu":
+            return False
+        return self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
 
     def _first_prices(self, team: Team, snapshot: Snapshot) -> Warm | None:
         """Prices of levels for whole rows, where they pay; None for the method's own start."""
@@ -217,7 +224,7 @@ class Run:
             solve_compressed(
                 self.problem, setting, solved, self._snapshot(), self.phases, self._warm()
             )
-        except PoolExhausted:
+        except ListsExhausted:
             self.seconds["search"] += time.perf_counter() - clock
             return self._search_without_lists(engine, solved)
         except Stopped:

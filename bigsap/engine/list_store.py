@@ -22,7 +22,7 @@ from bigsap.engine.list_pool import (
     NO_GROWTH,
     NO_ROOM,
     UNLIMITED,
-    PoolExhausted,
+    ListsExhausted,
     first_pool,
     pool_bytes,
     reserve,
@@ -141,7 +141,7 @@ class ListStore:
         """Keep the lists within so many bytes; to be called before anything is evaluated.
 
         A row whose list cannot double then is scanned as a whole by the searches that
-        come to its threshold; where kernels cannot read rows, ``PoolExhausted`` is raised.
+        come to its threshold; where kernels cannot read rows, ``ListsExhausted`` is raised.
         """
         m = self.terms.n_columns
         self.lists = first_pool(self.lists, self.k, share, m)
@@ -311,7 +311,7 @@ class ListStore:
             while (done := widen(row, self.terms.n_columns, self.longest, self.lists)) == NO_ROOM:
                 self._grow()
             if done == NO_GROWTH:
-                raise PoolExhausted
+                raise ListsExhausted
 
     def list_minima(self) -> Array:
         """P (n_rows,) smallest ``c - v`` in each list, infinity for an empty one."""

@@ -18,23 +18,27 @@ from bigsap.engine import frontier as F
 from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.cpu import Engine
 from bigsap.engine.gpu_lists import list_engine_for
+from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.list_snapshot import continued, kept
 from bigsap.engine.lists import ENTRY_BYTES
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.precision import Arithmetic
-from bigsap.methods import list_warm
+from bigsap.methods import list_warm, ssp
 from bigsap.methods.course import DONE, MATCH, OPEN, REFRESH, SURVEY, Course, Setting, Solved
 from bigsap.methods.first_prices import choose_first_prices, estimated_prices
 from bigsap.methods.levels import Ladder
 from bigsap.methods.locality import settle
 from bigsap.methods.outcome import Outcome
-from bigsap.methods.parts import Counts
+from bigsap.methods.parts import Counts, all_costs
 from bigsap.methods.strata import strata_of
 from bigsap.methods.tight import TightStart, hand_over, tight_start
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.rows import Rows
+from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import Array, Selectable, Separable
 
 #: Entries a list starts with; with many rows, whose searches go further, some more.
@@ -57,6 +61,9 @@ _EASY = 8.0
 #: real ones fill up first; and in the last phase, in epsilons of the one before it.
 _BELOW = 20.0
 _LAST_BELOW = 2.0
+#: Lists are given up for scans of whole rows, where these can be had again, once evaluations
+#: have taken so many times all pairs: most problems take one to three.
+_EXHAUSTED = 4
 #: Events are postponed by so many epsilons in phases with epsilon > 0: more of them means
 #: fewer evaluations and more scans, which large problems can afford.
 SIGMA, _LONG_SIGMA = 20.0, 32.0
@@ -188,9 +195,28 @@ def first_prices(
             setting, monitor=below, arithmetic=inner, epsilon=True, seed=seed, enough=None
         )
         engine, course = _begin(part, deeper, level, FirstPrices(prices, guided=True))
-        outcome = _run(engine, course, deeper, [], time.perf_counter())
+        try:
+            outcome = _run(engine, course, deeper, [], time.perf_counter())
+        except ListsExhausted:
+            counts.add(level.totals())
+            return scan_whole_rows(part, deeper, level)
         counts.add(level.totals())
         return outcome, engine.list_minima()
+
+    def scan_whole_rows(
+        part: Problem, deeper: Setting, level: Solved
+    ) -> tuple[Outcome, Array | None]:
+        known = level.known()
+        costs = all_costs(part, deeper.monitor)
+        dense = Problem(ArraySource(costs), part.maximize)
+        price, grid = deeper.arithmetic.price, deeper.arithmetic.grid
+        engine = Engine(dense, Rows.in_place(costs), deeper.team, deeper.monitor, price)
+        warm = None if known is None else Warm(known[1], guided=True)
+        outcome = ssp.run(engine, epsilon=True, seed=deeper.seed, grid=grid, warm=warm)
+        counts.scans += engine.rows_scanned
+        counts.pairs += costs.size
+        low: Array = (part.sign * costs.astype(price) - outcome.v).min(axis=1)
+        return outcome, low
 
     def kept() -> dict[str, Any]:
         own = {"counts": vars(counts), "row_order": solved.rows, "column_order": solved.columns}
@@ -282,6 +308,8 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
     if setting.memory is not None:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
+    if setting.scans_affordable:
+        engine.most_pairs = _EXHAUSTED * n * problem.shape[1]
     solved.engine = engine
     return engine
 

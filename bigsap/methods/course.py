@@ -105,7 +105,8 @@ class Setting:
 
     start: one of ``first_prices.STARTS``.
     enough: asked after each phase whether its matching will do; None below the top level.
-    memory: bytes the lists may begin with, None as many as they like.
+    memory: bytes the lists may begin with, None as many as they like. scans_affordable: rows
+    that were read once can be scanned again at once.
     """
 
     team: Team
@@ -117,6 +118,7 @@ class Setting:
     k: int | None = None
     enough: Callable[[], bool] | None = None
     memory: int | None = None
+    scans_affordable: bool = False
 
 
 @dataclass
@@ -126,8 +128,9 @@ class Course:
     order: ID (n,), the rows as the phases visit them. plain: one phase with epsilon 0.
     warm: ``"pairs"`` or ``"prices"`` after a warm start with or without an assignment;
     pairs: ID (n,) the old column of each row then. guided: the first prices are of levels.
-    stage: what is next. epsilon: of the phase at hand; below ``lowest`` the next is 0. scanned, evaluated: before the phase;
-    spent: seconds spent on it before ``clock``. phases: records of the finished ones.
+    stage: what is next. epsilon: of the phase at hand; below ``lowest`` the next is 0.
+    scanned, evaluated: before the phase; spent: seconds spent on it before ``clock``.
+    phases: records of the finished ones.
     """
 
     order: Array

@@ -1,12 +1,17 @@
 """Which first prices are worth having: none, the estimator's, or those of levels.
 
-A stratified sample is solved exactly, and so is a stratified quarter of it. Where the quarter's
-prices recover most of the dual value that exact prices add, costs have structure at large
-scale, and so will levels. Prices of i.i.d. costs recover less than nothing.
+Levels pay where costs are smooth: where rows that are neighbours in the compact order, and
+columns, have similar costs. A stratified sample tells: the *nugget* (a term of geostatistics)
+is the share of the variance of the costs, less the means of rows and columns, that is left
+between neighbours. It is 1 for i.i.d. costs, and halves in the plane when a sample doubles.
+Where it is neither small nor falling, costs have many dimensions, or noise. Then the sample is
+solved exactly, and so is a stratified quarter of it: levels pay if the quarter's prices recover
+most of the dual value that exact prices add.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +24,7 @@ from bigsap.methods import ssp
 from bigsap.methods.levels import SHARE
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
 from bigsap.methods.start import estimate
-from bigsap.methods.strata import Strata, one_of_each, sample, strata_of
+from bigsap.methods.strata import Strata, one_of_each, strata_of
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, Rows
@@ -30,13 +35,16 @@ from bigsap.sources.base import Array, Resident
 STARTS = ("auto", "levels", "estimate", "none")
 #: Problems with fewer rows or columns are begun without a sample.
 _WORTH = 1500
-#: Rows of the samples, the second taken only where the first leaves hope.
-_SAMPLES = (256, 512)
-#: The share of the optimum's dual value that prices of a quarter must recover, and below which
-#: a small sample says that those of a larger one will not.
+#: Rows of the sample.
+_SAMPLE = 512
+#: Rows and columns on which the estimator is tried.
+_TRIED = 256
+#: Nuggets of at most _SMOOTH, and those that fall by _FALLING with twice the sample, need no
+#: further proof; from _ROUGH on there is none.
+_SMOOTH, _FALLING, _ROUGH = 0.01, 0.6, 0.75
+#: The share of the optimum's dual value that prices of a quarter must recover.
 _GAIN = 0.5
-_HOPELESS = -2.0
-#: Columns of a sample are at most so many times its rows, and the other way round.
+#: A sample has at most so many times as many rows, or columns, as its shorter side should.
 _LONGEST = 4
 
 
@@ -53,7 +61,7 @@ def choose_first_prices(
         return "none", None
     generator = np.random.default_rng(seed)
     # The same rows and columns: a special diagonal shows only then.
-    some = np.sort(generator.permutation(min(n, m))[: _SAMPLES[0]])
+    some = np.sort(generator.permutation(min(n, m))[:_TRIED])
     if not pairs_are_cheap(problem):
         return _choose_by_rows(problem, some, monitor, seed, counts)
     if n == m:
@@ -63,14 +71,9 @@ def choose_first_prices(
         if _estimator_proves(costs):
             return "estimate", None
     strata = strata_of(problem, monitor, seed, counts)
-    share = -np.inf
-    for size in _SAMPLES:
-        drawn = _draw(problem, strata, size, np.random.default_rng([seed, size]))
-        costs = _signed(problem, drawn.rows, drawn.columns, monitor, counts)
-        share = -np.inf if costs is None else _recovered(costs, drawn)
-        if share < _HOPELESS:
-            break
-    return ("levels", strata) if share > _GAIN else ("none", None)
+    drawn = _draw(problem, strata, _SAMPLE, np.random.default_rng([seed, 1]))
+    costs = _signed(problem, drawn.rows, drawn.columns, monitor, counts)
+    return ("none", None) if costs is None or not _worth(costs, drawn) else ("levels", strata)
 
 
 def _choose_by_rows(
@@ -79,7 +82,7 @@ def _choose_by_rows(
     """The same where a pair costs its row: all of it from one reading of a few rows, which the
     order of the rows is not known beyond."""
     strata = strata_of(problem, monitor, seed, counts)
-    drawn = _draw(problem, strata, some.size, np.random.default_rng([seed, some.size]))
+    drawn = _draw(problem, strata, some.size, np.random.default_rng([seed, 1]))
     drawn = replace(drawn, rows=some[: drawn.rows.size])
     columns, places = np.unique(np.concatenate([some, drawn.columns]), return_inverse=True)
     costs = _signed(problem, some, columns, monitor, counts)
@@ -89,8 +92,8 @@ def _choose_by_rows(
     if n == m and _estimator_proves(np.ascontiguousarray(costs[:, places[: some.size]])):
         return "estimate", None
     sampled = costs[: drawn.rows.size, places[some.size :]]
-    share = _recovered(np.ascontiguousarray(sampled), drawn)
-    return ("levels", strata) if share > _GAIN else ("none", None)
+    worth = _worth(np.ascontiguousarray(sampled), drawn, ordered_rows=False)
+    return ("levels", strata) if worth else ("none", None)
 
 
 def estimated_prices(
@@ -130,15 +133,40 @@ class _Sample:
 
 
 def _draw(problem: Problem, strata: Strata, size: int, generator: np.random.Generator) -> _Sample:
-    n, m = problem.shape
-    longer = min(_LONGEST * size, size * max(n, m) // min(n, m))
-    n_rows, n_columns = (size, longer) if n <= m else (longer, size)
-    rows = sample(strata.rows, n_rows, generator)
-    columns = sample(strata.columns, n_columns, generator)
+    """About ``size`` of the shorter side, as many of the longer as there are for each."""
+    # Powers of two, so that strata of the sample are nodes of the whole's k-d tree.
+    step = 2 ** max(0, round(math.log2(min(problem.shape) / size)))
+    rows = one_of_each(strata.rows, step, generator)[: _LONGEST * size]
+    columns = one_of_each(strata.columns, step, generator)[: _LONGEST * size]
     return _Sample(
         rows, columns, one_of_each(np.arange(rows.size), SHARE, generator),
         one_of_each(np.arange(columns.size), SHARE, generator),
     )  # fmt: skip
+
+
+def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
+    """Whether levels pay, as a sample in compact order says."""
+    small = costs[::2, ::2]
+    now, before = nugget(costs.T), nugget(small.T)
+    if ordered_rows:
+        now, before = max(now, nugget(costs)), max(before, nugget(small))
+    if now > _ROUGH:
+        return False
+    return now <= _SMOOTH or now < _FALLING * before or _recovered(costs, drawn) > _GAIN
+
+
+def nugget(costs: Array) -> float:
+    """The share of the variance of costs (n, m), less the means of rows and columns, that is left
+    between rows 2 k and 2 k + 1. 0 for constant costs."""
+    scale = np.abs(costs).max()
+    if not scale > 0:
+        return 0.0
+    rest = costs / scale
+    rest = rest - rest.mean(axis=0) - rest.mean(axis=1, keepdims=True) + rest.mean()
+    half = rest.shape[0] // 2
+    between = ((rest[: 2 * half : 2] - rest[1 : 2 * half : 2]) ** 2).mean()
+    variance = (rest**2).mean()
+    return float(between / (2 * variance)) if variance > 0 else 0.0
 
 
 def _recovered(costs: Array, drawn: _Sample) -> float:

@@ -83,14 +83,5 @@ def one_of_each(order: Array, size: int, generator: np.random.Generator) -> Arra
     places = np.arange(whole) * size + generator.integers(0, size, whole)
     if 2 * rest >= size:
         places = np.append(places, whole * size + generator.integers(0, rest))
-    return order[places]
-
-
-def sample(order: Array, count: int, generator: np.random.Generator) -> Array:
-    """``count`` of them, one of each of as many stretches of equal length, in their order."""
-    n = order.size
-    count = min(count, n)
-    bounds = np.arange(count + 1) * n // count
-    width = np.diff(bounds)
-    places: Array = bounds[:-1] + (generator.random(count) * width).astype(np.intp)
-    return order[places]
+    drawn: Array = order[places]
+    return drawn
