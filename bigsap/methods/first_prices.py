@@ -41,7 +41,7 @@ _SAMPLE = 512
 _TRIED = 256
 #: Nuggets of at most _SMOOTH, and those that fall by _FALLING with twice the sample, need no
 #: further proof; from _ROUGH on there is none.
-_SMOOTH, _FALLING, _ROUGH = 0.01, 0.6, 0.75
+_SMOOTH, _FALLING, _ROUGH = 0.025, 0.67, 0.75
 #: The share of the optimum's dual value that prices of a quarter must recover.
 _GAIN = 0.5
 #: A sample has at most so many times as many rows, or columns, as its shorter side should.
@@ -149,7 +149,7 @@ def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
     small = costs[::2, ::2]
     now, before = nugget(costs.T), nugget(small.T)
     if ordered_rows:
-        now, before = max(now, nugget(costs)), max(before, nugget(small))
+        now, before = (now + nugget(costs)) / 2, (before + nugget(small)) / 2
     if now > _ROUGH:
         return False
     return now <= _SMOOTH or now < _FALLING * before or _recovered(costs, drawn) > _GAIN
