@@ -188,7 +188,7 @@ class Run:
     def _setting(self, team: Team) -> Setting:
         options = self.options
         return Setting(
-            team, self.monitor, self.arithmetic, options.epsilon, options.seed, options.start,
+            team, self.monitor, self.arithmetic, options.epsilon, options.seed, start=options.start,
             enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
             scans_affordable=self._rows_fit(),
         )  # fmt: skip
@@ -250,7 +250,7 @@ class Run:
         outcome = ssp.run(
             engine, epsilon=self.options.epsilon, seed=self.options.seed,
             grid=self.arithmetic.grid, warm=None if known is None else Warm(known[1], known[0]),
-            phases=self.phases,
+            enough=self._enough if self.options.gap > 0 else None, phases=self.phases,
         )  # fmt: skip
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds

@@ -193,6 +193,7 @@ class ListEngine(ListStore):
             while self.roots.size:
                 if self.wave is not None:
                     self.finish_wave()
+                    self._judge_pairs()
                 else:
                     if not self._drive(epsilon, postpone):
                         return False

@@ -63,7 +63,7 @@ _BELOW = 20.0
 _LAST_BELOW = 2.0
 #: Lists are given up for scans of whole rows, where these can be had again, once evaluations
 #: have taken so many times all pairs: most problems take one to three.
-_EXHAUSTED = 4
+_EXHAUSTED = 8
 #: Events are postponed by so many epsilons in phases with epsilon > 0: more of them means
 #: fewer evaluations and more scans, which large problems can afford.
 SIGMA, _LONG_SIGMA = 20.0, 32.0
@@ -219,7 +219,10 @@ def first_prices(
         return outcome, low
 
     def kept() -> dict[str, Any]:
-        own = {"counts": vars(counts), "row_order": solved.rows, "column_order": solved.columns}
+        own = {
+            "counts": vars(counts), "row_order": solved.rows, "column_order": solved.columns,
+            "done": False,
+        }  # fmt: skip
         below = ladder.kept()
         return {**own, **below} if below else {}
 

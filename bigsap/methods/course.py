@@ -114,11 +114,11 @@ class Setting:
     arithmetic: Arithmetic
     epsilon: bool
     seed: int
-    start: str = "auto"
     k: int | None = None
     enough: Callable[[], bool] | None = None
     memory: int | None = None
     scans_affordable: bool = False
+    start: str = "auto"
 
 
 @dataclass
