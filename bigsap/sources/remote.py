@@ -97,8 +97,8 @@ def from_http(
     Raises ``OptionError`` for bad arguments or without httpx, ``ShapeError`` and
     ``DtypeError`` when the provider has another shape or dtype, ``StoreError`` for what is
     no provider, ``SourceError`` when it cannot be reached; later, in ``read``, ``StoreError``
-    for a damaged answer or changed data, ``SourceError`` when attempts run out, all naming
-    rows and address. Memory: 2 * in_flight * block_rows rows. Close it, or use it in a ``with``
+    for a damaged answer, a redirect, a status such as 404, or changed data: asking again is of no
+    use; ``SourceError`` when attempts run out. All name rows and address. Memory: 2 * in_flight * block_rows rows. Close it, or use it in a ``with``
     statement; what is forgotten closes itself.
     """
     n_rows, n_columns = cost_shape(shape, "shape=")
