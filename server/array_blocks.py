@@ -46,7 +46,8 @@ class Block:
         self._rest = b""  # the beginning of an item whose end has not come yet
         self._target, self._begin = file, offset + start * self._row_bytes
         if aside:
-            self._file = cast(BinaryIO, tempfile.TemporaryFile(dir=file.parent, buffering=0))
+            own = tempfile.TemporaryFile(dir=file.parent, buffering=0)  # noqa: SIM115 - see close
+            self._file = cast(BinaryIO, own)
         else:
             self._file = file.open("r+b", buffering=0)
             self._file.seek(self._begin)

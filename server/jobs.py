@@ -7,8 +7,9 @@ their own and never wait for a write.
 
 A job goes ``queued -> starting -> running -> succeeded | failed | cancelled``. ``cancelling``
 stands between a request to cancel and its effect. ``interrupted`` is a job that lost its
-worker and is claimed again from ``retry_at`` on; what is given up has ``failed``. ``attempt`` counts claims; whoever writes on behalf of an attempt names it, and
-is refused once another attempt has begun.
+worker and is claimed again from ``retry_at`` on; what is given up has ``failed``. ``attempt``
+counts claims; whoever writes on behalf of an attempt names it, and is refused once another
+attempt has begun.
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ class JobStore:
         """A new queued job and True; or False and the one that ``idempotency_key`` made before.
 
         digest: of the body as the client sent it; default: of ``spec``. most_active: raise
-        QuotaExceeded when the owner has this many active jobs. answer: of a new job with a key, kept
-        for ``answer_of``. Raises IdempotencyConflict when the key was used with another body.
+        QuotaExceeded when the owner has this many active jobs. answer: of a new job with a key,
+        kept for ``answer_of``. Raises IdempotencyConflict when the key was used with another body.
         """
         text = canonical(spec)
         if digest is None:

@@ -97,12 +97,12 @@ async def submit(
     if not created:
         return await _replay(service, caller, job, prefer)
     service.metrics.submitted.inc()
-    answer = await _answer(service, caller, job, wait)
+    first = await _answer(service, caller, job, wait)
     if key is not None and wait is not None:
         # The job is accepted, whatever becomes of this record.
         with suppress(StoreUnavailable):
-            await run_in_threadpool(service.store.keep_answer, job.id, answer)
-    return _response(answer)
+            await run_in_threadpool(service.store.keep_answer, job.id, first)
+    return _response(first)
 
 
 async def _replay(service: Service, caller: Caller, job: Job, prefer: str | None) -> Response:

@@ -115,6 +115,16 @@ class Wire:
         self.n_retries = 0
         self.n_bytes = 0
 
+    @property
+    def url(self) -> str:
+        """The address as the user gave it, which may hold what is secret."""
+        return self._url
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether the user's headers, or client, go along with every request."""
+        return bool(self._headers) or not self._own
+
     def close(self) -> None:
         """Close the connections, unless the client is the user's."""
         if self._own:
