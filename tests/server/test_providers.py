@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from apps import served, settings_in
+from bigsap_server.app import create_app
 from checks import problem
 
 from remote_provider import Fault, Handler, Provider
@@ -42,17 +44,26 @@ AT_ONCE = {
 IN_TIME = {"500": (status(500), "500"), "503": (status(503), "503"), "cut": (cut, "connection")}
 
 
-@pytest.fixture
-def provider() -> Iterator[Provider]:
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Provider]:
     with Provider(COST) as found:
         yield found
 
 
 @pytest.fixture
-def api(serve_app: Callable[..., str], provider: Provider) -> Iterator[httpx.Client]:
+def provider(lasting: Provider) -> Iterator[Provider]:
+    yield lasting
+    for method in ("GET", "POST"):
+        lasting.always[method] = None
+        lasting.faults[method].clear()
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, lasting: Provider) -> Iterator[httpx.Client]:
     """A service behind a socket that may ask the provider, and tries a job twice."""
-    url = serve_app(http_rows_hosts=[provider.host], attempts=2)
-    with httpx.Client(base_url=url, timeout=60) as client:
+    folder = tmp_path_factory.mktemp("providers") / "data"
+    app = create_app(settings_in(folder, http_rows_hosts=[lasting.host], attempts=2))
+    with served(app) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
 
