@@ -57,8 +57,9 @@ def inline(
 
 
 def _is_small(array: Array) -> bool:
-    """Whether an array is sent in place: nested lists tell neither dtype nor an empty shape."""
-    return array.dtype in (np.float64, np.int64) and 0 < array.size <= _INLINE and array.ndim <= 2
+    """Whether an array is sent in place. Nested lists do not tell dtype, nor width without rows."""
+    fits = array.size <= _INLINE and 0 < len(array) <= _INLINE and array.ndim <= 2
+    return fits and array.dtype in (np.float64, np.int64)
 
 
 def _refuse_nan(array: Array | RowBlocks, path: str) -> None:
