@@ -53,11 +53,15 @@ async def submit(
     dry_run: Annotated[bool, Query(description="estimate, and accept nothing")] = False,
     idempotency_key: Annotated[
         str | None,
-        Header(min_length=1, max_length=255, description="the same key makes the same job"),
+        Header(
+            min_length=1, max_length=255, description="the same key: the same job, the same answer"
+        ),
     ] = None,
     prefer: Annotated[str | None, Header(description="wait=N: answer when done")] = None,
 ) -> Response:
     """Accept a job (202), or with ``Prefer: wait=N`` its result (200) if done in N seconds.
+
+    An ``Idempotency-Key`` that has made a job is answered as it was then, while there is the job.
 
     ``dry_run=true`` answers 200 with the normalised spec and estimates of memory and time.
     """
