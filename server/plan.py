@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from bigsap_server import specs
 from bigsap_server.addresses import check_uri
+from bigsap_server.budgets import check_budgets
 from bigsap_server.build import (
     Facts,
     Resolver,
@@ -87,6 +88,7 @@ def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
         )  # fmt: skip
     if found.shape is not None:
         _check_start(request, resolver, found.shape)
+        check_budgets(request, resolver, found.shape, found.dtype, found.kinds)
     return found
 
 

@@ -40,6 +40,9 @@ _LOCK_S = 30.0
 
 # Sources that would fail in the same way again; a remote provider may come back.
 _NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
+# The same of whatever opens stores behind an address: what is not there, or is something else.
+_NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
+_PASSING_STATUS = (408, 425, 429)
 
 # Attempts under way in this process. Killing it must not hit another one.
 _present: set[str] = set()
@@ -285,7 +288,7 @@ class Attempt:
             return {"state": "stale"}
         problem = from_error(error)
         cause = error.__cause__ if isinstance(error, Problem) else error
-        if problem.slug == "source-failed" and not isinstance(cause, _NO_USE_AGAIN):
+        if problem.slug == "source-failed" and may_pass(cause):
             return {"state": "interrupted", "slug": problem.slug, "problem": problem.document()}
         if problem.slug == "solve-failed":
             _log.exception("attempt %s of %s failed", self.attempt, self.folder.path.name)
@@ -330,6 +333,16 @@ class Attempt:
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         if self._report is not None:
             self._report(kind, data)
+
+
+def may_pass(cause: BaseException | None) -> bool:
+    """Whether a source that failed for this reason may do better at the next attempt."""
+    if isinstance(cause, bigsap.BigsapError):
+        return not isinstance(cause, _NO_USE_AGAIN)
+    status = getattr(cause, "status", None)  # of an answer, where HTTP is behind it
+    if isinstance(status, int):
+        return not 300 <= status < 500 or status in _PASSING_STATUS
+    return not isinstance(cause, _NO_STORE_THERE)
 
 
 def certificate_of(result: bigsap.Result) -> dict[str, Any]:
