@@ -12,8 +12,9 @@ import numpy as np
 from bigsap import checkpoint
 from bigsap.certificate import Certificate, certify_infeasible
 from bigsap.certificate import certify as prove
-from bigsap.closing import Answer, Deadline, Late, answer, as_float, total_cost
+from bigsap.closing import Answer, Deadline, Late, answer, as_float
 from bigsap.engine.cpu import Engine
+from bigsap.engine.held import Resting
 from bigsap.engine.list_pool import PoolExhausted
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
@@ -27,6 +28,7 @@ from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options, choose_method
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
+from bigsap.pair_costs import pair_costs, unproved
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
@@ -77,6 +79,7 @@ class Run:
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.phases: list[dict[str, Any]] = []
         self.certificate_pairs = 0
+        self.magnitude = 0.0  # see ``Certificate``; of duals that nobody certified
         self.resumed = 0
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
@@ -135,6 +138,8 @@ class Run:
                 self.problem, self.rows, team, self.monitor, self.arithmetic.price
             )
             self.engine = engine
+            if not self.options.certify and self.rows.policy != "in place":
+                engine.resting = Resting(self.rows.table)
             first_bounds(self, engine)
             found: Array | None = None
             try:
@@ -150,10 +155,7 @@ class Run:
                 engine.release()
                 if self.options.certify:
                     return self._conclude(self._certified(engine, outcome))
-                fun = None
-                if found is not None:
-                    fun = total_cost(self.problem, self.rows.table, found, self.monitor.tick)
-                return self._conclude(Answer(found, fun))
+                return self._conclude(self._uncertified(engine, outcome))
             except Stopped as stop:
                 return self._conclude(self._stopped(engine, stop, found))
 
@@ -183,6 +185,7 @@ class Run:
         setting = Setting(
             team, self.monitor, self.arithmetic, options.epsilon, options.seed,
             enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
+            hold=not options.certify,
         )  # fmt: skip
         clock = time.perf_counter()
         self.monitor.bounds = partial(list_bounds, self)
@@ -331,6 +334,17 @@ class Run:
             )
         return Answer(outcome.column_of_row, certificate=certificate)
 
+    def _uncertified(self, engine: Engine, outcome: Outcome) -> Answer:
+        """The outcome as it is, its costs and duals from what the search holds."""
+        found = outcome.column_of_row
+        if found is None:
+            return Answer(None)
+        held = [holder for holder in (engine.resting, self.lists) if holder is not None]
+        costs = pair_costs(self.problem, self.rows, held, found, self.monitor.tick)
+        told = unproved(self.problem, found, costs, outcome.v)
+        self.magnitude = told.magnitude
+        return Answer(found, told.fun, u=told.u, v=told.v)
+
     def _borne_out(self, engine: Engine, outcome: Outcome) -> Outcome:
         """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
         dense = self.lists is None
@@ -400,6 +414,8 @@ class Run:
             nit=len(self.phases), violator=() if violator is None else violator,
             u=as_float(u), fun=found.fun, bound=found.bound,
         )  # fmt: skip
+        if certificate is None and self.magnitude:
+            result.stats["magnitude"] = self.magnitude
         last_report(self, result)
         return result
 

@@ -19,6 +19,7 @@ from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, GROUP, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.gpu_lists import list_engine_for
+from bigsap.engine.held import Listed
 from bigsap.engine.list_snapshot import continued, kept
 from bigsap.engine.lists import ENTRY_BYTES
 from bigsap.engine.ordering import compact_order
@@ -138,7 +139,7 @@ def _solve(
                 Solved(),
                 replace(
                     setting, monitor=below, arithmetic=inner, epsilon=True, seed=seed + 1,
-                    enough=None,
+                    enough=None, hold=False,
                 ),
             )  # fmt: skip
             outcome = _solve(part, deeper, level, [])
@@ -229,6 +230,8 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
     if setting.memory is not None:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
+    if setting.hold and (engine.from_fill or not engine.immediate):
+        engine.listed = Listed(problem.source.dtype, problem.sign)
     solved.engine = engine
     return engine
 

@@ -64,6 +64,17 @@ class Solved:
         """(n_rows,) signed costs of the pairs of the matching of the moment, else 0."""
         return None if self.engine is None else self._by_row(pair_costs(self.engine))
 
+    def costs(self, column_of_row: Array) -> tuple[Array, Array]:
+        """What lists hold of the costs of these pairs, see ``engine.held.Held``. O(n)."""
+        engine = self.engine
+        if engine is None or engine.listed is None:
+            return np.zeros(column_of_row.size), np.zeros(column_of_row.size, bool)
+        engine.bring_lists()
+        matching = np.maximum(engine.column_of_row, S.FREE)
+        costs, known = engine.listed.costs(matching, engine.match_cost, engine.lists.reference)
+        same = self.restored(matching, engine.v)[0] == column_of_row
+        return self._by_row(costs), self._by_row(known) & same
+
     def _by_row(self, values: Array) -> Array:
         if self.rows is None:
             return values
@@ -104,7 +115,8 @@ class Setting:
     """How to solve, whatever the level. ``epsilon=False``: one phase from prices 0.
 
     enough: asked after each phase whether its matching will do; None below the top level.
-    memory: bytes the lists may begin with, None as many as they like.
+    memory: bytes the lists may begin with, None as many as they like. hold: the costs of the
+    pairs found are asked for in the end.
     """
 
     team: Team
@@ -115,6 +127,7 @@ class Setting:
     k: int | None = None
     enough: Callable[[], bool] | None = None
     memory: int | None = None
+    hold: bool = False
 
 
 @dataclass
