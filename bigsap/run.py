@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from bigsap.engine.held import Resting
 from bigsap.engine.list_pool import PoolExhausted
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
-from bigsap.errors import CertificateError
+from bigsap.errors import BigsapError, CertificateError
 from bigsap.identity import identity
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import solve_compressed
@@ -34,6 +35,7 @@ from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
+from bigsap.sources.infinite import infinities
 from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.streaming import BLOCK_BYTES
 from bigsap.warm_start import WarmStart
@@ -388,6 +390,16 @@ class Run:
             return closing
         return replace(closing, bound=None, u=None, v=None)
 
+    def _infinities(self, violator: Array) -> str:
+        """What is to be said about infinite costs, unless that would take long."""
+        engine = self.engine
+        if engine is not None and engine.seconds_per_row > _BLOCK_SECONDS:
+            return ""
+        source = self.given.source if self.gated is None else self.gated
+        with suppress(BigsapError):
+            return infinities(source, violator.tolist())
+        return ""
+
     # -- the result -----------------------------------------------------------------
 
     def _conclude(self, found: Answer, violator: Array | None = None) -> Result:
@@ -401,7 +413,7 @@ class Run:
             status = Status.INFEASIBLE
             if problem.transposed:
                 violator = rows_outside(problem, violator)
-            message = _explain(violator)
+            message = f"{_explain(violator)} {self._infinities(violator)}".rstrip()
         if problem.transposed:
             col4row = None if col4row is None else inverse(col4row, self.given.shape[0])
             certificate = None if certificate is None else exchanged(certificate)
@@ -421,6 +433,10 @@ class Run:
 
 
 def _explain(violator: Array) -> str:
+    if violator.size == 1:
+        return (
+            f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
+        )
     shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
     return (
         f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"
