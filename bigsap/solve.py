@@ -114,7 +114,8 @@ def solve(
         a bar on the terminal. Without one, a line on a terminal's stderr says when kernels are
         compiled, which happens once (``BIGSAP_QUIET=1`` silences it).
     cancel: an event; setting it, from any thread, ends the solve within a second, also while
-        it waits for a provider or a store. Costs that a function computes are left between
+        it waits for a provider or a store. ``asyncio.to_thread`` and Ctrl-C need it, see
+        examples/in_asyncio.py. Costs that a function computes are left between
         two rows, or single values, not within a call of the function.
     checkpoint: a file to continue from after a crash or a stop, see ``resume``. It is
         replaced, atomically, at each phase, every ``checkpoint_every`` seconds and when
