@@ -179,8 +179,8 @@ def certify_infeasible(
     n_allowed = int(np.count_nonzero(allowed))
     if len(rows) - n_allowed <= max(n - m, 0):
         raise CertificateError(
-            f"the {len(rows)} rows of the violating set have {n_allowed} allowed columns, "
-            "which does not rule out an assignment"
+            f"the violating set of {len(rows)} row(s) has {n_allowed} allowed column(s), which"
+            " does not rule out an assignment"
         )
     return Certificate(
         None, forbidden, None, np.full(n, np.nan), np.full(m, np.nan), -1, 0.0,

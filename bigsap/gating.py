@@ -91,14 +91,16 @@ def ungate(result: _Result, gated: Gated) -> _Result:
 def _doubtful(result: Result, gated: Gated, col4row: Array) -> Array:
     """The rows whose pair may have been clipped."""
     (rows,) = np.nonzero(col4row >= 0)
-    if result.gap is None or np.isnan(result.u).any():
+    if result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
         return rows
     sign = -1 if result.maximize else 1
+    # Without a certificate u was made of the pairs' costs, see ``bigsap.pair_costs``.
+    gap = 0 if result.gap is None else result.gap
     u, v, prices = result.u[rows], result.v[col4row[rows]], sign * gated.prices[rows]
     # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. Much
     # more than rounding is added, at the price of reading a few rows in vain.
-    size = np.abs(u) + np.abs(v) + abs(result.gap)
-    return rows[~(sign * (u + v) + result.gap + 1e-6 * size < prices)]
+    size = np.abs(u) + np.abs(v) + abs(gap)
+    return rows[~(sign * (u + v) + gap + 1e-6 * size < prices)]
 
 
 def _worth_it(gated: Gated, row: int, column: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -250,6 +251,9 @@ class Result:
         if self.unassigned_cost is not None:
             gate["unassigned_cost"] = self.unassigned_cost
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+        if not target.parent.is_dir():
+            where = os.fspath(target.parent)
+            raise FileNotFoundError(errno.ENOENT, "the folder does not exist", where)
         try:
             with open(temporary, "xb") as file:
                 np.savez(
@@ -264,6 +268,10 @@ class Result:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
+        except OSError as error:
+            if error.filename == os.fspath(temporary):
+                error.filename, error.filename2 = os.fspath(target), None
+            raise
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,12 +13,13 @@ import numpy as np
 from bigsap import checkpoint
 from bigsap.certificate import Certificate, certify_infeasible
 from bigsap.certificate import certify as prove
-from bigsap.closing import Answer, Deadline, Late, answer, as_float, total_cost
+from bigsap.closing import Answer, Deadline, Late, answer, as_float
 from bigsap.engine.cpu import Engine
+from bigsap.engine.held import Resting
 from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
-from bigsap.errors import CertificateError
+from bigsap.errors import BigsapError, CertificateError
 from bigsap.identity import identity
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed
@@ -28,11 +30,13 @@ from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options, choose_method, ssp_takes_levels
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
+from bigsap.pair_costs import pair_costs, unproved
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
+from bigsap.sources.infinite import infinities
 from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.streaming import BLOCK_BYTES
 from bigsap.warm_start import WarmStart
@@ -79,6 +83,7 @@ class Run:
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.phases: list[dict[str, Any]] = []
         self.certificate_pairs = 0
+        self.magnitude = 0.0  # see ``Certificate``; of duals that nobody certified
         self.resumed = 0
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
@@ -140,6 +145,8 @@ class Run:
                 self.problem, self.rows, team, self.monitor, self.arithmetic.price
             )
             self.engine = engine
+            if not self.options.certify and self.rows.policy != "in place":
+                engine.resting = Resting(self.rows.table)
             first_bounds(self, engine)
             found: Array | None = None
             try:
@@ -155,10 +162,7 @@ class Run:
                 engine.release()
                 if self.options.certify:
                     return self._conclude(self._certified(engine, outcome))
-                fun = None
-                if found is not None:
-                    fun = total_cost(self.problem, self.rows.table, found, self.monitor.tick)
-                return self._conclude(Answer(found, fun))
+                return self._conclude(self._uncertified(engine, outcome))
             except Stopped as stop:
                 return self._conclude(self._stopped(engine, stop, found))
 
@@ -190,7 +194,7 @@ class Run:
         return Setting(
             team, self.monitor, self.arithmetic, options.epsilon, options.seed, start=options.start,
             enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
-            scans_affordable=self._rows_fit(),
+            scans_affordable=self._rows_fit(), hold=not options.certify,
         )  # fmt: skip
 
     def _rows_fit(self) -> bool:
@@ -365,6 +369,17 @@ class Run:
             )
         return Answer(outcome.column_of_row, certificate=certificate)
 
+    def _uncertified(self, engine: Engine, outcome: Outcome) -> Answer:
+        """The outcome as it is, its costs and duals from what the search holds."""
+        found = outcome.column_of_row
+        if found is None:
+            return Answer(None)
+        held = [holder for holder in (engine.resting, self.lists) if holder is not None]
+        costs = pair_costs(self.problem, self.rows, held, found, self.monitor.tick)
+        told = unproved(self.problem, found, costs, outcome.v)
+        self.magnitude = told.magnitude
+        return Answer(found, told.fun, u=told.u, v=told.v)
+
     def _borne_out(self, engine: Engine, outcome: Outcome) -> Outcome:
         """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
         dense = self.lists is None
@@ -408,6 +423,16 @@ class Run:
             return closing
         return replace(closing, bound=None, u=None, v=None)
 
+    def _infinities(self, violator: Array) -> str:
+        """What is to be said about infinite costs, unless that would take long."""
+        engine = self.engine
+        if engine is not None and engine.seconds_per_row > _BLOCK_SECONDS:
+            return ""
+        source = self.given.source if self.gated is None else self.gated
+        with suppress(BigsapError):
+            return infinities(source, violator.tolist())
+        return ""
+
     # -- the result -----------------------------------------------------------------
 
     def _conclude(self, found: Answer, violator: Array | None = None) -> Result:
@@ -421,7 +446,7 @@ class Run:
             status = Status.INFEASIBLE
             if problem.transposed:
                 violator = rows_outside(problem, violator)
-            message = _explain(violator)
+            message = f"{_explain(violator)} {self._infinities(violator)}".rstrip()
         if problem.transposed:
             col4row = None if col4row is None else inverse(col4row, self.given.shape[0])
             certificate = None if certificate is None else exchanged(certificate)
@@ -434,11 +459,17 @@ class Run:
             nit=len(self.phases), violator=() if violator is None else violator,
             u=as_float(u), fun=found.fun, bound=found.bound,
         )  # fmt: skip
+        if certificate is None and self.magnitude:
+            result.stats["magnitude"] = self.magnitude
         last_report(self, result)
         return result
 
 
 def _explain(violator: Array) -> str:
+    if violator.size == 1:
+        return (
+            f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
+        )
     shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
     return (
         f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"

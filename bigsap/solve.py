@@ -12,8 +12,9 @@ from typing import Any
 import numpy.typing as npt
 
 from bigsap import checkpoint as checkpoints
+from bigsap.engine.compilation import compilation_told
 from bigsap.engine.precision import LargeCosts
-from bigsap.engine.team import check_threads
+from bigsap.engine.team import check_threads, useful_threads
 from bigsap.gating import ungate, widen_start
 from bigsap.memory import free_memory as free_memory
 from bigsap.methods.device import place_costs
@@ -85,7 +86,8 @@ def solve(
         there when not all of them fit; default: what panels leave of ``memory_limit``.
     memory_limit: bytes the solve may take beyond the costs in memory.
     threads: None: the cores available, fewer for few columns. Any number gives the
-        same answer.
+        same answer. Of more than the cores, and than one for 64 columns, 8 or so are used;
+        ``stats["threads"]`` says how many.
     device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems where
         there is one. Needs CuPy, ``pip install "bigsap[gpu13]"``. Costs in memory are copied
         to the device; where they do not fit (``memory_limit`` is then of its memory) rows are
@@ -110,9 +112,11 @@ def solve(
         when ``callback_rows`` is given, each time that so many more rows were scanned or
         evaluated (at the next look at the clock, which rows that Python delivers have each,
         compiled ones every tenth of a second); StopIteration ends the solve. progress: draw
-        a bar on the terminal.
+        a bar on the terminal. Without one, a line on a terminal's stderr says when kernels are
+        compiled, which happens once (``BIGSAP_QUIET=1`` silences it).
     cancel: an event; setting it, from any thread, ends the solve within a second, also while
-        it waits for a provider or a store. Costs that a function computes are left between
+        it waits for a provider or a store. ``asyncio.to_thread`` and Ctrl-C need it, see
+        examples/in_asyncio.py. Costs that a function computes are left between
         two rows, or single values, not within a call of the function.
     checkpoint: a file to continue from after a crash or a stop, see ``resume``. It is
         replaced, atomically, at each phase, every ``checkpoint_every`` seconds and when
@@ -120,7 +124,8 @@ def solve(
         a level half solved, and of "ssp" up to five sweeps before the first phase. With
         "compressed" it holds the lists too, some 1.6 KB a row, and phases shorter than
         a few times the writing are not each written. It stays when the solve is done.
-    certify: False skips the certificate; ``bound`` and ``gap`` are then None.
+    certify: False skips the certificate, and reads nothing for ``fun`` that the search still
+        holds; ``bound`` and ``gap`` are then None, and nobody has checked ``u`` and ``v``.
     start: first prices: ``"levels"``, of exactly solved samples of a quarter of the rows and
         columns, a sixteenth, ...; ``"estimate"``, of the estimator of A1015 (section 3.4), with
         "ssp" the published method; ``"none"``, zero; ``"auto"`` decides by a sample.
@@ -180,11 +185,14 @@ def solve(
     n_threads = check_threads(threads)
     if threads is None:
         n_threads = min(n_threads, max(1, problem.shape[1] // _COLUMNS_PER_THREAD))
+    n_threads = useful_threads(n_threads, problem.shape[1])
     bar = Bar() if progress else None
+    told = compilation_told()
     if bar is not None:
         monitor.listeners.append(bar.update)
+        told = compilation_told(bar.say, bar.compiling)
     try:
-        with intact_throughout(problem.source), naming_bytes():
+        with told, intact_throughout(problem.source), naming_bytes():
             run = partial(
                 Run, given, problem, monitor, options, n_threads, warm, saved, gated=gated
             )

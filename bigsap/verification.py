@@ -139,6 +139,12 @@ def _check_values(result: Result, certificate: Certificate, sign: int, *, bounde
     if result.fun is not None and result.bound is not None and result.gap is not None:
         _agree("gap", result.gap, abs(result.fun - result.bound), tolerance)
     if result.status == "optimal" and result.fun is not None and not certificate.optimal:
+        if not bounded:
+            raise CertificateError(
+                "the result has no duals, as a solve without its certificate may leave it: its"
+                f" cost {result.fun} is right, but whether that is optimal cannot be told from it;"
+                " solve with certify=True"
+            )
         raise CertificateError(
             f"status is optimal, but the duals leave a gap of {certificate.gap}: "
             f"row {certificate.worst_row} is {certificate.worst_violation} from tight"

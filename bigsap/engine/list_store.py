@@ -18,6 +18,7 @@ from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.changed import changed
 from bigsap.engine.fetch import Terms
+from bigsap.engine.held import Listed
 from bigsap.engine.list_pool import (
     NO_GROWTH,
     NO_ROOM,
@@ -116,6 +117,8 @@ class ListStore:
         self._batch = 2 * team.n_threads
         self.seconds_per_row = 0.0
         self.wave: Wave | None = None
+        #: Takes note of what is evaluated through Python, where somebody wants that.
+        self.listed: Listed | None = None
         #: Whether what is about to be kept is half changed: no moment for a checkpoint.
         self.torn = False
 
@@ -289,6 +292,8 @@ class ListStore:
         counters[L.EVALUATIONS] += rows.size
         if counters[L.BAD_ROW] >= 0:
             self._complain(int(counters[L.BAD_ROW]))
+        if self.listed is not None and not self.immediate:
+            self.listed.see(rows, slots, self.lists)
         wave.done = (start + rows.size, 0)
         return int(rows.size)
 

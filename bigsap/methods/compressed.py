@@ -20,6 +20,7 @@ from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.cpu import Engine
 from bigsap.engine.gpu_lists import list_engine_for
+from bigsap.engine.held import Listed
 from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.list_snapshot import continued, kept
 from bigsap.engine.lists import ENTRY_BYTES
@@ -192,7 +193,13 @@ def first_prices(
     ) -> tuple[Outcome, Array | None]:
         level = Solved()
         deeper = replace(
-            setting, monitor=below, arithmetic=inner, epsilon=True, seed=seed, enough=None
+            setting,
+            monitor=below,
+            arithmetic=inner,
+            epsilon=True,
+            seed=seed,
+            enough=None,
+            hold=False,
         )
         engine, course = _begin(part, deeper, level, FirstPrices(prices, guided=True))
         try:
@@ -313,6 +320,8 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
     if setting.scans_affordable:
         engine.most_pairs = _EXHAUSTED * n * problem.shape[1]
+    if setting.hold and (engine.from_fill or not engine.immediate):
+        engine.listed = Listed(problem.source.dtype, problem.sign)
     solved.engine = engine
     return engine
 

@@ -64,6 +64,17 @@ class Solved:
         """(n_rows,) signed costs of the pairs of the matching of the moment, else 0."""
         return None if self.engine is None else self._by_row(pair_costs(self.engine))
 
+    def costs(self, column_of_row: Array) -> tuple[Array, Array]:
+        """What lists hold of the costs of these pairs, see ``engine.held.Held``. O(n)."""
+        engine = self.engine
+        if engine is None or engine.listed is None:
+            return np.zeros(column_of_row.size), np.zeros(column_of_row.size, bool)
+        engine.bring_lists()
+        matching = np.maximum(engine.column_of_row, S.FREE)
+        costs, known = engine.listed.costs(matching, engine.match_cost, engine.lists.reference)
+        same = self.restored(matching, engine.v)[0] == column_of_row
+        return self._by_row(costs), self._by_row(known) & same
+
     def _by_row(self, values: Array) -> Array:
         if self.rows is None:
             return values
@@ -106,7 +117,8 @@ class Setting:
     start: one of ``first_prices.STARTS``.
     enough: asked after each phase whether its matching will do; None below the top level.
     memory: bytes the lists may begin with, None as many as they like. scans_affordable: rows
-    that were read once can be scanned again at once.
+    that were read once can be scanned again at once. hold: the costs of the
+    pairs found are asked for in the end.
     """
 
     team: Team
@@ -119,6 +131,7 @@ class Setting:
     memory: int | None = None
     scans_affordable: bool = False
     start: str = "auto"
+    hold: bool = False
 
 
 @dataclass
