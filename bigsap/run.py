@@ -30,6 +30,7 @@ from bigsap.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.sorted_first import sorted_outcome
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
 from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
@@ -184,6 +185,10 @@ class Run:
             team, self.monitor, self.arithmetic, options.epsilon, options.seed,
             enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
         )  # fmt: skip
+        if options.epsilon and self.warm_start is None and not self._snapshot():
+            outcome = sorted_outcome(self, engine, solved, self._prove)
+            if outcome is not None:
+                return outcome
         clock = time.perf_counter()
         self.monitor.bounds = partial(list_bounds, self)
         try:
