@@ -164,8 +164,8 @@ def test_general_position_is_always_recognised():
 def test_one_entry_that_does_not_fit(change):
     cost = rank_one(40, 5)
     tried = 0
-    for i in range(0, 40, 3):
-        for j in range(0, 40, 7):
+    for i in range(0, 40, 4):
+        for j in range(0, 40, 9):
             spoiled = cost.copy()
             spoiled[i, j] += change
             res = solve(spoiled)
@@ -173,7 +173,7 @@ def test_one_entry_that_does_not_fit(change):
             tried += res.stats["certificate_pairs"] > 40 * 40
     if change < 0:
         assert tried  # some of them took the start in and not the proof
-        assert tried < 84
+        assert tried < 50
 
 
 def test_a_dear_pair_on_the_diagonal():

@@ -69,7 +69,7 @@ def sorted_start(
 
     For sources of which single pairs are cheap: matrices in memory, compiled functions of
     pairs (points, low rank, expressions), Python functions of one pair. The same answer for any
-    number of threads. counts: of pairs, and of the rows that so many pairs fill.
+    number of threads. counts: of pairs, and of whole rows that so many pairs fill.
 
     O(n log n) time, about 13 n pairs, up to 50 n where many rows tie; 292 for other costs.
     Whatever the source raises is left for others to meet and to say.
@@ -86,7 +86,7 @@ def sorted_start(
         return None
     finally:
         counts.pairs += pairs.n_read
-        counts.rows += -(-pairs.n_read // m)
+        counts.rows += pairs.n_read // m
 
 
 # -- single pairs -----------------------------------------------------------------------
