@@ -34,6 +34,7 @@ from bigsap.pair_costs import pair_costs, unproved
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.sorted_first import sorted_outcome
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
@@ -221,7 +222,16 @@ class Run:
         """Solve by compressed rows; the dense engine closes, and repairs if need be."""
         solved = Solved()
         self.lists = solved
-        setting = self._setting(team)
+        setting, options = self._setting(team), self.options
+        if (
+            options.epsilon
+            and options.start == "auto"
+            and self.warm_start is None
+            and not self._snapshot()
+        ):
+            outcome = sorted_outcome(self, engine, solved, self._prove)
+            if outcome is not None:
+                return outcome
         clock = time.perf_counter()
         self.monitor.bounds = partial(list_bounds, self)
         try:

@@ -1,0 +1,335 @@
+"""A start without a search: costs that sorting makes a Monge matrix.
+
+``c`` is Monge when ``c[i, j] + c[k, l] <= c[i, l] + c[k, j]`` for all rows ``i < k`` and
+columns ``j < l``. The diagonal is then an optimal assignment (Hoffman 1963, "On simple
+linear programming problems": the north-west corner rule). Products of two numbers in
+opposite orders are such matrices, sums of a Monge matrix and terms of rows and columns, and
+convex functions of the difference of two numbers, distances on a line among them. Rows and
+columns seldom come in that order; how it is found again is known as the recognition of
+permuted Monge matrices (Burkard, Klinz, Rudolf 1996, "Perspectives of Monge properties in
+optimization", Discrete Applied Mathematics 70).
+
+In a Monge matrix the difference of two columns never falls from row to row. So rows are sorted
+by the difference of two columns, columns by that of two rows; where both are the outermost
+ones, what ties is the same but for a constant, and any order will do. From any two columns
+one comes to the outermost by turns: the rows at the two ends of the difference of the columns,
+the columns at the two ends of the difference of these rows.
+
+Nothing of this is taken on trust: a sample tells whether it is worth a try, some numbers a row
+whether the answer may be right, and the solve proves it by a pass over all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import BigsapError
+from bigsap.methods.coarse import Counts
+from bigsap.problem import Problem
+from bigsap.sources.base import Array, CostSource, Fill, Fillable, Resident, read_while
+from bigsap.sources.compiled import read_pairs
+from bigsap.tightness import UNIT, allowance
+
+#: Rows and columns of the two samples: most other costs fail in the first.
+_SAMPLES = (6, 16)
+#: Numbers that must be told apart in the larger one: costs of few values have better starts.
+_DISTINCT = 4
+#: How often rows and columns are looked for by turns. Where many tie, half of them are passed.
+#: So many turns that led no farther end it.
+_ROUNDS, _IDLE = 12, 4
+#: Pairs a row that are compared with the prices before all are.
+_CHECKS = 4
+#: Pairs read between two looks at the clock.
+_AT_ONCE = 1 << 16
+#: Integers beyond this are left to others: sums of four of them must fit.
+_LARGEST = 1 << 59
+
+
+class _NoOrder(Exception):
+    """These costs are no sorted Monge matrix, or cannot be told to be one."""
+
+
+@dataclass(frozen=True)
+class SortedStart:
+    """column_of_row: intp (n,), an assignment; v: P (n,), signed prices for which it is
+    probably optimal: of the pairs that were looked at none says otherwise."""
+
+    column_of_row: Array
+    v: Array
+
+
+def sorted_start(
+    problem: Problem, price: np.dtype[Any], seed: int, counts: Counts, tick: Callable[[], None]
+) -> SortedStart | None:
+    """The start of square costs that sorting makes Monge; None for all others.
+
+    For sources of which single pairs are cheap: matrices in memory, compiled functions of
+    pairs (points, low rank, expressions), Python functions of one pair. The same answer for any
+    number of threads. counts: of pairs, and of whole rows that so many pairs fill.
+
+    O(n log n) time, about 13 n pairs, up to 50 n where many rows tie; 292 for other costs.
+    Whatever the source raises is left for others to meet and to say.
+    """
+    n, m = problem.shape
+    if n != m or n < 2:
+        return None
+    pairs = _pairs_of(problem, tick)
+    if pairs is None:
+        return None
+    try:
+        return _start(pairs, price, np.random.default_rng([seed, n, 13]))
+    except (_NoOrder, BigsapError):
+        return None
+    finally:
+        counts.pairs += pairs.n_read
+        counts.rows += pairs.n_read // m
+
+
+# -- single pairs -----------------------------------------------------------------------
+
+
+class _Pairs:
+    """Signed costs of pairs, float64 or int64; raises _NoOrder for those that are no numbers.
+
+    fetch: fills the costs of rows[k] and columns[k]. noise: the relative error of a cost.
+    """
+
+    def __init__(
+        self, problem: Problem, fetch: Callable[[Array, Array, Array], None],
+        tick: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.n = problem.shape[0]
+        self.sign, self.dtype = problem.sign, np.dtype(problem.source.dtype)
+        self.whole = problem.integer
+        self.noise = 0.0 if self.whole else float(np.finfo(self.dtype).eps)
+        self.n_read = 0
+        self._fetch, self._tick = fetch, tick
+
+    def at(self, rows: Array, columns: Array) -> Array:
+        """Of ``rows[k]`` and ``columns[k]``."""
+        costs = np.empty(rows.size, self.dtype)
+        for start in range(0, rows.size, _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            self._fetch(rows[part], columns[part], costs[part])
+            self._tick()
+        self.n_read += rows.size
+        if not self.whole:
+            numbers: Array = self.sign * costs.astype(np.float64)
+            if not np.isfinite(numbers).all():
+                raise _NoOrder
+            return numbers
+        if int(costs.min()) < -_LARGEST or int(costs.max()) > _LARGEST:
+            raise _NoOrder
+        return self.sign * costs.astype(np.int64)
+
+    def row(self, row: int) -> Array:
+        return self.at(np.full(self.n, row), np.arange(self.n))
+
+    def column(self, column: int) -> Array:
+        return self.at(np.arange(self.n), np.full(self.n, column))
+
+    def block(self, rows: Array, columns: Array) -> Array:
+        """(rows, columns)"""
+        costs = self.at(np.repeat(rows, columns.size), np.tile(columns, rows.size))
+        return costs.reshape(rows.size, columns.size)
+
+
+def _pairs_of(problem: Problem, tick: Callable[[], None]) -> _Pairs | None:
+    """None where a pair may cost as much as its row."""
+    source = problem.source
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is not None:
+        here = matrix
+
+        def from_matrix(rows: Array, columns: Array, out: Array) -> None:
+            out[:] = here[rows, columns]
+
+        return _Pairs(problem, from_matrix, tick)
+    fill = source.fill() if isinstance(source, Fillable) else None
+    if fill is not None and fill.in_parts:
+        return _Pairs(problem, _by_fill(fill), tick)
+    if fill is None and getattr(source, "kind", None) == "value":
+        return _Pairs(problem, _one_by_one(source, tick), tick)
+    return None
+
+
+def _by_fill(fill: Fill) -> Callable[[Array, Array, Array], None]:
+    def fetch(rows: Array, columns: Array, out: Array) -> None:
+        read_pairs(fill, rows, columns, out)
+
+    return fetch
+
+
+def _one_by_one(
+    source: CostSource, tick: Callable[[], None]
+) -> Callable[[Array, Array, Array], None]:
+    def fetch(rows: Array, columns: Array, out: Array) -> None:
+        one = np.empty((1, 1), source.dtype)
+        for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+            tick()
+            read_while(source, tick, np.array([row]), slice(column, column + 1), one)
+            out[k] = one[0, 0]
+
+    return fetch
+
+
+# -- the order --------------------------------------------------------------------------
+
+
+def _start(pairs: _Pairs, price: np.dtype[Any], generator: np.random.Generator) -> SortedStart:
+    n = pairs.n
+    outermost = np.zeros(2, np.intp)
+    for size in _SAMPLES:
+        size = min(size, n)
+        rows, columns = (generator.permutation(n)[:size] for _ in range(2))
+        distinct = _DISTINCT if size > _SAMPLES[0] else 2
+        costs = pairs.block(rows, columns)
+        outermost = columns[_judge(costs, pairs.noise, distinct, generator)]
+        if size == n:
+            break
+    row_key, column_key = _keys(
+        pairs.row, pairs.column, (int(outermost[0]), int(outermost[1])), pairs.noise, generator
+    )
+    rows, columns = (np.argsort(key, kind="stable") for key in (row_key, column_key))
+    v = np.empty(n, price)
+    v[columns], u = _prices(pairs, rows, columns, price)
+    _check(pairs, rows, columns, v[columns], u, generator)
+    column_of_row = np.empty(n, np.intp)
+    column_of_row[rows] = columns
+    return SortedStart(column_of_row, v)
+
+
+def _judge(costs: Array, noise: float, distinct: int, generator: np.random.Generator) -> Array:
+    """The outermost columns of a small matrix that sorting makes Monge."""
+    least, most = (side(costs - costs[:, :1], axis=0) for side in (np.min, np.max))
+    row_key, column_key = _keys(
+        lambda row: costs[row], lambda column: costs[:, column],
+        (0, int((most - least).argmax())), noise, generator,
+    )  # fmt: skip
+    order = np.argsort(column_key, kind="stable")
+    costs = costs[np.argsort(row_key, kind="stable")][:, order]
+    excess = (costs[:-1, :-1] - costs[:-1, 1:]) - (costs[1:, :-1] - costs[1:, 1:])
+    slack = 8 * noise * float(np.abs(costs).max())
+    if (excess > slack).any():
+        raise _NoOrder
+    for key in (row_key, column_key):
+        steps = np.count_nonzero(np.diff(np.sort(key)) > slack)
+        if steps + 1 < distinct:
+            raise _NoOrder
+    return order[[0, -1]]
+
+
+def _keys(
+    row: Callable[[int], Array], column: Callable[[int], Array], first: tuple[int, int],
+    noise: float, generator: np.random.Generator,
+) -> tuple[Array, Array]:  # fmt: skip
+    """What rows and columns are sorted by: the difference of the outermost columns, and rows.
+
+    The outermost differ most. Found when nothing ties at the ends, or when some turns
+    led no farther.
+    """
+    columns, rows = first, (-1, -1)
+    keys = [np.empty(0), np.empty(0)]
+    widest, idle = [0.0, 0.0], 0
+    for turn in range(_ROUNDS):
+        before, grown, tied = (rows, columns), False, False
+        for side, line in enumerate((column, row)):
+            low, high = (line(k) for k in (rows if side else columns))
+            key = low - high
+            ends, width, ties = _ends(key, low, high, noise, turn, generator)
+            if width > widest[side]:
+                keys[side], widest[side], grown = key, width, True
+            if side:
+                columns = ends
+            else:
+                rows = ends
+            tied = tied or ties
+        idle = 0 if grown else idle + 1
+        if idle == _IDLE or ((rows, columns) == before and not tied):
+            break
+    return keys[0], keys[1]
+
+
+def _ends(
+    key: Array, low: Array, high: Array, noise: float, turn: int, generator: np.random.Generator
+) -> tuple[tuple[int, int], float, bool]:
+    """Where the key is least and largest, how far apart these are, and whether others tie.
+
+    Of those that tie the dearest is taken, which lies outermost where costs are distances,
+    and in every other turn any one.
+    """
+    least, most = key.min(), key.max()
+    size = np.maximum(np.abs(low), np.abs(high))
+    slack = 8 * noise * float(size.max())
+    if not most - least > 2 * slack:
+        raise _NoOrder  # a term a row plus a term a column: any order is as good
+    ends, tied = [], False
+    for near in (key <= least + slack, key >= most - slack):
+        places = np.flatnonzero(near)
+        if turn % 2:
+            ends.append(int(generator.choice(places)))
+        else:
+            ends.append(int(places[size[places].argmax()]))
+        tied = tied or places.size > 1
+    return (ends[0], ends[1]), float(most - least), tied
+
+
+# -- prices -----------------------------------------------------------------------------
+
+
+def _prices(
+    pairs: _Pairs, rows: Array, columns: Array, price: np.dtype[Any]
+) -> tuple[Array, Array]:
+    """Prices (n,) of the sorted columns, and the reduced costs (n,) of the diagonal.
+
+    Where no pair beside the diagonal is better than it, no pair of a Monge matrix is: so a
+    price may differ from the one before by anything between what the two rows pay for the
+    step. The middle keeps the farthest from rounding.
+    """
+    diagonal = pairs.at(rows, columns)
+    above, below = pairs.at(rows[:-1], columns[1:]), pairs.at(rows[1:], columns[:-1])
+    least, most = diagonal[1:] - below, above - diagonal[:-1]
+    size = np.maximum(np.abs(above), np.abs(below))
+    np.maximum(size, np.maximum(np.abs(diagonal[1:]), np.abs(diagonal[:-1])), out=size)
+    if (least - most > 8 * pairs.noise * size).any():
+        raise _NoOrder
+    if pairs.whole:
+        steps = least + (most - least) // 2
+        limit = _LARGEST if price.kind == "i" else 1 << 52
+        if np.abs(np.cumsum(steps, dtype=np.float64)).max(initial=0.0) > limit:
+            raise _NoOrder
+        v = np.concatenate([[0], np.cumsum(steps)])
+    else:
+        # Of more digits, where the machine has them.
+        middle = least / 2 + most / 2
+        v = np.concatenate([[0], np.cumsum(middle, dtype=np.longdouble)]).astype(np.float64)
+    if not pairs.whole and not np.isfinite(v).all():
+        raise _NoOrder
+    return v.astype(price), diagonal - v
+
+
+def _check(
+    pairs: _Pairs, rows: Array, columns: Array, v: Array, u: Array,
+    generator: np.random.Generator,
+) -> None:  # fmt: skip
+    """Compare some pairs of each row with its reduced cost: half of them from all over the
+    row, half near the diagonal, where order and prices matter most."""
+    n = pairs.n
+    here = np.arange(n)
+    for k in range(_CHECKS):
+        if k % 2:
+            far = (n ** generator.random(n)).astype(np.intp)
+            there = np.clip(here + np.where(generator.random(n) < 0.5, far, -far), 0, n - 1)
+        else:
+            there = generator.integers(0, n, n)
+        tau = pairs.at(rows, columns[there]) - v[there]
+        slack: Any = 0
+        if not pairs.whole:
+            size = np.abs(tau) + np.abs(u) + (v.max() - v.min())
+            slack = allowance(n, UNIT * size)
+        if (tau - u < -slack).any():
+            raise _NoOrder
