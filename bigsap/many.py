@@ -1,4 +1,4 @@
-"""solve_many(): a batch of small problems, one thread each."""
+"""solve_many(): a batch of problems, one thread each; small arrays in compiled code."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from bigsap.engine.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
 from bigsap.result import Result
+from bigsap.small import solve_batch
 from bigsap.solve import free_memory, solve
 
 # Problems taken from the iterable ahead of the oldest unfinished one, for each thread:
@@ -62,6 +65,10 @@ def solve_many(
         several threads. Unless ``memory_limit`` is given, the threads share the free
         memory evenly.
 
+    Arrays (k, n, m) and lists of arrays, of any shapes, of up to 2**20 costs a problem are
+    solved by compiled code that takes one after the other, as ``solve`` solves them, unless
+    an option asks for something else. Their results are put together when one looks at them.
+
     Each result is what ``solve`` returns for that problem, an infeasible one included.
     Raises OptionError for the batch's own options, TypeError for an unknown one, and
     else what the problem raised: an ``InputError`` or CertificateError of the same type,
@@ -83,6 +90,9 @@ def solve_many(
     options = {**options, "maximize": maximize, "threads": 1}
     # A misspelt option is the caller's error, not that of every problem.
     inspect.signature(solve).bind(None, **options)
+    found = _at_once(costs, options, n_threads)
+    if found is not None:
+        return _completed(found, costs, errors == "return", options)
     if options.get("memory_limit") is None:
         options["memory_limit"] = max(1, free_memory() // n_threads)
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="bigsap-many")
@@ -91,6 +101,31 @@ def solve_many(
     finally:
         # Problems under way are waited for, those not begun are dropped.
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _at_once(costs: Any, options: dict[str, Any], n_threads: int) -> list[Result | None] | None:
+    """The results of arrays that are small and of options that ask for nothing else."""
+    if not isinstance(costs, (np.ndarray, list, tuple)) or options.keys() != {"maximize", "threads"}:
+        return None
+    return solve_batch(costs, bool(options["maximize"]), n_threads)
+
+
+def _completed(
+    found: list[Result | None], costs: Any, keep: bool, options: dict[str, Any]
+) -> list[Result | Exception]:
+    """The others one by one: bad costs, and what the batch left to the general method."""
+    results: list[Result | Exception] = []
+    for number, result in enumerate(found):
+        if result is not None:
+            results.append(result)
+            continue
+        try:
+            results.append(solve(costs[number], **options))
+        except Exception as error:
+            if not keep:
+                raise _named(error, number) from error
+            results.append(error)
+    return results
 
 
 def _in_order(

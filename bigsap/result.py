@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ from bigsap.sources.base import Array
 
 FORMAT = "bigsap-result"
 VERSION = 1
+
+# Of two threads that look at a result first, one puts it together.
+_COMPLETING = threading.RLock()
 
 
 class Status(StrEnum):
@@ -156,6 +160,45 @@ class Result:
             maximize=bool(maximize),
             shape=(int(n), int(m)),
         )
+
+    @classmethod
+    def later(
+        cls, fields: Callable[[Any], Result], told: Any, *, maximize: bool, shape: tuple[int, int]
+    ) -> Result:
+        """A result whose fields are put together when one of them is looked at first.
+
+        fields: called once, with ``told``; what it returns becomes this result. For batches,
+        of which most results are looked at later or only in part.
+        """
+        result = object.__new__(cls)
+        result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, told))
+        return result
+
+    def _complete(self) -> None:
+        """Put the fields together, if that is still to be done."""
+        with _COMPLETING:
+            later = self.__dict__.get("_later")
+            if later is not None:
+                fields, told = later
+                self.__dict__.update(fields(told).__dict__)
+                del self.__dict__["_later"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies: all fields."""
+        self._complete()
+        return self.__dict__
+
+    if not TYPE_CHECKING:  # checkers shall know the fields and nothing else
+
+        def __getattr__(self, name):
+            """Only what is not there is asked for here: a field that is still to come."""
+            if name in self.__dataclass_fields__:
+                self._complete()
+                if name in self.__dict__:
+                    return self.__dict__[name]
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.keys():

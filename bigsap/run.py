@@ -387,7 +387,7 @@ class Run:
             status = Status.INFEASIBLE
             if problem.transposed:
                 violator = rows_outside(problem, violator)
-            message = _explain(violator)
+            message = explain(violator)
         if problem.transposed:
             col4row = None if col4row is None else inverse(col4row, self.given.shape[0])
             certificate = None if certificate is None else exchanged(certificate)
@@ -404,7 +404,8 @@ class Run:
         return result
 
 
-def _explain(violator: Array) -> str:
+def explain(violator: Array) -> str:
+    """The message of an infeasible result."""
     shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
     return (
         f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"

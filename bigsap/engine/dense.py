@@ -30,15 +30,53 @@ from bigsap.sources.base import Array
 #: or an overflow decided; the general method knows what to do.
 OPTIMAL, INFEASIBLE, INVALID, UNSURE = range(4)
 
+# Problems that take more pairs, some tens of milliseconds, are better solved with epsilon phases.
+_MOST_PAIRS = 1 << 25
+
 # Rows bid in so many rounds, in which altogether so many bids a row displace another one.
 _ROUNDS, _BIDS = 2, 4
 # So many of the columns that suit a row equally are looked at for one that is free.
 _TIES = 8
 
 
-def sizes(n: int, m: int) -> tuple[int, int]:
-    """How many float64 and how many int64 ``solve_dense`` works with, n <= m."""
-    return 6 * m + 2 * n, 2 * m + 2 * n
+#: Numbers beside ``low``, ``matched`` and ``prices`` that are kept of a solve.
+FACTS = 4
+
+
+def sizes(n: int, m: int) -> tuple[int, int, int]:
+    """How many float64 ``solve_one`` keeps, and how many float64 and int64 it works with."""
+    return 2 * n + m + FACTS, 6 * m + 2 * n, 2 * m + 2 * n
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def solve_one(
+    cost: int, stride: int, n: int, m: int, slack: float, column_of_row: Array, kept: Array,
+    real: Array, whole: Array,
+) -> int:  # fmt: skip
+    """``solve_dense`` with its results in one array: low, matched, prices, facts."""
+    return solve_dense(
+        cost, stride, n, m, slack, column_of_row, kept[:n], kept[n : 2 * n],
+        kept[2 * n : 2 * n + m], kept[2 * n + m :], real, whole,
+    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def solve_some(
+    problems: Array, first: int, last: int, columns: Array, kept: Array,
+    statuses: Array, real: Array, whole: Array,
+) -> None:  # fmt: skip
+    """Problems ``first`` to ``last - 1`` of a batch, one after the other.
+
+    problems (k, 7) int64: of each the address, stride, n, m of ``solve_dense``, where its part
+    of ``columns`` and of ``kept`` begins, and 1 for a slack of 0. statuses (k,), out: how each ended.
+    """
+    for k in range(first, last):
+        p = problems[k]
+        n, m = p[2], p[3]
+        statuses[k] = solve_one(
+            p[0], p[1], n, m, 1.0 - p[6], columns[p[4] : p[4] + n],
+            kept[p[5] : p[5] + 2 * n + m + FACTS], real, whole,
+        )  # fmt: skip
 
 
 @njit(nogil=True, cache=True, _nrt=False)
@@ -51,10 +89,10 @@ def solve_dense(
     cost: address of the signed costs, float64, of which rows are ``stride`` items apart.
     slack: 1.0; 0.0 where the costs are integers and all sums of them exact.
     column_of_row (n,) int64: the assignment; INFEASIBLE: the first ``facts[2]`` are rows, in
-    order, whose allowed columns are too few, and ``whole`` is 1 for these columns (m first).
+    order, whose allowed columns are too few, and ``prices`` is 1 for these columns, else 0.
     low (n,), matched (n,), prices (m,): row duals, costs of the pairs and normalised
     prices, as ``certificate.certify`` has them.
-    facts (4,): the span of the prices before that; rows scanned; see above; unused.
+    facts (FACTS,): the span of the prices before that; rows scanned; see above; unused.
     real, whole: room to work in, see ``sizes``.
 
     O(n^2 m) at worst; nothing is allocated.
@@ -91,7 +129,7 @@ def solve_dense(
             if v[j] == np.inf:
                 v[j] = 0.0  # a column without allowed pairs: the searches will tell
 
-    n_free, n_scans, bids = n, 0, _BIDS * n
+    n_free, n_scans, bids, most_scans = n, 0, _BIDS * n, n + _MOST_PAIRS // m
     for _ in range(_ROUNDS):
         k = n_left = 0
         while k < n_free:
@@ -105,9 +143,7 @@ def solve_dense(
                 # No allowed pair, or none that float64 can tell from one.
                 column_of_row[0] = row
                 facts[1], facts[2] = n_scans, 1
-                return INFEASIBLE if prove_infeasible(
-                    cost, stride, m, column_of_row, 1, row_of_column
-                ) else UNSURE
+                return _infeasible(cost, stride, m, column_of_row, 1, row_of_column, prices)
             j = find(at, prices_at, 0, m, first)
             if j == m:
                 return UNSURE
@@ -154,6 +190,8 @@ def solve_dense(
         n_scans += 1
         n_settled = 0
         while best < best_free:
+            if n_scans >= most_scans:
+                return UNSURE
             j = find(label_at, nothing_at, 0, m, best)
             if j == m:
                 return UNSURE
@@ -173,9 +211,9 @@ def solve_dense(
             column_of_row[0] = root
             for s in range(n_settled):
                 _insert(column_of_row, s + 1, row_of_column[settled[s]])
-            return INFEASIBLE if prove_infeasible(
-                cost, stride, m, column_of_row, n_settled + 1, row_of_column
-            ) else UNSURE
+            return _infeasible(
+                cost, stride, m, column_of_row, n_settled + 1, row_of_column, prices
+            )
         sink = find(label_at, spare_at, 0, m, best_free)
         if sink == m:
             return UNSURE
@@ -199,6 +237,17 @@ def solve_dense(
         cost, stride, n, m, slack, column_of_row, v, row_of_column, low, matched, prices, facts
     )
     return OPTIMAL if proved else UNSURE
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _infeasible(
+    cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array, prices: Array
+) -> int:
+    if not prove_infeasible(cost, stride, m, rows, n_rows, allowed):
+        return UNSURE
+    for j in range(m):
+        prices[j] = allowed[j]
+    return INFEASIBLE
 
 
 @njit(nogil=True, cache=True, _nrt=False)
