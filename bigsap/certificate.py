@@ -139,23 +139,6 @@ def certify(
     )  # fmt: skip
 
 
-def conclude(
-    matching: Array, low: Array, prices: Array, matched: Array, largest: float, *, maximize: bool
-) -> Certificate:
-    """The certificate of a pass that was made already, over n rows and m >= n columns.
-
-    matching (n,): complete. low (n,), prices (m,): ``min_j (c[i, j] - prices[j])`` and the
-    normalised prices of ``certify``, in the minimising sense; matched (n,): the costs of the
-    pairs, in the user's. All three float64, or int64 for integer costs. largest: the span
-    of the prices before. O(n + m).
-    """
-    integer = matched.dtype.kind == "i"
-    return _conclude(
-        len(matching), len(prices), matching, low.copy(), prices, matched, maximize, integer,
-        largest, True, 0.0,
-    )  # fmt: skip
-
-
 def certify_infeasible(
     source: CostSource,
     violator: npt.ArrayLike,

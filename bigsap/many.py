@@ -16,7 +16,7 @@ import numpy as np
 from bigsap.engine.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
 from bigsap.result import Result
-from bigsap.small import solve_batch
+from bigsap.small import solve_batch, suits
 from bigsap.solve import free_memory, solve
 
 # Problems taken from the iterable ahead of the oldest unfinished one, for each thread:
@@ -93,11 +93,12 @@ def solve_many(
     found = _at_once(costs, options, n_threads)
     if found is not None:
         return _completed(found, costs, errors == "return", options)
+    share = None
     if options.get("memory_limit") is None:
-        options["memory_limit"] = max(1, free_memory() // n_threads)
+        share = max(1, free_memory() // n_threads)
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="bigsap-many")
     try:
-        return list(_in_order(pool, costs, n_threads * _AHEAD, errors == "return", options))
+        return list(_in_order(pool, costs, n_threads * _AHEAD, errors == "return", share, options))
     finally:
         # Problems under way are waited for, those not begun are dropped.
         pool.shutdown(wait=True, cancel_futures=True)
@@ -105,7 +106,10 @@ def solve_many(
 
 def _at_once(costs: Any, options: dict[str, Any], n_threads: int) -> list[Result | None] | None:
     """The results of arrays that are small and of options that ask for nothing else."""
-    if not isinstance(costs, (np.ndarray, list, tuple)) or options.keys() != {"maximize", "threads"}:
+    if not isinstance(costs, (np.ndarray, list, tuple)):
+        return None
+    seed = options.get("seed", 0)
+    if options.keys() - {"maximize", "threads", "seed"} or type(seed) is not int or seed < 0:
         return None
     return solve_batch(costs, bool(options["maximize"]), n_threads)
 
@@ -129,13 +133,14 @@ def _completed(
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool, options: dict[str, Any]
-) -> Iterator[Result | Exception]:
+    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool, share: int | None,
+    options: dict[str, Any],
+) -> Iterator[Result | Exception]:  # fmt: skip
     problems = iter(costs)
     waiting: deque[Future[Result]] = deque()
     for number in itertools.count():
         for cost in itertools.islice(problems, ahead - len(waiting)):
-            waiting.append(pool.submit(solve, cost, **options))
+            waiting.append(pool.submit(_one, cost, share, options))
         if not waiting:
             return
         try:
@@ -144,6 +149,13 @@ def _in_order(
             if not keep:
                 raise _named(error, number) from error
             yield error
+
+
+def _one(cost: Any, share: int | None, options: dict[str, Any]) -> Result:
+    """One problem, with a share of the memory unless it is so small that none is missed."""
+    if share is not None and not suits(cost):
+        options = {**options, "memory_limit": share}
+    return solve(cost, **options)
 
 
 def _named(error: Exception, number: int) -> Exception:

@@ -38,7 +38,7 @@ class Status(StrEnum):
     INFEASIBLE = "infeasible"
 
 
-_MESSAGES = {
+MESSAGES = {
     Status.OPTIMAL: "Optimal assignment found.",
     Status.GAP_REACHED: "The requested gap is reached.",
     Status.TIME_LIMIT: "The time limit was reached.",
@@ -140,7 +140,7 @@ class Result:
             gap = None if fun is None or bound is None else abs(fun - bound)
             row_dual = np.full(n, np.nan) if u is None else sign * np.asarray(u) + 0
             column_dual = np.full(m, np.nan) if v is None else sign * np.asarray(v) + 0
-        row_ind, col_ind, row4col = _views_of(columns, m)
+        row_ind, col_ind, row4col = views_of(columns, m)
         return cls(
             row_ind=row_ind,
             col_ind=col_ind,
@@ -151,7 +151,7 @@ class Result:
             gap=gap,
             status=Status(status),
             success=status in (Status.OPTIMAL, Status.GAP_REACHED),
-            message=_MESSAGES[Status(status)] if message is None else message,
+            message=MESSAGES[Status(status)] if message is None else message,
             nit=nit,
             stats=stats,
             col4row=columns,
@@ -163,12 +163,13 @@ class Result:
 
     @classmethod
     def later(
-        cls, fields: Callable[[Any], Result], told: Any, *, maximize: bool, shape: tuple[int, int]
-    ) -> Result:
+        cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool,
+        shape: tuple[int, int],
+    ) -> Result:  # fmt: skip
         """A result whose fields are put together when one of them is looked at first.
 
-        fields: called once, with ``told``; what it returns becomes this result. For batches,
-        of which most results are looked at later or only in part.
+        fields: called once, with ``told``; gives all fields. For small problems, which are
+        solved in less time than that takes.
         """
         result = object.__new__(cls)
         result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, told))
@@ -180,7 +181,7 @@ class Result:
             later = self.__dict__.get("_later")
             if later is not None:
                 fields, told = later
-                self.__dict__.update(fields(told).__dict__)
+                self.__dict__.update(fields(told))
                 del self.__dict__["_later"]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -348,7 +349,7 @@ class Result:
             raise ValueError("the duals do not fit the shape")
         if columns.size and not -1 <= columns.min() <= columns.max() < m:
             raise ValueError("col4row names a column outside the matrix")
-        row_ind, col_ind, row4col = _views_of(columns.astype(np.intp), m)
+        row_ind, col_ind, row4col = views_of(columns.astype(np.intp), m)
         status = Status(meta["status"])
         return cls(
             row_ind=row_ind,
@@ -385,7 +386,8 @@ class Result:
         return draw(self)
 
 
-def _views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
+def views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
+    """``row_ind``, ``col_ind`` and ``row4col`` (m,) of the columns of the rows."""
     (row_ind,) = np.nonzero(col4row >= 0)
     col_ind = col4row[row_ind]
     row4col = np.full(m, -1, dtype=np.intp)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.certificate import conclude
 from bigsap.engine.dense import (
     FACTS,
     INFEASIBLE,
@@ -29,9 +28,9 @@ from bigsap.engine.dense import (
 )
 from bigsap.errors import InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
-from bigsap.orientation import exchanged, inverse
+from bigsap.orientation import inverse
 from bigsap.problem import Problem
-from bigsap.result import Result, Status
+from bigsap.result import MESSAGES, Result, Status, views_of
 from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import Array
 
@@ -61,6 +60,7 @@ class _Told:
     column_of_row: Array
     kept: Array
     seconds: float
+    peak: int | None = None
 
 
 def suits(costs: Any) -> bool:
@@ -112,7 +112,7 @@ def solve_small(costs: Array, maximize: bool) -> Result | None:
     seconds = time.perf_counter() - clock
     n, m = costs.shape
     told = _Told(status, (n, m), maximize, integer, column_of_row, kept, seconds)
-    return Result.later(_result, told, maximize=maximize, shape=(n, m))
+    return Result.later(_fields, told, maximize=maximize, shape=(n, m))
 
 
 def _signed(costs: Array, maximize: bool) -> tuple[Array, float] | None:
@@ -172,54 +172,68 @@ def _violator(n: int, m: int, column_of_row: Array, kept: Array) -> Array:
     return np.flatnonzero(kept[2 * m : 2 * m + n] == 0)
 
 
-def _result(told: _Told) -> Result:
-    """The fields of a result."""
+def _fields(told: _Told) -> dict[str, Any]:
+    """The fields of a result; as ``certify`` and ``Result.from_assignment`` have them."""
     n, m = told.shape
     few, many = min(n, m), max(n, m)
     kept = told.kept
-    facts = kept[2 * few + many :]
-    certificate = matching = None
-    violator = np.empty(0, np.intp)
-    status, message = Status.OPTIMAL, None
+    span, scans, _, total, gap, largest = kept[2 * few + many :].tolist()
+    phase = {
+        "epsilon": 0.0, "rows_scanned": int(scans), "prices_moved": 0, "drops": 0.0,
+        "epsilon_drops": 0.0, "seconds": told.seconds,
+    }  # fmt: skip
+    stats = _stats(told, int(scans), phase)
     if told.status == INFEASIBLE:
-        violator = _violator(n, m, told.column_of_row, kept)
         from bigsap.run import explain
 
-        status, message = Status.INFEASIBLE, explain(violator)
+        violator = _violator(n, m, told.column_of_row, kept)
+        return vars(
+            Result.from_assignment(
+                None, shape=told.shape, status=Status.INFEASIBLE, message=explain(violator),
+                maximize=told.maximize, stats=stats, nit=1, violator=violator,
+            )
+        )  # fmt: skip
+    sign = -1 if told.maximize else 1
+    matching = told.column_of_row.copy() if n <= m else inverse(told.column_of_row, n)
+    row_ind, col_ind, row4col = views_of(matching, m)
+    # Adding 0 turns -0.0 into 0.0.
+    u, v = sign * kept[:few] + 0, sign * kept[2 * few : 2 * few + many] + 0
+    fun: Any = sign * total + 0
+    if told.integer:
+        fun, gap = int(fun), int(gap)  # a gap of 0, else the kernel would not have been sure
     else:
-        low, matched, prices = np.split(kept[: 2 * few + many], (few, 2 * few))
-        if told.maximize:
-            matched = -matched
-        if told.integer:
-            low, matched, prices = (a.astype(np.int64) for a in (low, matched, prices))
-        matching = told.column_of_row
-        certificate = conclude(
-            matching, low, prices, matched, float(facts[0]), maximize=told.maximize
-        )
-        if n > m:
-            matching, certificate = inverse(matching, n), exchanged(certificate)
-    scans = int(facts[1])
-    return Result.from_assignment(
-        matching, None, certificate, shape=told.shape, status=status, message=message,
-        maximize=told.maximize, stats=_stats(told, scans, certificate), nit=1, violator=violator,
-    )  # fmt: skip
+        stats["magnitude"] = span + 2 * largest
+    bound = fun - sign * gap
+    gap = abs(fun - bound)
+    low, high = (fun, bound) if told.maximize else (bound, fun)
+    stats["gaps"] = [{"seconds": told.seconds, "gap": gap, "lower_bound": low, "upper_bound": high}]
+    return {
+        "row_ind": row_ind,
+        "col_ind": col_ind,
+        "fun": fun,
+        "u": u if n <= m else v,
+        "v": v if n <= m else u,
+        "bound": bound,
+        "gap": gap,
+        "status": Status.OPTIMAL,
+        "success": True,
+        "message": MESSAGES[Status.OPTIMAL],
+        "nit": 1,
+        "stats": stats,
+        "col4row": matching,
+        "row4col": row4col,
+        "violator": np.empty(0, np.intp),
+        "maximize": told.maximize,
+        "shape": told.shape,
+        "unassigned_cost": None,
+    }
 
 
-def _stats(told: _Told, scans: int, certificate: Any) -> dict[str, Any]:
+def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
     """As ``stats.solve_stats``."""
     n, m = told.shape
     seconds = told.seconds
-    gaps = []
-    if certificate is not None:
-        low, high = certificate.bound, certificate.fun
-        low, high = (high, low) if told.maximize else (low, high)
-        gaps.append({
-            "seconds": seconds, "gap": certificate.gap, "lower_bound": low, "upper_bound": high,
-        })  # fmt: skip
-    phase = {
-        "epsilon": 0.0, "rows_scanned": scans, "prices_moved": 0, "drops": 0.0,
-        "epsilon_drops": 0.0, "seconds": seconds,
-    }  # fmt: skip
+    proved = told.status == OPTIMAL
     return {
         "method": "dense",
         "why": WHY,
@@ -233,8 +247,8 @@ def _stats(told: _Told, scans: int, certificate: Any) -> dict[str, Any]:
         "warm_started": False,
         "rows_evaluated": min(n, m),
         "pairs_evaluated": n * m,
-        "certificate_pairs": n * m if certificate is not None else 0,
-        "proof": "pairs" if certificate is not None else None,
+        "certificate_pairs": n * m if proved else 0,
+        "proof": "pairs" if proved else None,
         "rows_scanned": scans,
         "pairs_skipped": 0,
         "cache_policy": "in place",
@@ -249,10 +263,11 @@ def _stats(told: _Told, scans: int, certificate: Any) -> dict[str, Any]:
         "rounds": {},
         "first_prices": None,
         "phases": [phase],
-        "gaps": gaps,
+        "gaps": [],
         # The search and the proof are one call.
         "seconds": {"start": 0.0, "search": seconds, "certificate": 0.0, "total": seconds},
-        "peak_bytes": peak_bytes(),
+        "peak_bytes": told.peak if told.peak is not None else peak_bytes(),
+        "magnitude": 0.0,
     }
 
 
@@ -276,6 +291,7 @@ class _Batch:
     kept: Array
     statuses: Array
     seconds: float
+    peak: int
 
 
 def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None] | None:
@@ -312,7 +328,9 @@ def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None]
     else:
         shapes, integer = [c.shape for c in costs], [c.dtype.kind != "f" for c in costs]
     seconds = (time.perf_counter() - clock) / count
-    batch = _Batch(problems, shapes, integer, maximize, columns, kept, statuses, seconds)
+    batch = _Batch(
+        problems, shapes, integer, maximize, columns, kept, statuses, seconds, peak_bytes()
+    )
     return [
         Result.later(_one_of, (batch, k), maximize=maximize, shape=shape)
         if status <= INFEASIBLE
@@ -385,13 +403,13 @@ def _run(
         list(pool.map(solve, ends, ends[1:]))
 
 
-def _one_of(told: tuple[_Batch, int]) -> Result:
+def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
     batch, k = told
     _, _, n, m, row, start, _ = batch.problems[k].tolist()
-    return _result(
+    return _fields(
         _Told(
             int(batch.statuses[k]), batch.shapes[k], batch.maximize, batch.integer[k],
             batch.columns[row : row + n], batch.kept[start : start + 2 * n + m + FACTS],
-            batch.seconds,
+            batch.seconds, batch.peak,
         )
     )  # fmt: skip

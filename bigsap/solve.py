@@ -84,7 +84,8 @@ def solve(
         solves at once, ``stats["method"] == "dense"``, by one thread: searches without epsilon
         that fit a cache. So far none of the options below is given but ``maximize``,
         ``threads`` and ``seed``, neither of which changes its result; and never where it
-        would need many searches, or prove nothing: those go to "ssp". epsilon: False for the plain method without epsilon phases.
+        would need many searches, or prove nothing: those go to "ssp".
+    epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
         Default: a quarter of ``memory_limit`` or of the free memory. With ``device``, of rows kept
         there when not all of them fit; default: what panels leave of ``memory_limit``.
@@ -164,19 +165,20 @@ def solve(
     if isinstance(cost, _Continued):
         cost, saved = cost.cost, cost.saved
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
-    given_options = (
+    asked_for = (
         dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
         checkpoint, saved,
     )  # fmt: skip
     plain = (method, device, options.epsilon, options.certify, gap) == ("auto", "cpu", 1, 1, 0)
-    hard = False
-    if plain and not progress and all(option is None for option in given_options):
-        if isinstance(source, ArraySource) and not source.mapped and suits(source.array):
-            found = solve_small(source.array, options.maximize)
-            if found is not None:
-                return found
-            # What is hard for its size needs epsilon phases; its rows are in the cache.
-            hard, options = True, replace(options, method="ssp")
+    plain = plain and not progress and all(option is None for option in asked_for)
+    small = source.array if isinstance(source, ArraySource) and not source.mapped else None
+    small = small if plain and suits(small) else None
+    if small is not None:
+        found = solve_small(small, options.maximize)
+        if found is not None:
+            return found
+        # What is hard for its size needs epsilon phases; its rows are in the cache.
+        options = replace(options, method="ssp")
     gated = None
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
@@ -206,7 +208,7 @@ def solve(
                 result = run().result()
             except LargeCosts:
                 result = run(large=True).result()
-        if hard:
+        if small is not None:
             result.stats["why"] = "a small matrix that is hard for its size"
         return result if gated is None else ungate(result, gated)
     finally:

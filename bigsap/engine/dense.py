@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from bigsap.engine.dense_proof import prove_dense, prove_infeasible
+from bigsap.engine.dense_sums import add
 from bigsap.engine.dense_vectors import (
     find,
     item,
@@ -40,7 +41,7 @@ _TIES = 8
 
 
 #: Numbers beside ``low``, ``matched`` and ``prices`` that are kept of a solve.
-FACTS = 4
+FACTS = 6
 
 
 def sizes(n: int, m: int) -> tuple[int, int, int]:
@@ -68,7 +69,8 @@ def solve_some(
     """Problems ``first`` to ``last - 1`` of a batch, one after the other.
 
     problems (k, 7) int64: of each the address, stride, n, m of ``solve_dense``, where its part
-    of ``columns`` and of ``kept`` begins, and 1 for a slack of 0. statuses (k,), out: how each ended.
+    of ``columns`` and of ``kept`` begins, and 1 for a slack of 0. statuses (k,), out: how each
+    of them ended.
     """
     for k in range(first, last):
         p = problems[k]
@@ -92,7 +94,8 @@ def solve_dense(
     order, whose allowed columns are too few, and ``prices`` is 1 for these columns, else 0.
     low (n,), matched (n,), prices (m,): row duals, costs of the pairs and normalised
     prices, as ``certificate.certify`` has them.
-    facts (FACTS,): the span of the prices before that; rows scanned; see above; unused.
+    facts (FACTS,): the span of the prices before that; rows scanned; see above; and, of
+    ``dense_proof.prove_dense``, the total of the costs, the gap and the largest row dual.
     real, whole: room to work in, see ``sizes``.
 
     O(n^2 m) at worst; nothing is allocated.
@@ -104,7 +107,8 @@ def solve_dense(
     height = low
     row_of_column, tree = whole[:m], whole[m : 2 * m]
     free, settled = whole[2 * m : 2 * m + n], whole[2 * m + n : 2 * m + 2 * n]
-    facts[0] = facts[1] = facts[2] = facts[3] = 0.0
+    for k in range(FACTS):
+        facts[k] = 0.0
 
     prices_at, label_at = v.ctypes.data, label.ctypes.data
     nothing_at, spare_at, tree_at = nothing.ctypes.data, spare.ctypes.data, tree.ctypes.data
@@ -211,9 +215,7 @@ def solve_dense(
             column_of_row[0] = root
             for s in range(n_settled):
                 _insert(column_of_row, s + 1, row_of_column[settled[s]])
-            return _infeasible(
-                cost, stride, m, column_of_row, n_settled + 1, row_of_column, prices
-            )
+            return _infeasible(cost, stride, m, column_of_row, n_settled + 1, row_of_column, prices)
         sink = find(label_at, spare_at, 0, m, best_free)
         if sink == m:
             return UNSURE
@@ -234,8 +236,9 @@ def solve_dense(
             column_of_row[i] = i
     facts[1] = n_scans
     proved = prove_dense(
-        cost, stride, n, m, slack, column_of_row, v, row_of_column, low, matched, prices, facts
-    )
+        cost, stride, n, m, slack, column_of_row, v, row_of_column, low, matched, prices, facts,
+        real[2 * m : 6 * m],
+    )  # fmt: skip
     return OPTIMAL if proved else UNSURE
 
 
@@ -281,25 +284,6 @@ def _identity_is_as_good(
     for i in range(n):
         row = cost + 8 * i * stride
         if column_of_row[i] != i:
-            count = _add(partials, count, item(row, i))
-            count = _add(partials, count, -item(row, column_of_row[i]))
+            count = add(partials, count, item(row, i))
+            count = add(partials, count, -item(row, column_of_row[i]))
     return count == 0 or partials[count - 1] <= 0.0
-
-
-@njit(nogil=True, cache=True, _nrt=False)
-def _add(partials: Array, count: int, x: float) -> int:
-    """Add a number to a sum that is kept as numbers without common digits, largest last
-    (Shewchuk 1997, as ``math.fsum``); how many they are now."""
-    kept = 0
-    for k in range(count):
-        y = partials[k]
-        if abs(x) < abs(y):
-            x, y = y, x
-        high = x + y
-        below = y - (high - x)
-        if below != 0.0:
-            partials[kept] = below
-            kept += 1
-        x = high
-    partials[kept] = x
-    return kept + 1

@@ -14,6 +14,7 @@ import math
 import numpy as np
 from numba import njit
 
+from bigsap.engine.dense_sums import add, rounded
 from bigsap.engine.dense_vectors import item, least
 from bigsap.sources.base import Array
 from bigsap.tightness import UNIT
@@ -27,20 +28,22 @@ _LARGEST = 1e290
 @njit(nogil=True, cache=True, _nrt=False)
 def prove_dense(
     cost: int, stride: int, n: int, m: int, slack: float, column_of_row: Array, v: Array,
-    seen: Array, low: Array, matched: Array, prices: Array, facts: Array,
+    seen: Array, low: Array, matched: Array, prices: Array, facts: Array, room: Array,
 ) -> bool:  # fmt: skip
     """Whether the assignment is optimal: complete, allowed, and tight at these prices.
 
     cost, stride, slack: as for ``dense.solve_dense``, n <= m. v (m,): any prices. seen (m,)
     int64: room. low, matched (n,), prices (m,), out: the row duals ``min_j (cost - prices)``,
     the costs of the pairs, and v shifted so that its largest is 0 (n < m: the largest of an
-    assigned column, and the others capped). facts[0], out: the span of v.
+    assigned column, and the others capped). facts, out:
+    [0] the span of v, [3] the total of ``matched``, [4] what the parts of the gap add up to, as
+    in ``certificate``, both rounded once, [5] the largest of ``low``, in magnitude. room (2 n,).
     """
     for j in range(m):
         seen[j] = 0
     smallest, largest, top = np.inf, -np.inf, -np.inf
     for j in range(m):
-        if not (-_LARGEST < v[j] and v[j] < _LARGEST):
+        if not abs(v[j]) < _LARGEST:
             return False
         smallest = v[j] if v[j] < smallest else smallest
         largest = v[j] if v[j] > largest else largest
@@ -60,6 +63,7 @@ def prove_dense(
     shift = UNIT * span
     factor = slack * _ALLOWED * max(4.0, math.sqrt(m))
     size = 0.0
+    n_gap = n_total = 0
     at = prices.ctypes.data
     for i in range(n):
         row = cost + 8 * i * stride
@@ -68,14 +72,23 @@ def prove_dense(
         tau = matched[i] - prices[j]
         low[i] = least(row, at, m)
         each = UNIT * abs(tau) + UNIT * abs(low[i]) + shift
-        if not (tau - low[i] <= factor * each) or not tau - low[i] >= 0.0:
+        loose = tau - low[i]
+        if not (loose <= factor * each) or not loose >= 0.0:
             return False
+        n_gap = add(room, n_gap, loose)
         here = UNIT * abs(low[i])
         size = here if here > size else size
     for j in range(m):
         # Of a free column: of what the prices' own shift may have left.
-        if seen[j] == 0 and not (-prices[j] <= factor * (shift + size)):
-            return False
+        if seen[j] == 0:
+            if not (-prices[j] <= factor * (shift + size)):
+                return False
+            n_gap = add(room, n_gap, -prices[j])
+    facts[4] = rounded(room, n_gap)
+    for i in range(n):
+        n_total = add(room, n_total, matched[i])
+    facts[3] = rounded(room, n_total)
+    facts[5] = size / UNIT
     return size < UNIT * _LARGEST and span < _LARGEST
 
 

@@ -225,9 +225,7 @@ def _relaxing(fresh: bool) -> Callable[..., Any]:
                     d = _load(builder, label, first, width)
                     better = builder.fcmp_ordered("<", x, d)
                     x = builder.select(better, x, d)
-                    tag = builder.select(
-                        better, tag, _load(builder, tree, first, width, _LONG)
-                    )
+                    tag = builder.select(better, tag, _load(builder, tree, first, width, _LONG))
                 _store(builder, x, label, first)
                 _store(builder, tag, tree, first)
                 low.add(builder, x)
