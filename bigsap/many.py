@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -153,7 +154,13 @@ def _in_order(
 
 def _one(cost: Any, share: int | None, options: dict[str, Any]) -> Result:
     """One problem, with a share of the memory unless it is so small that none is missed."""
-    if share is not None and not suits(cost):
+    array = cost
+    if isinstance(cost, (list, tuple)):
+        with suppress(ValueError):  # ragged: ``solve`` has the words
+            array = np.asarray(cost)
+    if suits(array):
+        return solve(array, **options)
+    if share is not None:
         options = {**options, "memory_limit": share}
     return solve(cost, **options)
 

@@ -71,6 +71,9 @@ def prove_dense(
         matched[i] = item(row, j)
         tau = matched[i] - prices[j]
         low[i] = least(row, at, m)
+        # A forbidden pair is as far from tight as infinite rounding would allow.
+        if not (abs(matched[i]) < _LARGEST and abs(low[i]) < _LARGEST):
+            return False
         each = UNIT * abs(tau) + UNIT * abs(low[i]) + shift
         loose = tau - low[i]
         if not (loose <= factor * each) or not loose >= 0.0:
