@@ -23,7 +23,7 @@ from bigsap.engine.dense import (
     OPTIMAL,
     UNSURE,
     sizes,
-    solve_one,
+    solve_dense,
     solve_some,
 )
 from bigsap.errors import InfeasibleError, InvalidCostError
@@ -148,7 +148,7 @@ def _solved(matrix: Array, slack: float) -> tuple[int, Array, Array]:
     keep, real, whole = sizes(n, m)
     column_of_row = np.empty(n, np.intp)
     kept = np.empty(keep)
-    status = solve_one(
+    status = solve_dense(
         matrix.__array_interface__["data"][0], max(matrix.strides[0] // 8, 0), n, m, slack,
         column_of_row, kept, np.empty(real), np.empty(whole, np.int64),
     )  # fmt: skip

@@ -45,46 +45,14 @@ FACTS = 6
 
 
 def sizes(n: int, m: int) -> tuple[int, int, int]:
-    """How many float64 ``solve_one`` keeps, and how many float64 and int64 it works with."""
+    """How many float64 ``solve_dense`` keeps, and how many float64 and int64 it works with."""
     return 2 * n + m + FACTS, 6 * m + 2 * n, 2 * m + 2 * n
 
 
 @njit(nogil=True, cache=True, _nrt=False)
-def solve_one(
+def solve_dense(
     cost: int, stride: int, n: int, m: int, slack: float, column_of_row: Array, kept: Array,
     real: Array, whole: Array,
-) -> int:  # fmt: skip
-    """``solve_dense`` with its results in one array: low, matched, prices, facts."""
-    return solve_dense(
-        cost, stride, n, m, slack, column_of_row, kept[:n], kept[n : 2 * n],
-        kept[2 * n : 2 * n + m], kept[2 * n + m :], real, whole,
-    )  # fmt: skip
-
-
-@njit(nogil=True, cache=True, _nrt=False)
-def solve_some(
-    problems: Array, first: int, last: int, columns: Array, kept: Array,
-    statuses: Array, real: Array, whole: Array,
-) -> None:  # fmt: skip
-    """Problems ``first`` to ``last - 1`` of a batch, one after the other.
-
-    problems (k, 7) int64: of each the address, stride, n, m of ``solve_dense``, where its part
-    of ``columns`` and of ``kept`` begins, and 1 for a slack of 0. statuses (k,), out: how each
-    of them ended.
-    """
-    for k in range(first, last):
-        p = problems[k]
-        n, m = p[2], p[3]
-        statuses[k] = solve_one(
-            p[0], p[1], n, m, 1.0 - p[6], columns[p[4] : p[4] + n],
-            kept[p[5] : p[5] + 2 * n + m + FACTS], real, whole,
-        )  # fmt: skip
-
-
-@njit(nogil=True, cache=True, _nrt=False)
-def solve_dense(
-    cost: int, stride: int, n: int, m: int, slack: float, column_of_row: Array, low: Array,
-    matched: Array, prices: Array, facts: Array, real: Array, whole: Array,
 ) -> int:  # fmt: skip
     """Solve one problem, n <= m, and prove what is returned.
 
@@ -92,14 +60,16 @@ def solve_dense(
     slack: 1.0; 0.0 where the costs are integers and all sums of them exact.
     column_of_row (n,) int64: the assignment; INFEASIBLE: the first ``facts[2]`` are rows, in
     order, whose allowed columns are too few, and ``prices`` is 1 for these columns, else 0.
-    low (n,), matched (n,), prices (m,): row duals, costs of the pairs and normalised
-    prices, as ``certificate.certify`` has them.
-    facts (FACTS,): the span of the prices before that; rows scanned; see above; and, of
+    kept: one after the other, low (n,), matched (n,), prices (m,): row duals, costs of the
+    pairs and normalised prices, as ``certificate.certify`` has them.
+    And facts (FACTS,): the span of the prices before that; rows scanned; see above; and, of
     ``dense_proof.prove_dense``, the total of the costs, the gap and the largest row dual.
     real, whole: room to work in, see ``sizes``.
 
     O(n^2 m) at worst; nothing is allocated.
     """
+    low, matched = kept[:n], kept[n : 2 * n]
+    prices, facts = kept[2 * n : 2 * n + m], kept[2 * n + m :]
     v, label = real[:m], real[m : 2 * m]
     nothing, spare = real[2 * m : 3 * m], real[3 * m : 4 * m]
     reached, kept = real[4 * m : 5 * m], real[5 * m : 6 * m]
@@ -110,8 +80,9 @@ def solve_dense(
     for k in range(FACTS):
         facts[k] = 0.0
 
-    prices_at, label_at = v.ctypes.data, label.ctypes.data
-    nothing_at, spare_at, tree_at = nothing.ctypes.data, spare.ctypes.data, tree.ctypes.data
+    prices_at, label_at = np.int64(v.ctypes.data), np.int64(label.ctypes.data)
+    nothing_at, spare_at = np.int64(nothing.ctypes.data), np.int64(spare.ctypes.data)
+    tree_at = np.int64(tree.ctypes.data)
     for j in range(m):
         v[j] = np.inf
         row_of_column[j] = -1
@@ -147,7 +118,9 @@ def solve_dense(
                 # No allowed pair, or none that float64 can tell from one.
                 column_of_row[0] = row
                 facts[1], facts[2] = n_scans, 1
-                return _infeasible(cost, stride, m, column_of_row, 1, row_of_column, prices)
+                return _infeasible(
+                    cost, stride, m, column_of_row, np.int64(1), row_of_column, prices
+                )
             j = find(at, prices_at, 0, m, first)
             if j == m:
                 return UNSURE
@@ -240,6 +213,26 @@ def solve_dense(
         real[2 * m : 6 * m],
     )  # fmt: skip
     return OPTIMAL if proved else UNSURE
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def solve_some(
+    problems: Array, first: int, last: int, columns: Array, kept: Array,
+    statuses: Array, real: Array, whole: Array,
+) -> None:  # fmt: skip
+    """Problems ``first`` to ``last - 1`` of a batch, one after the other.
+
+    problems (k, 7) int64: of each the address, stride, n, m of ``solve_dense``, where its part
+    of ``columns`` and of ``kept`` begins, and 1 for a slack of 0. statuses (k,), out: how each
+    of them ended.
+    """
+    for k in range(first, last):
+        p = problems[k]
+        n, m = p[2], p[3]
+        statuses[k] = solve_dense(
+            p[0], p[1], n, m, 1.0 - p[6], columns[p[4] : p[4] + n],
+            kept[p[5] : p[5] + 2 * n + m + FACTS], real, whole,
+        )  # fmt: skip
 
 
 @njit(nogil=True, cache=True, _nrt=False)

@@ -64,7 +64,7 @@ def prove_dense(
     factor = slack * _ALLOWED * max(4.0, math.sqrt(m))
     size = 0.0
     n_gap = n_total = 0
-    at = prices.ctypes.data
+    at = np.int64(prices.ctypes.data)
     for i in range(n):
         row = cost + 8 * i * stride
         j = column_of_row[i]
