@@ -6,13 +6,14 @@ import errno
 import json
 import os
 import secrets
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ from bigsap.sources.base import Array
 
 FORMAT = "bigsap-result"
 VERSION = 1
+
+# Of two threads that look at a result first, one puts it together.
+_COMPLETING = threading.RLock()
 
 
 class Status(StrEnum):
@@ -35,7 +39,7 @@ class Status(StrEnum):
     INFEASIBLE = "infeasible"
 
 
-_MESSAGES = {
+MESSAGES = {
     Status.OPTIMAL: "Optimal assignment found.",
     Status.GAP_REACHED: "The requested gap is reached.",
     Status.TIME_LIMIT: "The time limit was reached.",
@@ -137,7 +141,7 @@ class Result:
             gap = None if fun is None or bound is None else abs(fun - bound)
             row_dual = np.full(n, np.nan) if u is None else sign * np.asarray(u) + 0
             column_dual = np.full(m, np.nan) if v is None else sign * np.asarray(v) + 0
-        row_ind, col_ind, row4col = _views_of(columns, m)
+        row_ind, col_ind, row4col = views_of(columns, m)
         return cls(
             row_ind=row_ind,
             col_ind=col_ind,
@@ -148,7 +152,7 @@ class Result:
             gap=gap,
             status=Status(status),
             success=status in (Status.OPTIMAL, Status.GAP_REACHED),
-            message=_MESSAGES[Status(status)] if message is None else message,
+            message=MESSAGES[Status(status)] if message is None else message,
             nit=nit,
             stats=stats,
             col4row=columns,
@@ -157,6 +161,46 @@ class Result:
             maximize=bool(maximize),
             shape=(int(n), int(m)),
         )
+
+    @classmethod
+    def later(
+        cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool,
+        shape: tuple[int, int],
+    ) -> Result:  # fmt: skip
+        """A result whose fields are put together when one of them is looked at first.
+
+        fields: called once, with ``told``; gives all fields. For small problems, which are
+        solved in less time than that takes.
+        """
+        result = object.__new__(cls)
+        result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, told))
+        return result
+
+    def _complete(self) -> None:
+        """Put the fields together, if that is still to be done."""
+        with _COMPLETING:
+            later = self.__dict__.get("_later")
+            if later is not None:
+                fields, told = later
+                self.__dict__.update(fields(told))
+                del self.__dict__["_later"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies: all fields."""
+        self._complete()
+        return self.__dict__
+
+    if not TYPE_CHECKING:  # checkers shall know the fields and nothing else
+
+        def __getattr__(self, name):
+            """Only what is not there is asked for here: a field that is still to come."""
+            if name in self.__dataclass_fields__:
+                self._complete()
+                if name in self.__dict__:
+                    return self.__dict__[name]
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.keys():
@@ -313,7 +357,7 @@ class Result:
             raise ValueError("the duals do not fit the shape")
         if columns.size and not -1 <= columns.min() <= columns.max() < m:
             raise ValueError("col4row names a column outside the matrix")
-        row_ind, col_ind, row4col = _views_of(columns.astype(np.intp), m)
+        row_ind, col_ind, row4col = views_of(columns.astype(np.intp), m)
         status = Status(meta["status"])
         return cls(
             row_ind=row_ind,
@@ -350,7 +394,8 @@ class Result:
         return draw(self)
 
 
-def _views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
+def views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
+    """``row_ind``, ``col_ind`` and ``row4col`` (m,) of the columns of the rows."""
     (row_ind,) = np.nonzero(col4row >= 0)
     col_ind = col4row[row_ind]
     row4col = np.full(m, -1, dtype=np.intp)

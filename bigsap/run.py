@@ -223,12 +223,8 @@ class Run:
         solved = Solved()
         self.lists = solved
         setting, options = self._setting(team), self.options
-        if (
-            options.epsilon
-            and options.start == "auto"
-            and self.warm_start is None
-            and not self._snapshot()
-        ):
+        fresh = self.warm_start is None and not self._snapshot()
+        if fresh and options.epsilon and options.start == "auto":
             outcome = sorted_outcome(self, engine, solved, self._prove)
             if outcome is not None:
                 return outcome
@@ -456,7 +452,7 @@ class Run:
             status = Status.INFEASIBLE
             if problem.transposed:
                 violator = rows_outside(problem, violator)
-            message = f"{_explain(violator)} {self._infinities(violator)}".rstrip()
+            message = f"{explain(violator)} {self._infinities(violator)}".rstrip()
         if problem.transposed:
             col4row = None if col4row is None else inverse(col4row, self.given.shape[0])
             certificate = None if certificate is None else exchanged(certificate)
@@ -475,7 +471,8 @@ class Run:
         return result
 
 
-def _explain(violator: Array) -> str:
+def explain(violator: Array) -> str:
+    """The message of an infeasible result."""
     if violator.size == 1:
         return (
             f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."

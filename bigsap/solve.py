@@ -26,7 +26,9 @@ from bigsap.progress import Bar
 from bigsap.result import Result
 from bigsap.rows import RowCache
 from bigsap.run import Run
+from bigsap.small import solve_small, suits
 from bigsap.sources import as_source
+from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
@@ -80,7 +82,12 @@ def solve(
         ``maximize``) forbids a pair. ``min(n, m)`` pairs are assigned.
     method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
         evaluated a few times instead of dozens), or ``"auto"``, which chooses and says
-        what and why in ``stats``. epsilon: False for the plain method without epsilon phases.
+        what and why in ``stats``. Arrays of up to 2**20 costs in memory, not mapped, it
+        solves at once, ``stats["method"] == "dense"``, by one thread: searches without epsilon
+        that fit a cache. So far none of the options below is given but ``maximize``,
+        ``threads`` and ``seed``, neither of which changes its result; and never where it
+        would need many searches, or prove nothing: those go to "ssp".
+    epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
         Default: a quarter of ``memory_limit`` or of the free memory. With ``device``, of rows kept
         there when not all of them fit; default: what panels leave of ``memory_limit``.
@@ -168,6 +175,20 @@ def solve(
     if isinstance(cost, _Continued):
         cost, saved = cost.cost, cost.saved
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
+    asked_for = (
+        dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
+        checkpoint, saved,
+    )  # fmt: skip
+    plain = (method, device, options.epsilon, options.certify, gap) == ("auto", "cpu", 1, 1, 0)
+    plain = plain and not progress and all(option is None for option in asked_for)
+    small = source.array if isinstance(source, ArraySource) and not source.mapped else None
+    small = small if plain and suits(small) else None
+    if small is not None:
+        found = solve_small(small, options.maximize)
+        if found is not None:
+            return found
+        # What is hard for its size needs epsilon phases; its rows are in the cache.
+        options = replace(options, method="ssp")
     gated = None
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
@@ -200,6 +221,8 @@ def solve(
                 result = run().result()
             except LargeCosts:
                 result = run(large=True).result()
+        if small is not None:
+            result.stats["why"] = "a small matrix that is hard for its size"
         return result if gated is None else ungate(result, gated)
     finally:
         if bar is not None:

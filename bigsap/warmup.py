@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from bigsap.engine.kernel_files import one_writer
+from bigsap.many import solve_many
 from bigsap.methods import METHODS
 from bigsap.rows import RowCache
 from bigsap.solve import solve
@@ -80,6 +81,8 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     # Large enough for a start by tight pairs, with a column that no row likes best.
     ties = np.random.default_rng(1).integers(0, _PROBED // 10, (_PROBED, _PROBED))
     ties[:, 0] += 1
+    yield "small arrays", partial(solve, small)
+    yield "batches of small arrays", partial(solve_many, [small])
     for dtype in SCANNABLE:
         for method in METHODS:
             costs = small.astype(dtype)

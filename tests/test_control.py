@@ -293,7 +293,7 @@ def test_forbidden_pairs_are_completed_by_allowed_ones():
 def test_gap(share, maximize):
     cost = CLASSES["disjoint"](200, seed=2)
     best = float(optimum(cost, maximize)[0])
-    full = bigsap.solve(cost, maximize=maximize)
+    full = bigsap.solve(cost, maximize=maximize, method="ssp")
     res = bigsap.solve(cost, maximize=maximize, gap=share * best)
     assert res.success
     assert res.gap <= share * best
