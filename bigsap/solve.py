@@ -68,7 +68,7 @@ def solve(
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
-    certify: bool = True,
+    certify: bool | str = True,
     seed: int = 0,
 ) -> Result:
     """The optimal assignment of rows to columns, with its proof.
@@ -119,7 +119,8 @@ def solve(
         are known (of "ssp" up to five sweeps, of "compressed" the coarse sub-problems). With
         "compressed" it holds the lists too, some 1.6 KB a row, and phases shorter than
         a few times the writing are not each written. It stays when the solve is done.
-    certify: False skips the certificate; ``bound`` and ``gap`` are then None.
+    certify: False skips the certificate; ``bound`` and ``gap`` are then None. ``"pairs"``: it looks
+        at every pair, also where bounds of the costs would do; ``stats["proof"]`` tells.
     seed: of the row order; ties may be broken differently for another seed.
 
     Returns a ``Result``. An infeasible problem is a result with status ``infeasible``
@@ -152,7 +153,8 @@ def solve(
     options = Options(
         maximize=bool(maximize), method=method, epsilon=bool(epsilon), dtype=dtype, cache=cache,
         memory_limit=memory_limit, threads=threads, device=device, gap=gap,
-        checkpoint=checkpoint, certify=bool(certify), seed=seed,
+        checkpoint=checkpoint, seed=seed,
+        certify=certify if isinstance(certify, str) else bool(certify),
     )  # fmt: skip
     saved = None
     if isinstance(cost, _Continued):
