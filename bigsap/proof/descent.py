@@ -31,8 +31,8 @@ cost of the farthest corner and G the sum of ``abs(g) max(width, abs(end - z))``
 is wrong by at most (d + 8) u C itself. So the sum is wrong by less than (4 d + 40) u M; the
 margin is (16 d + 64) u M, which also covers its own rounding and that of M. Products that
 underflow lose less than 1e-300 each, times a scale: ``_TINY`` of it is added. Where a divisor
-or a factor might be too small, or a number overflows, there is no bound (infinite margins exclude nothing,
-nor does NaN).
+or a factor might be too small, or a number overflows, there is no bound (infinite margins
+exclude nothing, nor does NaN).
 """
 
 from __future__ import annotations

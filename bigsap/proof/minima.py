@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, geometry, select
+from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, filler, geometry, select
 from bigsap.row_minima import row_minima
-from bigsap.sources.base import Array, CostSource, Fillable, Minimised
+from bigsap.sources.base import Array, CostSource, Minimised
 from bigsap.streaming import BLOCK_BYTES
 
 #: With fewer rows, or pairs, the pass is over before a tree would stand.
@@ -85,7 +85,7 @@ def by_bounds(
     points = geometry(inner)
     if points is None:
         return None
-    fill = source.fill() if isinstance(source, Fillable) else None
+    fill = filler(source)
     if fill is None:
         return None
     matched = np.zeros(n)
@@ -134,10 +134,8 @@ def _descend(
     order, first, last, leaves = planted(points.y, _weights(points))
     by_row = _row_order(matching, order, n)
     chosen = select(source, by_row, order)
-    if not isinstance(chosen, Fillable):
-        return None
     # Boxes of the points that its filler computes with.
-    p, fill = geometry(chosen), chosen.fill()
+    p, fill = (None, None) if chosen is None else (geometry(chosen), filler(chosen))
     if p is None or fill is None:
         return None
     v = np.ascontiguousarray(prices[order])
