@@ -15,7 +15,7 @@ from bigsap.errors import CertificateError, InvalidCostError, OptionError, Overf
 from bigsap.gating import certify_gated
 from bigsap.proof import minima as proof
 from bigsap.proof import tree as trees
-from bigsap.proof.descent import Costs, _plain, _sloped
+from bigsap.proof.descent import Costs, _plain, _sloped, descend
 from bigsap.proof.geometry import geometry
 from bigsap.row_minima import row_minima
 from bigsap.sources.gated import Gated
@@ -98,6 +98,38 @@ def prices(rng, source, maximize, kind):
         u += 0.1 * spread * rng.random(n) ** 4
     v = (cost - u[:, None]).min(axis=0)
     return v + (1e-13 * spread * rng.standard_normal(m) if kind == "noisy" else 0.0)
+
+
+def test_one_machine_code_for_all():
+    """Whatever the metric: a warm-up that runs one of them has compiled all."""
+    rng = np.random.default_rng(0)
+    for metric in (*METRICS, "lowrank"):
+        for d in (1, 2):
+            source = problem(rng, metric, "apart", (50, 50), d, weighted=True)
+            assert proof.by_bounds(source, None, np.zeros(50), d == 1)[2].by == "bounds"
+    kernels = (descend, trees._split, trees._fit)
+    assert [len(kernel.signatures) for kernel in kernels] == [1, 1, 1]
+
+
+def test_costs_that_are_not_what_is_said_of_them():
+    """A source whose points are not those of its costs: a sample of rows tells, and all is
+    looked at."""
+
+    class Wrong(bigsap.sources.metrics.PointSource):
+        def select(self, rows, columns):
+            return Wrong(self.x[rows], self.y[columns], self.metric, p=None, w=None, radius=None)
+
+        def prepared(self):
+            kernel, x, y, *rest = super().prepared()
+            return kernel, x, 3.0 - y, *rest
+
+    x = np.random.default_rng(0).random((2, 500, 2))
+    right = bigsap.points(*x)
+    wrong = Wrong(*x, "sqeuclidean", p=None, w=None, radius=None)
+    v = prices(np.random.default_rng(1), right, False, "good")
+    found = proof.minima(wrong, None, v, False)
+    assert found[2].by == "pairs"
+    same(found, proof.minima(right, None, v, False))
 
 
 def some_matching(rng, n, m, full=True):
@@ -212,6 +244,10 @@ def test_a_box_of_wrong_prices_would_show(monkeypatch):
 
     np.testing.assert_array_equal(proof.by_bounds(source, None, v, False)[0], u)
     monkeypatch.setattr(trees, "grown", grown)
+    found = proof.minima(source, None, v, False)
+    assert found[2].by == "pairs"  # a sample of rows, looked at whole, told
+    np.testing.assert_array_equal(found[0], u)
+    monkeypatch.setattr(proof, "_SAMPLE", 0)
     assert (proof.by_bounds(source, None, v, False)[0] != u).any()
 
 
@@ -398,7 +434,7 @@ def test_adversarial_points_cost_no_more_than_the_pass(monkeypatch, family):
     monkeypatch.setattr(proof, "SHARE", 0.5)
     rng = np.random.default_rng(7)
     source = problem(rng, "sqeuclidean", family, (1200, 1200), 2)
-    result = bigsap.solve(source, certify="pairs", threads=1)
+    result = bigsap.solve(source, method="ssp", certify="pairs")
     assert result.success
     for matching in (None, result.col4row):
         found = certify(source, matching, result.v)
@@ -415,7 +451,7 @@ def solved():
     found = {}
     for n in (2000, 8000):
         rng = np.random.default_rng(n)
-        source = bigsap.points(rng.random((n, 2)), rng.random((n, 2)) + (1.0, 0.0))
+        source = bigsap.points(rng.random((n, 2)), 1.0 + rng.random((n, 2)))
         found[n] = source, bigsap.solve(source, certify="pairs", threads=1)
     return found
 
@@ -433,7 +469,7 @@ def test_pairs_grow_with_rows_alone(solved):
     assert many[1] <= 80
     assert many[0] <= 1.3 * few[0]
     assert many[1] <= 1.5 * few[1]
-    assert many[0] / 8000 <= 0.005
+    assert many[0] / 8000 <= 0.01
 
 
 def test_defaults_use_bounds_from_a_size_on(solved, monkeypatch):

@@ -101,7 +101,8 @@ def _checked(
     usable = 0 < d <= _MOST_COORDINATES and bool((scale > 0).all())
     if not usable or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
-    at, there, weights = (np.ascontiguousarray(a, np.float64) for a in (x, y.T, scale))
+    # Copies: to a kernel, an array that may not be written to is of another type.
+    at, there, weights = (np.array(a, np.float64, order="C") for a in (x, y.T, scale))
     return Geometry(at, there, weights, kind, factor, power, slip, 0.0)
 
 

@@ -25,6 +25,8 @@ _PROBED = 256
 _ROWS = 1024
 _WORK = 1 << 24
 _PAIRS_AT_ONCE = 1 << 14
+#: Rows that are looked at whole as well: what a source says of its costs may be wrong.
+_SAMPLE = 16
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,19 @@ def by_bounds(
     maximize: bool,
     threads: int = 1,
     tick: Callable[[int], None] | None = None,
+    *,
+    at_any_size: bool = False,
 ) -> tuple[Array, Array, Looked] | Looked | None:
     """As ``minima``, by bounds alone. None where the source, or its size, is not for them;
-    what was looked at in vain when they exclude too little."""
+    what was looked at in vain when they exclude too little, or a sample of rows that is
+    looked at whole says otherwise."""
     from bigsap.sources.compiled import read_pairs
 
     n, m = source.shape
     pair = boundable(source)
-    if pair is None or n < LEAST_ROWS or n * m < LEAST_PAIRS or prices.dtype != np.float64:
+    if pair is None or prices.dtype != np.float64:
+        return None
+    if not at_any_size and (n < LEAST_ROWS or n * m < LEAST_PAIRS):
         return None
     inner, gate = pair
     points = geometry(inner)
@@ -118,7 +125,22 @@ def by_bounds(
         return Looked("pairs", looked + pairs, bounds)
     if not np.isfinite(u).all():
         return None  # the pass says what is too far apart
-    return u, matched, Looked("bounds", looked + pairs, bounds)
+    sample = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
+    looked += pairs + sample.size * m
+    if not _as_read(source, sample, prices, maximize, u):
+        return Looked("pairs", looked, bounds)
+    return u, matched, Looked("bounds", looked, bounds)
+
+
+def _as_read(source: CostSource, rows: Array, prices: Array, maximize: bool, u: Array) -> bool:
+    """Whether these rows' minima are what their costs say, read as the pass reads them."""
+    costs = np.empty((1, source.shape[1]), source.dtype)
+    for row in rows.tolist():
+        source.read(np.array([row]), slice(0, source.shape[1]), costs)
+        signed = -costs[0] if maximize else costs[0]
+        if (signed - prices).min() != u[row]:
+            return False
+    return True
 
 
 def _descend(
