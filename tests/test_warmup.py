@@ -25,8 +25,8 @@ for dtype in ("f8", "f4", "i8", "i4", "u1", "u2"):
     for method in ("ssp", "compressed"):
         bigsap.solve(cost[:50], method=method)
         bigsap.solve(cost, method=method)
-x = np.random.default_rng(1).random((3000, 2))
-assert bigsap.certify(bigsap.points(x, x, "euclidean"), None, np.zeros(3000)).by == "bounds"
+x = np.random.default_rng(1).random((8000, 2))
+assert bigsap.certify(bigsap.points(x, x, "euclidean"), None, np.zeros(8000)).by == "bounds"
 kernels = run_searches, run_evaluations, run_phase, run_square, run_sweep, run_undercut, descend
 for kernel in kernels:
     print(sum(kernel.stats.cache_misses.values()))

@@ -14,9 +14,9 @@ from bigsap.row_minima import row_minima
 from bigsap.sources.base import Array, CostSource, Minimised
 from bigsap.streaming import BLOCK_BYTES
 
-#: With fewer rows, or pairs, the pass is over before a tree would stand.
-LEAST_ROWS = 2048
-LEAST_PAIRS = 1 << 23
+#: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.
+LEAST_ROWS = 4096
+LEAST_PAIRS = 3 << 24
 #: Bounds are given up for the pass when they have cost this share of its pairs,
 SHARE = 4
 #: or of so many rows' pairs, before anything else.
