@@ -38,7 +38,7 @@ class Options:
     device: str | Sequence[str]
     gap: float
     checkpoint: str | os.PathLike[str] | None
-    certify: bool
+    certify: bool | str
     seed: int
     start: str = "auto"
 
@@ -51,6 +51,8 @@ class Options:
             device_numbers(self.device)
         if not isinstance(self.gap, (int, float)) or not self.gap >= 0:
             raise OptionError(f"gap must be a number >= 0, got {self.gap!r}")
+        if self.certify not in (True, False, "pairs"):
+            raise OptionError(f'certify must be True, False or "pairs", got {self.certify!r}')
         if self.gap > 0 and not self.certify:
             raise OptionError("gap needs the certificate: certify=False leaves it unknown")
         if isinstance(self.seed, bool) or not hasattr(self.seed, "__index__") or self.seed < 0:

@@ -68,7 +68,9 @@ class Result:
     stats: counts and times, see the design of ``solve``. Among them ``gaps``: a record of
         ``seconds``, ``gap``, ``lower_bound`` and ``upper_bound`` each time that the gap
         between what was proved and the best assignment priced became smaller; and
-        ``magnitude``, that of the certificate, by which ``verify`` knows what was rounded.
+        ``magnitude``, that of the certificate, by which ``verify`` knows what was rounded;
+        ``proof``, how it was made: ``by`` ("pairs" or "bounds"), ``pairs`` looked at, ``bounds``
+        computed.
     col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
         column; -1 = unassigned.
     violator: (k,) intp, rows whose allowed columns are too few; empty unless the
@@ -135,6 +137,7 @@ class Result:
         stats = dict(stats or {})
         if certificate is not None:
             stats["magnitude"] = certificate.magnitude
+            stats["proof"], stats["proof_bounds"] = certificate.by, certificate.bounds
             fun, bound, gap = certificate.fun, certificate.bound, certificate.gap
             row_dual, column_dual = certificate.u, certificate.v
         else:
@@ -228,6 +231,11 @@ class Result:
             f"fun={self.fun!r}, bound={self.bound!r}, gap={self.gap!r}>"
         )
 
+    @property
+    def certificate(self) -> str | None:
+        """How the result was proved: "bounds", "pairs" (every pair was looked at), or None."""
+        return self.stats.get("proof")
+
     def pairs(self) -> Array:
         """The assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
         return np.column_stack((self.row_ind, self.col_ind))
@@ -241,11 +249,13 @@ class Result:
         dtype: npt.DTypeLike | None = None,
         threads: int = 1,
         unassigned_cost: npt.ArrayLike | None = None,
+        pairs: bool = False,
     ) -> Certificate:
         """Check every claim of this result against the costs, from scratch.
 
         cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
             Without ``unassigned_cost`` the prices that the result records are believed.
+        pairs: look at every pair, also where bounds of the costs would do (``bigsap.certify``).
         Returns the fresh certificate, or raises CertificateError saying which claim
         fails: the matching, its cost, the duals' feasibility, bound, gap and status,
         or the violating set of an infeasible problem.
@@ -255,7 +265,7 @@ class Result:
         certificate's ``rounding`` and one dual by ``allowance`` of the largest
         number involved (about 1e-14 of it for small problems, 1e-12 for a million
         rows); integer costs with integer duals must agree exactly.
-        Time O(n m), one pass.
+        Time O(n m), one pass; less where bounds of the costs exclude pairs.
         """
         from bigsap.sources import as_source
         from bigsap.sources.base import intact_throughout
@@ -265,11 +275,11 @@ class Result:
         if prices is not None:
             from bigsap.gating import verify_gated
 
-            return verify_gated(self, source, prices, threads)
+            return verify_gated(self, source, prices, threads, pairs=pairs)
         from bigsap.verification import verify
 
         with intact_throughout(source):
-            return verify(self, source, threads)
+            return verify(self, source, threads, pairs=pairs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file (exactly ``path``), atomically and without pickles.

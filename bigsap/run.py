@@ -308,6 +308,7 @@ class Run:
         progress = self.monitor.progress
         stage, progress.stage = progress.stage, "certificate"
         n_read = 0
+        certificate: Certificate | None = None
 
         def tick(n_done: int) -> None:
             nonlocal n_read
@@ -321,11 +322,15 @@ class Run:
             certificate = prove(
                 self.problem.source, column_of_row, v, maximize=self.problem.maximize,
                 threads=self.n_threads, block_bytes=self._block_bytes(), tick=tick,
+                pairs=self.options.certify == "pairs",
             )  # fmt: skip
         finally:
             self.seconds["certificate"] += time.perf_counter() - clock
             progress.stage = stage
-            self.certificate_pairs += n_read * self.problem.shape[1]
+            # A pass that was left has read these rows; of bounds that were, nothing is told.
+            whole_rows = n_read * self.problem.shape[1]
+            looked = 0 if certificate is None else certificate.pairs + certificate.bounds
+            self.certificate_pairs += whole_rows if certificate is None else looked
         if self.engine is not None:
             self.engine.known.see_certificate(certificate, column_of_row)
             self.engine.known.tell(self.monitor)

@@ -71,7 +71,7 @@ def solve(
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
-    certify: bool = True,
+    certify: bool | str = True,
     start: str = "auto",
     seed: int = 0,
 ) -> Result:
@@ -133,6 +133,8 @@ def solve(
         a few times the writing are not each written. It stays when the solve is done.
     certify: False skips the certificate, and reads nothing for ``fun`` that the search still
         holds; ``bound`` and ``gap`` are then None, and nobody has checked ``u`` and ``v``.
+        ``"pairs"``: it looks at every pair, also where bounds of the costs would do;
+        ``stats["proof"]`` tells.
     start: first prices: ``"levels"``, of exactly solved samples of a quarter of the rows and
         columns, a sixteenth, ...; ``"estimate"``, of the estimator of A1015 (section 3.4), with
         "ssp" the published method; ``"none"``, zero; ``"auto"`` decides by a sample.
@@ -169,7 +171,8 @@ def solve(
     options = Options(
         maximize=bool(maximize), method=method, epsilon=bool(epsilon), dtype=dtype, cache=cache,
         memory_limit=memory_limit, threads=threads, device=device, gap=gap,
-        checkpoint=checkpoint, certify=bool(certify), seed=seed, start=start,
+        checkpoint=checkpoint, seed=seed, start=start,
+        certify=certify if isinstance(certify, str) else bool(certify),
     )  # fmt: skip
     saved = None
     if isinstance(cost, _Continued):

@@ -70,6 +70,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "rows_evaluated": evaluated,
         "pairs_evaluated": pairs,
         "certificate_pairs": run.certificate_pairs,
+        "proof": None,  # the result tells it, where there is a certificate
         "rows_scanned": scanned,
         "pairs_skipped": engine.pairs_skipped if engine is not None else 0,
         "cache_policy": (there or rows).policy,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from bigsap.result import Result
 
 
-def verify(result: Result, source: CostSource, threads: int = 1) -> Certificate:
+def verify(
+    result: Result, source: CostSource, threads: int = 1, *, pairs: bool = False
+) -> Certificate:
     """See ``Result.verify``; ``source`` presents the costs of the problem."""
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(
@@ -42,6 +44,7 @@ def verify(result: Result, source: CostSource, threads: int = 1) -> Certificate:
         threads=threads,
         normalise=unknown,
         magnitude=magnitude_of(result),
+        pairs=pairs,
     )
     if not unknown and not _unknown(result.u):
         _check_duals(result, certificate, sign)

@@ -10,9 +10,10 @@ import numpy as np
 from bigsap.engine.kernel_files import one_writer
 from bigsap.many import solve_many
 from bigsap.methods import METHODS
+from bigsap.proof.minima import by_bounds
 from bigsap.rows import RowCache
 from bigsap.solve import solve
-from bigsap.sources.base import SCANNABLE
+from bigsap.sources.base import SCANNABLE, CostSource
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
 
@@ -73,6 +74,12 @@ def _run_apart(
                 report("; ".join(names))
 
 
+def _prove(source: CostSource) -> None:
+    """The kernels of bounds, whatever the size: no solve so small would use them."""
+    boxes = by_bounds(source, None, np.zeros(source.shape[1]), False, at_any_size=True)
+    assert boxes is not None
+
+
 def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     # Hard enough that every sweep and the search are entered: low rank plus noise.
     generator = np.random.default_rng(0)
@@ -111,4 +118,5 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
                 yield f"points, {metric}, {d}-D, {method}", partial(solve, source, method=method)
     for method in METHODS:
         yield f"lowrank, {method}", partial(solve, lowrank(x, y), method=method)
+    yield "proof by bounds", partial(_prove, points(x, y))
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

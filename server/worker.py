@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
-import math
 import os
 import shutil
 import signal
@@ -173,6 +172,7 @@ class Attempt:
             "epsilon": options.get("epsilon", True),
             "gap": options.get("gap", 0.0),
             "seed": options.get("seed", 0),
+            "certify": "pairs" if options.get("certify") == "pairs" else True,
             "cache": options.get("cache"),
             "memory_limit": options.get("memory_limit"),
             "device": options.get("device", "auto"),
@@ -346,20 +346,21 @@ def may_pass(cause: BaseException | None) -> bool:
 
 
 def certificate_of(result: bigsap.Result) -> dict[str, Any]:
-    """What stands behind the bound: a pass over all pairs, or the search alone.
+    """What stands behind the bound: a pass over all pairs, bounds of them, or the search alone.
 
     A solve that was stopped has a bound that its search vouches for, without a pass.
     """
     known = result.bound is not None and result.gap is not None
-    pairs = result.stats.get("certificate_pairs") or 0
-    certified = known and pairs >= math.prod(result.shape)
+    proof = result.stats.get("proof")
+    certified = known and proof is not None
     came_from = "certificate" if certified else "search" if result.bound is not None else None
     return {
         "certified": certified,
         "bound": result.bound,
         "bound_from": came_from,
         "gap": result.gap,
-        "pairs": pairs,
+        "by": proof,
+        "pairs": result.stats.get("certificate_pairs", 0),
     }
 
 

@@ -263,7 +263,7 @@ function liveView() {
       else bar.value = part;
       if (progress.stage === "certificate") {
         bar.removeAttribute("value");
-        say(text, "Making the certificate: one pass over all costs.");
+        say(text, "Making the certificate.");
         return figures(job, progress);
       }
       const phase = progress.phase ? ` in phase ${progress.phase}` : "";
