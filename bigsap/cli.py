@@ -70,6 +70,12 @@ def build_parser() -> argparse.ArgumentParser:
     solve.add_argument(
         "--no-epsilon", action="store_true", help="plain successive shortest paths, one phase"
     )
+    solve.add_argument(
+        "--start",
+        choices=("auto", "levels", "estimate", "none"),
+        default="auto",
+        help="first prices; auto decides by a sample",
+    )
     solve.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
     solve.add_argument("--cache", metavar="SIZE", help="memory for rows, for instance 4GiB")
     solve.add_argument(
@@ -231,6 +237,7 @@ def _solve(args: argparse.Namespace) -> Exit:
         maximize=args.maximize,
         method=args.method,
         epsilon=not args.no_epsilon,
+        start=args.start,
         gap=args.gap,
         checkpoint=args.checkpoint,
         checkpoint_every=args.checkpoint_every,

@@ -35,6 +35,9 @@ class Options(Model):
     checkpoint_s: float | None = Field(
         None, gt=0, le=86400, allow_inf_nan=False, description="seconds between checkpoints"
     )
+    start: Literal["auto", "levels", "estimate", "none"] = Field(
+        "auto", description="first prices: of solved samples, estimated, or zero"
+    )
     certify: Literal["bounds", "pairs"] = Field(
         "bounds", description="pairs: the proof looks at every pair, even where bounds would do"
     )

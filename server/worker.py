@@ -172,6 +172,7 @@ class Attempt:
             "epsilon": options.get("epsilon", True),
             "gap": options.get("gap", 0.0),
             "seed": options.get("seed", 0),
+            "start": options.get("start", "auto"),
             "certify": "pairs" if options.get("certify") == "pairs" else True,
             "cache": options.get("cache"),
             "memory_limit": options.get("memory_limit"),
