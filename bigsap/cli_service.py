@@ -200,7 +200,7 @@ def read_request(spec: Path) -> dict[str, Any]:
     found = read_json(spec)
     if not isinstance(found, dict) or not ("cost" in found or "type" in found):
         raise InputError(f'{spec}: must be an object with "cost" (a job) or "type" (a cost spec)')
-    return found if "cost" in found else {"cost": found}
+    return {"cost": found} if "type" in found else found  # a scaled cost has both
 
 
 def _file_and_id(text: str) -> tuple[str, str]:

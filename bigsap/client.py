@@ -262,7 +262,7 @@ class Job:
     @property
     def ended(self) -> bool:
         """Whether nothing more happens to the job by itself."""
-        # An interrupted job is tried again by itself, until it has been too often.
+        # An interrupted job is tried again by itself; one that is not can only be resumed.
         return self.state in _ENDED or "resume" in self.record["links"]
 
     @property

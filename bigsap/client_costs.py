@@ -60,7 +60,7 @@ def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any =
     """
     if _is_json_file(cost):
         cost = _read_json(Path(cost))
-    whole = isinstance(cost, Mapping) and ("cost" in cost or "type" not in cost)
+    whole = isinstance(cost, Mapping) and "type" not in cost
     request: Record = dict(cost) if whole else {"cost": cost}
     if options:
         request["options"] = {**(request.get("options") or {}), **options}

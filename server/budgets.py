@@ -9,6 +9,7 @@ from bigsap_server import specs
 from bigsap_server.build import Resolver, build
 from bigsap_server.job_request import JobRequest
 from bigsap_server.problems import Problem
+from bigsap_server.sizes import size_bytes
 
 import bigsap
 
@@ -35,12 +36,12 @@ def check_budgets(
     width = max(n, m) if gated or _TURNED.issuperset(kinds) else m
     row_bytes = width * np.dtype(dtype).itemsize
     limit, cache = options.memory_limit, options.cache
-    if limit is not None and specs.size_bytes(limit) < row_bytes:
+    if limit is not None and size_bytes(limit) < row_bytes:
         raise Problem(
             "invalid-spec", f"{limit} does not even hold one row of costs, {row_bytes} bytes",
             pointer="/options/memory_limit",
         )  # fmt: skip
-    if cache is None or specs.size_bytes(cache) >= row_bytes:
+    if cache is None or size_bytes(cache) >= row_bytes:
         return
     if gated or not _in_place(request.cost, resolver, request.shape):
         raise Problem(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from bigsap_server.sizes import Size
 from bigsap_server.specs import (
     ID_PATTERN,
     Array,
@@ -12,7 +13,6 @@ from bigsap_server.specs import (
     NumberOrArray,
     Positive,
     Shape,
-    Size,
     example,
 )
 from pydantic import ConfigDict, Field, model_validator

@@ -80,18 +80,12 @@ class JobStore:
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
         try:
             self._writer = sql.connect(self.path)
-            self._writer.executescript(sql.SCHEMA)
-            version = self._writer.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, sql.VERSION):
-                raise JobStoreError(
-                    f"{self.path}: the job table has format {version}, this server reads"
-                    f" format {sql.VERSION}"
-                )
-            self._writer.execute(f"PRAGMA user_version = {sql.VERSION}")
+            sql.prepare(self._writer, self.path)
             self._reader = sql.connect(self.path)
             control.sweep(self.data / "jobs", self.known())
             sql.reserve(self._writer)
-            self._fail_forgotten()
+            with suppress(StoreUnavailable), self._write() as (db, changes):
+                sql.fail_forgotten(db, changes)
         except BaseException:
             self._lock_file.release()
             raise
@@ -371,15 +365,6 @@ class JobStore:
             return {row[0] for row in db.execute("SELECT id FROM job")}
 
     # Inside
-
-    def _fail_forgotten(self) -> None:
-        """Jobs that an older version left interrupted for good have failed."""
-        with suppress(StoreUnavailable), self._write() as (db, changes):
-            for row in db.execute(
-                "SELECT * FROM job WHERE state = 'interrupted' AND retry_at IS NULL"
-            ).fetchall():
-                ended = row["heartbeat"] or time.time()
-                self._set(db, changes, row, state="failed", finished=ended)
 
     def _set(self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> Job:
         """Write ``new`` into the row of a running transaction."""

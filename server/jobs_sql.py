@@ -15,6 +15,7 @@ from bigsap_server.job_model import (
     Event,
     IdempotencyConflict,
     Job,
+    JobStoreError,
     QuotaExceeded,
     Row,
     UnknownJob,
@@ -106,6 +107,29 @@ def connect(path: Path) -> sqlite3.Connection:
     # A log that is folded back early stays short, and is written over from its beginning.
     db.execute(f"PRAGMA wal_autocheckpoint = {_RESERVE_PAGES}")
     return db
+
+
+def prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Make what tables are not there. Raises JobStoreError for those of another version."""
+    db.executescript(SCHEMA)
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, VERSION):
+        raise JobStoreError(
+            f"{path}: the job table has format {version}, this server reads format {VERSION}"
+        )
+    db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def fail_forgotten(db: sqlite3.Connection, changes: Changes) -> None:
+    """Jobs that an older version left interrupted for good have failed."""
+    rows = db.execute(
+        "UPDATE job SET state = 'failed', finished = coalesce(heartbeat, ?), version = version + 1"
+        " WHERE state = 'interrupted' AND retry_at IS NULL RETURNING *",
+        (time.time(),),
+    ).fetchall()
+    for row in rows:
+        state_event(db, changes, row)
+        changes.jobs[row["id"]] = job_of(row)
 
 
 def reserve(db: sqlite3.Connection) -> None:

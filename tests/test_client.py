@@ -192,6 +192,9 @@ def test_two_submissions_under_one_key_are_one_job(client):
     first = client.submit(spec, idempotency_key="test-client-once")
     again = client.submit(spec, idempotency_key="test-client-once")
     assert again.id == first.id
+    first.wait(30)
+    # Answered as the first time, and then looked at.
+    assert client.submit(spec, idempotency_key="test-client-once").state == "succeeded"
     with pytest.raises(ServiceError) as caught:
         client.submit({"type": "array", "values": [[5]]}, idempotency_key="test-client-once")
     assert (caught.value.slug, caught.value.status) == ("idempotency-conflict", 409)

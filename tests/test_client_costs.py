@@ -109,8 +109,10 @@ def test_a_request_may_hold_costs(client: Client) -> None:
     spec = {"type": "sum", "terms": [points, {"type": "scale", "factor": 2, "cost": COST}]}
     here = bigsap.solve(bigsap.sum_of([points, bigsap.scaled(COST, 2)])).fun
     assert client.submit(spec, wait=60.0).result().fun == here
-    assert "cost" not in spec["terms"][0].__dict__
-    assert request["cost"] is points
+    scaled = {"type": "scale", "factor": 2, "cost": COST}
+    assert client.submit(scaled, wait=60.0).result().fun == bigsap.solve(2 * COST).fun
+    # What was given is as it was.
+    assert spec["terms"][0] is request["cost"] is points
 
 
 def test_costs_are_checked_and_estimated_there(client: Client) -> None:
