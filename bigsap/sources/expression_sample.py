@@ -7,7 +7,6 @@ last bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -105,8 +104,8 @@ class _Sample:
                     result = _ARITHMETIC[operation.operator](result, right)
                 return result
             case Compare(operators, operands):
-                parts = [self.of(operand) for operand in operands]
-                pairs = zip(operators, parts, parts[1:], strict=False)
+                sides = [self.of(operand) for operand in operands]
+                pairs = zip(operators, sides, sides[1:], strict=False)
                 return _all([_COMPARISONS[o](a, b) for o, a, b in pairs])
             case Not(operand):
                 return np.equal(self.of(operand), 0.0) * 1.0
@@ -119,8 +118,11 @@ class _Sample:
                 chosen = np.not_equal(self.of(test), 0.0)
                 return np.where(chosen, self.of(then), self.of(otherwise))
             case Call("min" | "max" as name, arguments):
-                parts = [self.of(argument) for argument in arguments]
-                return reduce(np.minimum if name == "min" else np.maximum, parts)
+                given = [self.of(argument) for argument in arguments]
+                result = given[0]
+                for value in given[1:]:
+                    result = (np.minimum if name == "min" else np.maximum)(result, value)
+                return result
             case Call(function, arguments):
                 return _FUNCTIONS[function](*(self.of(argument) for argument in arguments))
             case Sum(loop, count, body):
