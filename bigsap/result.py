@@ -60,7 +60,8 @@ class Result:
         (``>=`` when maximising), equality on the assigned pairs of an optimal result,
         ``sum(u) + sum(v) == bound`` up to rounding; on the longer side unassigned
         rows or columns have 0 and none exceeds 0 (none is below 0 when maximising).
-        NaN where unknown.
+        NaN where unknown. Of a solve without its certificate (``certify=False``) they are the
+        search's, and feasible as far as that is right: ``verify`` tells.
     bound: no assignment is cheaper (dearer when maximising); None when unknown.
     gap: ``|fun - bound|``; None when one of them is unknown.
     status, success, message: how the solve ended.
@@ -258,7 +259,8 @@ class Result:
         pairs: look at every pair, also where bounds of the costs would do (``bigsap.certify``).
         Returns the fresh certificate, or raises CertificateError saying which claim
         fails: the matching, its cost, the duals' feasibility, bound, gap and status,
-        or the violating set of an infeasible problem.
+        or the violating set of an infeasible problem; or saying that a result without duals
+        does not show that it is optimal. With ``v`` alone the pass finds ``u``.
 
         Tolerances: costs from another code path may differ in their last bits, and
         sums of duals are rounded, so fun, bound and gap may differ by 8 times the

@@ -13,7 +13,7 @@ import bigsap
 #: last was, but no more than this.
 _SHORTER = 0.8
 _FOLLOWING = 1.5
-_MOST_FOLLOWING = 3.0
+_MOST_FOLLOWING = 2.0
 #: The certificate takes so much of the time of an evaluation of all rows.
 _PASS = 0.8
 

@@ -257,7 +257,7 @@ REFUSED = [
     ("await i", 1, ""),
     ("9" * 400, 1, "too large"),
     ("+".join(["i"] * 300), None, "too long"),
-    ("-" * 31 + "(i+j+i+j)", 32, "nested too deeply"),
+    ("-" * 31 + "(i+j+i+j)", 33, "nested too deeply"),
     ("min(" + ",".join(["i"] * 500) + ")", 1003, "too long"),
     ("+".join(["sum(k for k in range(2))"] * 17), 401, "at most 16 sums"),
     ("-" * 32 + "i", 33, "nested too deeply"),
