@@ -32,10 +32,10 @@ from bigsap.sources.base import Array
 OPTIMAL, INFEASIBLE, INVALID, UNSURE = range(4)
 
 # Problems that take more pairs, some tens of milliseconds, are better solved with epsilon phases.
-_MOST_PAIRS = 1 << 25
+_MOST_PAIRS = 3 << 24
 
 # Rows bid in so many rounds, in which altogether so many bids a row displace another one.
-_ROUNDS, _BIDS = 2, 4
+_ROUNDS, _BIDS = 2, 2
 # So many of the columns that suit a row equally are looked at for one that is free.
 _TIES = 8
 
