@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,7 @@ import bigsap
 from bigsap.certificate import certify
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
 from bigsap.gating import certify_gated
+from bigsap.proof import descent as descents
 from bigsap.proof import minima as proof
 from bigsap.proof import tree as trees
 from bigsap.proof.descent import Costs, _plain, _sloped, descend
@@ -172,10 +174,10 @@ def test_what_the_pass_finds(
 def in_boxes(source, v, maximize):
     """The tree of a source's columns, and what the kernels compute bounds from."""
     points = geometry(source)
-    order, first, last, leaves = trees.planted(points.y, np.ones(points.y.shape[1]))
+    order, first, last, leaves = trees.planted(points.y, np.ones(points.y.shape[1]), lambda: None)
     there = source.select(np.arange(source.shape[0]), order)
     p = geometry(there)
-    tree = trees.grown(p.y, v[order], first, last, leaves)
+    tree = trees.grown(p.y, v[order], first, last, leaves, lambda: None)
     sign = -1 if maximize else 1
     costs = Costs(p.x, p.scale, p.kind, sign, p.factor, p.power, p.slip, p.blur, 0, 0)
     return there, tree, costs, v[order]
@@ -482,14 +484,42 @@ def test_defaults_use_bounds_from_a_size_on(solved, monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_proof_can_be_left(solved, threads):
+@pytest.mark.parametrize("at", [1, 5, 30])
+def test_the_proof_can_be_left(solved, threads, at, monkeypatch):
+    """Everywhere: while the tree is made, and among the rows."""
     source, result = solved[8000]
+    looks = []
 
     class Enough(Exception):
         pass
 
     def tick(done):
-        raise Enough
+        looks.append(done)
+        if len(looks) == at:
+            raise Enough
 
+    monkeypatch.setattr(proof, "_WORK", 1 << 12)
+    if threads == 2:
+        join = threading.Thread.join  # more looks than one in 50 ms
+        monkeypatch.setattr(threading.Thread, "join", lambda self, s=None: join(self, s and 1e-3))
     with pytest.raises(Enough):
         certify(source, result.col4row, result.v, threads=threads, tick=tick)
+    assert looks == [0] * at  # no row's pairs were all looked at
+
+
+def test_a_thread_that_fails_ends_the_proof(solved, monkeypatch):
+    source, result = solved[8000]
+    real = descents.descend
+    called = []
+
+    def descend(*given):
+        called.append(1)
+        if len(called) > 3:
+            raise MemoryError("here")
+        return real(*given)
+
+    monkeypatch.setattr(descents, "descend", descend)
+    for threads in (1, 2):
+        called.clear()
+        with pytest.raises(MemoryError, match="here"):
+            certify(source, result.col4row, result.v, threads=threads)
