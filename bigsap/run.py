@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options, choose_method
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.problem import Problem
+from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array
@@ -373,7 +375,9 @@ class Run:
         if self.lists is not None and found is None and not self.whole_rows:
             engine.seconds_per_row = self.lists.seconds_per_row()
             costs = self.lists.pair_costs()
-        closing = answer(engine, deadline, proof, found, costs)
+        every = self.options.certify == "pairs"
+        quick = math.inf if every else seconds_by_bounds(self.problem.source)
+        closing = answer(engine, deadline, proof, found, costs, quick)
         if self.options.certify:
             return closing
         return replace(closing, bound=None, u=None, v=None)

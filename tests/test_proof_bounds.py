@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from fractions import Fraction
 
@@ -481,6 +482,32 @@ def test_defaults_use_bounds_from_a_size_on(solved, monkeypatch):
     assert result.verify(source, pairs=True).by == "pairs"
     small = bigsap.points(np.arange(50.0), np.arange(50.0))
     assert bigsap.solve(small).certificate == "pairs"
+
+
+def test_whether_there_is_time_for_it(solved, monkeypatch):
+    """A solve that was stopped proves what it has where bounds do it in time."""
+    source, _ = solved[8000]
+    assert 0.01 < proof.seconds_by_bounds(source) < 1
+    assert proof.seconds_by_bounds(Gated(source, 1.0)) < 1
+    assert proof.seconds_by_bounds(Counted(source)) == math.inf
+    monkeypatch.undo()
+    assert proof.seconds_by_bounds(bigsap.points(np.zeros(50), np.zeros(50))) == math.inf
+    said = []
+
+    def slow(self):  # what a row took lately says that there is no time for a pass
+        said.append(1)
+        return 10.0
+
+    monkeypatch.setattr("bigsap.methods.course.Solved.seconds_per_row", slow)
+
+    def stop(progress):
+        if progress.phase >= 2:
+            raise StopIteration
+
+    for certify_by, found in ((True, "bounds"), ("pairs", None)):
+        result = bigsap.solve(source, callback=stop, callback_every=0.0, certify=certify_by)
+        assert (result.status, result.certificate) == ("cancelled", found)
+        assert said
 
 
 @pytest.mark.parametrize("threads", [1, 2])

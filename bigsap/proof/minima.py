@@ -25,6 +25,8 @@ _PROBED = 256
 _ROWS = 1024
 _WORK = 1 << 24
 _PAIRS_AT_ONCE = 1 << 14
+# What a row and a column take, tree included: two to three times as long as measured.
+_ROW_SECONDS = 5e-6
 #: Rows that are looked at whole as well: what a source says of its costs may be wrong.
 _SAMPLE = 16
 
@@ -130,6 +132,16 @@ def by_bounds(
     if not _as_read(source, sample, prices, maximize, u):
         return Looked("pairs", looked, bounds)
     return u, matched, Looked("bounds", looked, bounds)
+
+
+def seconds_by_bounds(source: CostSource) -> float:
+    """About how long a proof by bounds takes at most, of prices near a solve's; infinite
+    where the source, or its size, is not for bounds."""
+    n, m = source.shape
+    small = n < LEAST_ROWS or n * m < LEAST_PAIRS
+    if small or isinstance(source, Minimised) or boundable(source) is None:
+        return math.inf
+    return _ROW_SECONDS * (n + m)
 
 
 def _as_read(source: CostSource, rows: Array, prices: Array, maximize: bool, u: Array) -> bool:
