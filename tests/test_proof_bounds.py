@@ -72,7 +72,8 @@ def problem(rng, metric, family, shape, d, weighted=False):
     if metric == "cosine" and family in ("lattice", "equal", "tiny"):
         x, y = x + 1.0, y + 1.0  # no zero vectors
     if metric == "lowrank":
-        return bigsap.lowrank(x - x.mean(), y)
+        terms = (x[:, 0] - x.max(), y.sum(axis=1)) if weighted else (None, None)
+        return bigsap.lowrank(x - x.mean(), y, row_terms=terms[0], column_terms=terms[1])
     w = rng.integers(0, 4, d) + 0.5 if weighted else None
     p = float(rng.choice([1.5, 3.0, 7.0])) if metric == "minkowski" else None
     return bigsap.points(x, y, metric, p=p, w=w)
@@ -396,7 +397,8 @@ def test_sources_without_bounds_are_passed_over():
     assert certify(counted, None, np.zeros(80)).by == "pairs"
     assert counted.pairs == 6400
     assert certify(bigsap.scaled(source, 2.0), None, np.zeros(80)).by == "pairs"
-    terms = bigsap.lowrank(cost[:, :2], cost[:, :2], row_terms=np.ones(80))
+    forbidden = np.where(np.arange(80) < 3, np.inf, 0.0)
+    terms = bigsap.lowrank(cost[:, :2], cost[:, :2], row_terms=forbidden)
     assert certify(terms, None, np.zeros(80)).by == "pairs"
     pole = bigsap.points(np.float32(np.pi / 2) * np.ones((80, 2)), np.zeros((80, 2)), "haversine")
     assert certify(pole, None, np.zeros(80)).by == "pairs"
