@@ -115,7 +115,7 @@ def certify(
     magnitude: that of an earlier certificate, where v comes from one: its rounding
         excuses a pair that is not tight. It changes neither fun, bound nor gap.
     pairs: look at every pair. Otherwise, where boxes of points bound the costs (``points`` of
-        every metric, ``lowrank`` without terms, both also with ``unassigned_cost``), pairs
+        every metric, ``lowrank`` with finite terms, both also with ``unassigned_cost``), pairs
         that a bound excludes are not looked at; the certificate is the same, bit for bit,
         but for ``pairs``, ``by`` and ``bounds``.
 

@@ -79,13 +79,15 @@ def answer(
     prove: Callable[[Array | None, Array], Certificate],
     found: Array | None = None,
     costs: Array | None = None,
+    by_bounds: float = math.inf,
 ) -> Answer:
     """The best that is known when the solve is stopped.
 
     found: the assignment, when the search was over already. Otherwise the candidates are
     that of the last whole phase, that of the phase at hand, its open rows given free
     columns, and the sweeps' own. costs: (n,) signed, of the matching at hand where they
-    are known. prove: a certificate pass that raises ``Late``.
+    are known. prove: a certificate pass that raises ``Late``. by_bounds: seconds that it may
+    take where bounds spare it pairs.
     """
     problem, known = engine.problem, engine.known
     matching, cost = known.column_of_row, known.cost
@@ -106,7 +108,7 @@ def answer(
     # can be left between its rows is begun in any case.
     expected = engine.seconds_per_row * problem.shape[0] / engine.team.n_threads
     light = engine.rows.policy == "in place" or _fill(problem.source) is not None
-    if expected <= max(0.0, deadline.left) or (known.bound is None and light):
+    if min(expected, by_bounds) <= max(0.0, deadline.left) or (known.bound is None and light):
         with suppress(Late):
             certificate = prove(matching, v)
     if certificate is None:

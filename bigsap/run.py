@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -32,6 +33,7 @@ from bigsap.options import Options, choose_method, ssp_takes_levels
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.pair_costs import pair_costs, unproved
 from bigsap.problem import Problem
+from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sorted_first import sorted_outcome
@@ -429,7 +431,9 @@ class Run:
         if self.lists is not None and found is None and not self.whole_rows:
             engine.seconds_per_row = self.lists.seconds_per_row()
             costs = self.lists.pair_costs()
-        closing = answer(engine, deadline, proof, found, costs)
+        every = self.options.certify == "pairs"
+        quick = math.inf if every else seconds_by_bounds(self.problem.source)
+        closing = answer(engine, deadline, proof, found, costs, quick)
         if self.options.certify:
             return closing
         return replace(closing, bound=None, u=None, v=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +15,7 @@ import bigsap
 from bigsap.certificate import certify
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
 from bigsap.gating import certify_gated
+from bigsap.proof import descent as descents
 from bigsap.proof import minima as proof
 from bigsap.proof import tree as trees
 from bigsap.proof.descent import Costs, _plain, _sloped, descend
@@ -69,7 +72,8 @@ def problem(rng, metric, family, shape, d, weighted=False):
     if metric == "cosine" and family in ("lattice", "equal", "tiny"):
         x, y = x + 1.0, y + 1.0  # no zero vectors
     if metric == "lowrank":
-        return bigsap.lowrank(x - x.mean(), y)
+        terms = (x[:, 0] - x.max(), y.sum(axis=1)) if weighted else (None, None)
+        return bigsap.lowrank(x - x.mean(), y, row_terms=terms[0], column_terms=terms[1])
     w = rng.integers(0, 4, d) + 0.5 if weighted else None
     p = float(rng.choice([1.5, 3.0, 7.0])) if metric == "minkowski" else None
     return bigsap.points(x, y, metric, p=p, w=w)
@@ -172,10 +176,10 @@ def test_what_the_pass_finds(
 def in_boxes(source, v, maximize):
     """The tree of a source's columns, and what the kernels compute bounds from."""
     points = geometry(source)
-    order, first, last, leaves = trees.planted(points.y, np.ones(points.y.shape[1]))
+    order, first, last, leaves = trees.planted(points.y, np.ones(points.y.shape[1]), lambda: None)
     there = source.select(np.arange(source.shape[0]), order)
     p = geometry(there)
-    tree = trees.grown(p.y, v[order], first, last, leaves)
+    tree = trees.grown(p.y, v[order], first, last, leaves, lambda: None)
     sign = -1 if maximize else 1
     costs = Costs(p.x, p.scale, p.kind, sign, p.factor, p.power, p.slip, p.blur, 0, 0)
     return there, tree, costs, v[order]
@@ -391,7 +395,8 @@ def test_sources_without_bounds_are_passed_over():
     assert certify(counted, None, np.zeros(80)).by == "pairs"
     assert counted.pairs == 6400
     assert certify(bigsap.scaled(source, 2.0), None, np.zeros(80)).by == "pairs"
-    terms = bigsap.lowrank(cost[:, :2], cost[:, :2], row_terms=np.ones(80))
+    forbidden = np.where(np.arange(80) < 3, np.inf, 0.0)
+    terms = bigsap.lowrank(cost[:, :2], cost[:, :2], row_terms=forbidden)
     assert certify(terms, None, np.zeros(80)).by == "pairs"
     pole = bigsap.points(np.float32(np.pi / 2) * np.ones((80, 2)), np.zeros((80, 2)), "haversine")
     assert certify(pole, None, np.zeros(80)).by == "pairs"
@@ -479,15 +484,69 @@ def test_defaults_use_bounds_from_a_size_on(solved, monkeypatch):
     assert bigsap.solve(small).certificate == "pairs"
 
 
+def test_whether_there_is_time_for_it(solved, monkeypatch):
+    """A solve that was stopped proves what it has where bounds do it in time."""
+    source, _ = solved[8000]
+    assert 0.01 < proof.seconds_by_bounds(source) < 1
+    assert proof.seconds_by_bounds(Gated(source, 1.0)) < 1
+    assert proof.seconds_by_bounds(Counted(source)) == math.inf
+    monkeypatch.undo()
+    assert proof.seconds_by_bounds(bigsap.points(np.zeros(50), np.zeros(50))) == math.inf
+    said = []
+
+    def slow(self):  # what a row took lately says that there is no time for a pass
+        said.append(1)
+        return 10.0
+
+    monkeypatch.setattr("bigsap.methods.course.Solved.seconds_per_row", slow)
+
+    def stop(progress):
+        if progress.phase >= 2:
+            raise StopIteration
+
+    for certify_by, found in ((True, "bounds"), ("pairs", None)):
+        result = bigsap.solve(source, callback=stop, callback_every=0.0, certify=certify_by)
+        assert (result.status, result.certificate) == ("cancelled", found)
+        assert said
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_proof_can_be_left(solved, threads):
+@pytest.mark.parametrize("at", [1, 5, 30])
+def test_the_proof_can_be_left(solved, threads, at, monkeypatch):
+    """Everywhere: while the tree is made, and among the rows."""
     source, result = solved[8000]
+    looks = []
 
     class Enough(Exception):
         pass
 
     def tick(done):
-        raise Enough
+        looks.append(done)
+        if len(looks) == at:
+            raise Enough
 
+    monkeypatch.setattr(proof, "_WORK", 1 << 12)
+    if threads == 2:
+        join = threading.Thread.join  # more looks than one in 50 ms
+        monkeypatch.setattr(threading.Thread, "join", lambda self, s=None: join(self, s and 1e-3))
     with pytest.raises(Enough):
         certify(source, result.col4row, result.v, threads=threads, tick=tick)
+    assert looks == [0] * at  # no row's pairs were all looked at
+
+
+def test_a_thread_that_fails_ends_the_proof(solved, monkeypatch):
+    source, result = solved[8000]
+    real = descents.descend
+    called = []
+
+    def descend(*given):
+        called.append(1)
+        if len(called) > 3:
+            raise MemoryError("here")
+        return real(*given)
+
+    monkeypatch.setattr(descents, "descend", descend)
+    for threads in (1, 2):
+        called.clear()
+        with pytest.raises(MemoryError, match="here"):
+            certify(source, result.col4row, result.v, threads=threads)

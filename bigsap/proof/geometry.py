@@ -65,7 +65,7 @@ def boundable(source: CostSource) -> tuple[CostSource, Gated | None] | None:
         return None
     if gate is not None and (inner.dtype != gate.dtype or gate.fill() is None):
         return None
-    known = isinstance(inner, (PointSource, Separable))
+    known = isinstance(inner, (PointSource, LowRankSource, Separable))
     return (inner, gate) if known and np.dtype(inner.dtype) == np.float64 else None
 
 
@@ -80,7 +80,7 @@ def geometry(source: CostSource) -> Geometry | None:
         return _checked(x, y, scale, _METRICS[name], factor, parameter, slip)
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is None:
-        return None
+        return _with_terms(source) if isinstance(source, LowRankSource) else None
     slip = 0.0 if isinstance(source, LowRankSource) else _slip(terms.y.shape[0])
     return _checked(terms.x, terms.y, terms.scale, _KINDS[terms.kind], 1.0, 0.0, slip)
 
@@ -104,6 +104,14 @@ def _checked(
     # Copies: to a kernel, an array that may not be written to is of another type.
     at, there, weights = (np.array(a, np.float64, order="C") for a in (x, y.T, scale))
     return Geometry(at, there, weights, kind, factor, power, slip, 0.0)
+
+
+def _with_terms(source: LowRankSource) -> Geometry | None:
+    """Terms as two more factors, in another order of summation than the source's."""
+    n, m = source.shape
+    x = np.column_stack((source.a, source.row_terms, np.ones(n)))
+    y = np.column_stack((source.b, np.ones(m), source.column_terms))
+    return _checked(x, y.T, np.ones(y.shape[1]), PRODUCT, 1.0, 0.0, _slip(y.shape[1]))
 
 
 def _on_sphere(x: Array, y: Array, radius: float) -> Geometry | None:

@@ -25,6 +25,8 @@ _PROBED = 256
 _ROWS = 1024
 _WORK = 1 << 24
 _PAIRS_AT_ONCE = 1 << 14
+# What a row and a column take, tree included: two to three times as long as measured.
+_ROW_SECONDS = 5e-6
 #: Rows that are looked at whole as well: what a source says of its costs may be wrong.
 _SAMPLE = 16
 
@@ -132,6 +134,16 @@ def by_bounds(
     return u, matched, Looked("bounds", looked, bounds)
 
 
+def seconds_by_bounds(source: CostSource) -> float:
+    """About how long a proof by bounds takes at most, of prices near a solve's; infinite
+    where the source, or its size, is not for bounds."""
+    n, m = source.shape
+    small = n < LEAST_ROWS or n * m < LEAST_PAIRS
+    if small or isinstance(source, Minimised) or boundable(source) is None:
+        return math.inf
+    return _ROW_SECONDS * (n + m)
+
+
 def _as_read(source: CostSource, rows: Array, prices: Array, maximize: bool, u: Array) -> bool:
     """Whether these rows' minima are what their costs say, read as the pass reads them."""
     costs = np.empty((1, source.shape[1]), source.dtype)
@@ -153,7 +165,12 @@ def _descend(
     from bigsap.proof.tree import grown, planted
 
     n, m = source.shape
-    order, first, last, leaves = planted(points.y, _weights(points))
+
+    def look() -> None:
+        if tick is not None:
+            tick(0)
+
+    order, first, last, leaves = planted(points.y, _weights(points), look)
     by_row = _row_order(matching, order, n)
     chosen = select(source, by_row, order)
     # Boxes of the points that its filler computes with.
@@ -161,7 +178,8 @@ def _descend(
     if p is None or fill is None:
         return None
     v = np.ascontiguousarray(prices[order])
-    tree = grown(p.y, v, first, last, leaves)
+    look()
+    tree = grown(p.y, v, first, last, leaves, look)
     costs = Costs(
         p.x, p.scale, p.kind, -1 if maximize else 1, p.factor, p.power, p.slip, p.blur,
         fill.address, fill.context,
@@ -173,7 +191,7 @@ def _descend(
     def work_of(counts: Array) -> int:
         return int(counts[0]) + BOUND_PAIRS * int(counts[1])
 
-    def some(rows: Array, start: int, stop: int, budget: int) -> bool:
+    def some(rows: Array, start: int, stop: int, budget: int, pause: Callable[[], None]) -> bool:
         """Do these rows; False when more than the budget was spent."""
         while start < stop:
             counts = np.zeros(2, np.int64)
@@ -182,14 +200,15 @@ def _descend(
                 total[:] += counts
                 if work_of(total) > budget:
                     return False
+            pause()
         return True
 
     probed = np.unique(np.linspace(0, n - 1, min(n, _PROBED)).astype(np.int64))
-    finished = some(probed, 0, probed.size, probed.size * m // SHARE)
+    finished = some(probed, 0, probed.size, probed.size * m // SHARE, look)
     if finished:
         rest = np.delete(np.arange(n), probed)
         finished = _share_out(
-            rest.size, threads, tick, lambda a, b: some(rest, a, b, n * m // SHARE)
+            rest.size, threads, look, lambda a, b, pause: some(rest, a, b, n * m // SHARE, pause)
         )
     u = np.empty(n)
     u[by_row] = found
@@ -216,19 +235,25 @@ def _row_order(matching: Array | None, order: Array, n: int) -> Array:
     return np.argsort(place[np.where(inside, matching, order.size)], kind="stable")
 
 
+class _Left(Exception):
+    """A thread's work was ended because another's is."""
+
+
 def _share_out(
-    count: int, threads: int, tick: Callable[[int], None] | None, some: Callable[[int, int], bool]
-) -> bool:
-    """``some(start, stop)`` over all of ``count``, by several threads; False once one of them
-    is. An exception of a thread, or of ``tick``, which gets how many are done, ends it."""
+    count: int, threads: int, look: Callable[[], None],
+    some: Callable[[int, int, Callable[[], None]], bool],
+) -> bool:  # fmt: skip
+    """``some(start, stop, pause)`` over all of ``count``, by several threads; False once one of
+    them is. look: called many times a second, by the calling thread; what it raises, or a
+    thread, ends all, at their next ``pause``."""
     lock = threading.Lock()
     ended = threading.Event()
     failures: list[BaseException] = []
-    taken = done = 0
-    enough = False
+    taken = 0
+    refused = threading.Event()
 
-    def run(tell: Callable[[int], None] | None) -> None:
-        nonlocal taken, done, enough
+    def run(pause: Callable[[], None]) -> None:
+        nonlocal taken
         try:
             while not ended.is_set():
                 with lock:
@@ -236,30 +261,32 @@ def _share_out(
                     taken += _ROWS
                 if start >= count:
                     return
-                stop = min(count, start + _ROWS)
-                if not some(start, stop):
-                    enough = True
+                if not some(start, min(count, start + _ROWS), pause):
+                    refused.set()
                     ended.set()
-                with lock:
-                    done += stop - start
-                if tell is not None:
-                    tell(done)
+        except _Left:
+            return
         except BaseException as error:  # noqa: BLE001 - raised in the calling thread
             failures.append(error)
             ended.set()
 
-    if min(threads, -(-count // _ROWS)) <= 1:
-        run(tick)
+    def leave() -> None:
+        if ended.is_set():
+            raise _Left
+
+    members = min(threads, -(-count // _ROWS))
+    if members <= 1:
+        run(look)
     else:
-        team = [threading.Thread(target=run, args=(None,), daemon=True) for _ in range(threads)]
+        team = [threading.Thread(target=run, args=(leave,), daemon=True) for _ in range(members)]
         try:
             for member in team:
                 member.start()
             for member in team:
+                # With a time limit, so that Ctrl-C reaches this thread in between.
                 while member.is_alive():
                     member.join(0.05)
-                    if tick is not None:
-                        tick(done)
+                    look()
         finally:
             ended.set()
             for member in team:
@@ -267,4 +294,4 @@ def _share_out(
                     member.join()
     if failures:
         raise failures[0]
-    return not enough
+    return not refused.is_set()

@@ -9,6 +9,7 @@ columns (nothing is rounded), their largest price, and an affine majorant of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba
@@ -40,36 +41,50 @@ class Tree(NamedTuple):
     leaves: int
 
 
-def planted(y: Array, weight: Array) -> tuple[Array, Array, Array, int]:
+def planted(
+    y: Array, weight: Array, look: Callable[[], None]
+) -> tuple[Array, Array, Array, int]:  # fmt: skip
     """The order of the columns (m,), and the stretch of each node. O(m log m).
 
     y: (m, d); weight: (d,), what makes widths along different coordinates comparable.
+    look: called after each level of the tree; what it raises ends the work.
     """
     leaves = 1
     while leaves * LEAF < y.shape[0]:
         leaves *= 2
     order = np.arange(y.shape[0])
     first, last = np.zeros((2, 2 * leaves - 1), np.int64)
-    _split(y, weight, order, first, last, leaves)
+    last[0] = y.shape[0]
+    for level in range(leaves.bit_length() - 1):
+        _split(y, weight, order, first, last, (1 << level) - 1, (2 << level) - 1)
+        look()
     return order, first, last, leaves
 
 
-def grown(y: Array, v: Array, first: Array, last: Array, leaves: int) -> Tree:
-    """Boxes and majorants. y: (m, d), v: (m,), both in the tree's order. O(m d log m)."""
+def grown(
+    y: Array, v: Array, first: Array, last: Array, leaves: int, look: Callable[[], None]
+) -> Tree:
+    """Boxes and majorants. y: (m, d), v: (m,), both in the tree's order. O(m d log m).
+
+    look: see ``planted``.
+    """
     shape = (first.size, y.shape[1])
     low, high, centre, slope = (np.zeros(shape) for _ in range(4))
     top, offset = np.zeros(first.size), np.zeros(first.size)
     tree = Tree(first, last, low, high, centre, slope, top, offset, leaves)
-    _fit(y, v, tree)
+    for level in range(leaves.bit_length()):
+        _fit(y, v, tree, (1 << level) - 1, (2 << level) - 1)
+        look()
     return tree
 
 
 @njit(nogil=True, cache=True)
-def _split(y: Array, weight: Array, order: Array, first: Array, last: Array, leaves: int) -> None:
+def _split(
+    y: Array, weight: Array, order: Array, first: Array, last: Array, begin: int, end: int
+) -> None:
     m, d = y.shape
     key = np.empty(m)
-    first[0], last[0] = 0, m
-    for node in range(leaves - 1):
+    for node in range(begin, end):
         start, stop = first[node], last[node]
         middle = (start + stop) // 2
         axis, widest = 0, -1.0
@@ -118,10 +133,10 @@ def _select(key: Array, order: Array, left: int, right: int, wanted: int) -> Non
 
 
 @njit(nogil=True, cache=True)
-def _fit(y: Array, v: Array, t: Tree) -> None:
+def _fit(y: Array, v: Array, t: Tree, begin: int, end: int) -> None:
     d = y.shape[1]
     normal, right, mean = np.empty((d, d)), np.empty(d), np.empty(d)
-    for node in range(t.first.size):
+    for node in range(begin, end):
         start, stop = t.first[node], t.last[node]
         low, high, centre, slope = t.low[node], t.high[node], t.centre[node], t.slope[node]
         top = v[start]

@@ -287,6 +287,15 @@ def test_cancel_a_running_job(api: Any, mode: str) -> None:
     assert api.post(job["links"]["self"] + "/cancel").status_code == 200
 
 
+def test_how_the_proof_was_made_is_told(api: Any) -> None:
+    spec = {"cost": {"type": "array", "values": [[4, 1, 3], [2, 0, 5], [3, 2, 2]]}}
+    job = api.post("/v1/jobs", json=spec | {"options": {"certify": "pairs"}}).json()
+    result = api.get(wait_for(api, job, "succeeded")["links"]["result"]).json()
+    assert result["certificate"]["certified"]
+    assert (result["certificate"]["by"], result["certificate"]["pairs"]) == ("pairs", 9)
+    assert api.post("/v1/jobs", json=spec | {"options": {"certify": False}}).status_code == 422
+
+
 def test_resume_and_delete(api: Any) -> None:
     job = api.post("/v1/jobs", json=LONG).json()
     wait_for(api, job, "running")
