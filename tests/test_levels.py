@@ -85,7 +85,7 @@ def sources(cost, x, y):
         "points": (bigsap.points(x, y), "coordinates"),
         "matrix": (cost, "landmarks"),
         "expression": (bigsap.expression(
-            "(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**2", arrays={"x": x, "y": y}, shape=cost.shape
+            "(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**2", x=x, y=y, shape=cost.shape
         ), "landmarks"),
         "rows": (rows_of(cost), "columns"),
     }  # fmt: skip
