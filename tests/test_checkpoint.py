@@ -305,7 +305,7 @@ def test_an_interrupt_is_saved(tmp_path):
     phases = []
     res = bigsap.resume(path, cost, callback=lambda state: phases.append(state.phase))
     assert min(p for p in phases if p) == 3
-    assert same(res, bigsap.solve(cost))
+    assert same(res, bigsap.solve(cost, method="ssp"))
 
 
 def test_written_at_each_phase_and_when_due(tmp_path, monkeypatch):
@@ -546,7 +546,7 @@ def test_command_line(tmp_path, capsys):
 def test_saving_does_not_change_the_answer(tmp_path):
     cost = CLASSES["rank2"](150, seed=1)
     event = threading.Event()
-    plain = bigsap.solve(cost)
+    plain = bigsap.solve(cost, method="ssp")
     res = bigsap.solve(cost, checkpoint=tmp_path / "c", checkpoint_every=0, cancel=event)
     assert same(plain, res)
     assert res.stats["rows_scanned"] == plain.stats["rows_scanned"]
