@@ -364,7 +364,8 @@ class Run:
             warm: Warm | None = Warm(outcome.v.copy(), outcome.column_of_row, exact=True)
             engine.renew()
             if attempt == _REPAIRS:
-                if self.warm_start is None:
+                of = self.lists or self.levels
+                if self.warm_start is None and (of is None or of.first_prices != "levels"):
                     break
                 # Prices so far apart that they absorb the costs: begin without them.
                 warm = None

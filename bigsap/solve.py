@@ -182,7 +182,8 @@ def solve(
         dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
         checkpoint, saved,
     )  # fmt: skip
-    plain = (method, device, options.epsilon, options.certify, gap) == ("auto", "cpu", 1, 1, 0)
+    plain = (method, device, start) == ("auto", "cpu", "auto")
+    plain = plain and (options.epsilon, options.certify, gap) == (True, True, 0)
     plain = plain and not progress and all(option is None for option in asked_for)
     small = source.array if isinstance(source, ArraySource) and not source.mapped else None
     small = small if plain and suits(small) else None
