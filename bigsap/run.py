@@ -19,6 +19,7 @@ from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.errors import CertificateError
 from bigsap.identity import identity
+from bigsap.keeping import KeptRows, kept_problem
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
@@ -31,7 +32,7 @@ from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sorted_first import sorted_outcome
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated
 from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.streaming import BLOCK_BYTES
@@ -88,6 +89,7 @@ class Run:
         else:
             cache = options.cache if isinstance(options.cache, RowCache) else RowCache()
             self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
+        self.reading = problem  # the same costs, of which rows may be kept
         self._open_checkpoint()
 
     # -- checkpoints ----------------------------------------------------------------
@@ -138,7 +140,9 @@ class Run:
             self.engine = engine
             first_bounds(self, engine)
             found: Array | None = None
+            self.reading = self.problem
             try:
+                self.reading = kept_problem(self)
                 if self.method == "compressed":
                     outcome = self._search_lists(engine, team)
                 else:
@@ -193,7 +197,7 @@ class Run:
         self.monitor.bounds = partial(list_bounds, self)
         try:
             solve_compressed(
-                self.problem, setting, solved, self._snapshot(), self.phases, self._warm()
+                self.reading, setting, solved, self._snapshot(), self.phases, self._warm()
             )
         except PoolExhausted:
             self.seconds["search"] += time.perf_counter() - clock
@@ -280,8 +284,8 @@ class Run:
 
         try:
             certificate = prove(
-                self.problem.source, column_of_row, v, maximize=self.problem.maximize,
-                threads=self.n_threads, block_bytes=self._block_bytes(), tick=tick,
+                self._looked_at(), column_of_row, v, maximize=self.problem.maximize,
+                threads=self.n_threads, block_bytes=self.block_bytes(), tick=tick,
             )  # fmt: skip
         finally:
             self.seconds["certificate"] += time.perf_counter() - clock
@@ -292,7 +296,13 @@ class Run:
             self.engine.known.tell(self.monitor)
         return certificate
 
-    def _block_bytes(self) -> int:
+    def _looked_at(self) -> CostSource:
+        """What a proof reads: kept rows where there are any."""
+        source = self.reading.source
+        return source.looking() if isinstance(source, KeptRows) else source
+
+    def block_bytes(self) -> int:
+        """Of a pass over the costs, for each thread."""
         most = BLOCK_BYTES
         if self.options.memory_limit is not None:
             # Two blocks a thread, of a quarter of it together.
@@ -342,8 +352,8 @@ class Run:
         while self.options.certify:
             try:
                 certify_infeasible(
-                    self.problem.source, outcome.violator, maximize=self.problem.maximize,
-                    threads=self.n_threads, block_bytes=self._block_bytes(),
+                    self._looked_at(), outcome.violator, maximize=self.problem.maximize,
+                    threads=self.n_threads, block_bytes=self.block_bytes(),
                     tick=lambda _: self.monitor.tick(),
                 )  # fmt: skip
                 break
