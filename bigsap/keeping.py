@@ -34,6 +34,7 @@ from bigsap.sources.base import (
     Separable,
     range_of,
 )
+from bigsap.sources.callbacks import FunctionSource
 from bigsap.streaming import Work, stream
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _DEAR_SECONDS = 5e-8
 #: Pairs and trials that tell; problems with fewer pairs are quick either way.
 _SAMPLED, _TRIALS = 4096, 3
 _WORTH_PAIRS = 1 << 16
+#: Python functions are asked for blocks of so many bytes: what a stop cuts off is lost.
+_FUNCTION_BYTES = 1 << 17
 
 
 def kept_problem(run: Run) -> Problem:
@@ -102,9 +105,12 @@ def is_dear(problem: Problem) -> bool:
 def _read_all(run: Run) -> None:
     """Read every row into its slot, once, by all threads; the monitor hears how far it is."""
     problem, table, monitor = run.problem, run.rows.table, run.monitor
-    n, m = problem.shape
+    m = problem.shape[1]
     slots = table.slots
     clock = time.perf_counter()
+    block_bytes = run.block_bytes()
+    if isinstance(problem.source, FunctionSource):
+        block_bytes = min(block_bytes, _FUNCTION_BYTES)
 
     def work(start: int, first: int, block: Array) -> None:
         stop = start + len(block)
@@ -123,11 +129,9 @@ def _read_all(run: Run) -> None:
         monitor.tick()
 
     try:
-        stream(
-            problem.source, prepare, threads=run.n_threads, block_bytes=run.block_bytes(), tick=tick
-        )
-        table.head[N_USED] = table.head[MISSES] = n
+        stream(problem.source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)
     finally:
+        table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
         run.seconds["start"] += time.perf_counter() - clock
 
 

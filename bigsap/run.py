@@ -65,8 +65,9 @@ class Run:
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated = warm_start, gated
         self.method, self.why = options.method, "asked for"
+        budget = options.cache_budget(problem)
         if self.method == "auto":
-            self.method, self.why = choose_method(problem)
+            self.method, self.why = choose_method(problem, budget)
         if self.method == "ssp":
             refuse_streaming(problem.source)
         else:
@@ -83,7 +84,6 @@ class Run:
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
         matrix = resident(problem)
-        budget = options.cache_budget(problem)
         if matrix is not None:
             self.rows = Rows.in_place(matrix)
         else:
