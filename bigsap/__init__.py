@@ -3,47 +3,56 @@
 >>> import numpy as np, bigsap
 >>> bigsap.solve(lambda i, j: abs(i - j) % 3, shape=(4, 4)).fun
 0.0
+
+Names are imported when they are used first: ``import bigsap`` alone loads next to nothing.
 """
 
 from __future__ import annotations
 
-from bigsap.certificate import Certificate, certify
-from bigsap.errors import (
-    BigsapError,
-    CallbackError,
-    CertificateError,
-    CheckpointError,
-    DeviceMemoryError,
-    DtypeError,
-    ExpressionError,
-    InfeasibleError,
-    InputError,
-    InvalidCostError,
-    KernelError,
-    OptionError,
-    OverflowRiskError,
-    ShapeError,
-    SourceError,
-    StoreError,
-)
-from bigsap.linear_sum import linear_sum_assignment
-from bigsap.many import solve_many
-from bigsap.monitor import Progress
-from bigsap.result import Result, Status
-from bigsap.rows import RowCache
-from bigsap.solve import resume, solve
-from bigsap.sources import as_source
-from bigsap.sources.arrays import from_npy
-from bigsap.sources.base import CostSource
-from bigsap.sources.callbacks import from_function
-from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
-from bigsap.sources.device_function import cuda_kernel
-from bigsap.sources.expression import expression
-from bigsap.sources.lowrank import lowrank, table
-from bigsap.sources.metrics import points
-from bigsap.sources.remote import from_http
-from bigsap.sources.zarr_store import from_zarr
-from bigsap.warmup import warmup
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bigsap.certificate import Certificate, certify
+    from bigsap.errors import (
+        BigsapError,
+        CallbackError,
+        CertificateError,
+        CheckpointError,
+        DeviceMemoryError,
+        DtypeError,
+        ExpressionError,
+        InfeasibleError,
+        InputError,
+        InvalidCostError,
+        KernelError,
+        OptionError,
+        OverflowRiskError,
+        ShapeError,
+        SourceError,
+        StoreError,
+    )
+    from bigsap.linear_sum import linear_sum_assignment
+    from bigsap.many import solve_many
+    from bigsap.monitor import Progress
+    from bigsap.result import Result, Status
+    from bigsap.rows import RowCache
+    from bigsap.solve import resume, solve
+    from bigsap.sources import as_source
+    from bigsap.sources.arrays import from_npy
+    from bigsap.sources.base import CostSource
+    from bigsap.sources.callbacks import from_function
+    from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
+    from bigsap.sources.device_function import cuda_kernel
+    from bigsap.sources.expression import expression
+    from bigsap.sources.lowrank import lowrank, table
+    from bigsap.sources.metrics import points
+    from bigsap.sources.remote import from_http
+    from bigsap.sources.zarr_store import from_zarr
+    from bigsap.warmup import warmup
 
 __version__ = "0.1.0"
 
@@ -92,3 +101,59 @@ __all__ = [
     "table",
     "warmup",
 ]
+
+# Where the public names live, as above.
+_HOMES = {
+    "bigsap.certificate": "Certificate certify",
+    "bigsap.errors": (
+        "BigsapError CallbackError CertificateError CheckpointError DeviceMemoryError DtypeError "
+        "ExpressionError InfeasibleError InputError InvalidCostError KernelError OptionError "
+        "OverflowRiskError ShapeError SourceError StoreError"
+    ),
+    "bigsap.linear_sum": "linear_sum_assignment",
+    "bigsap.many": "solve_many",
+    "bigsap.monitor": "Progress",
+    "bigsap.result": "Result Status",
+    "bigsap.rows": "RowCache",
+    "bigsap.solve": "resume solve",
+    "bigsap.sources": "as_source",
+    "bigsap.sources.arrays": "from_npy",
+    "bigsap.sources.base": "CostSource",
+    "bigsap.sources.callbacks": "from_function",
+    "bigsap.sources.combined": "forbid_above masked scaled sum_of",
+    "bigsap.sources.device_function": "cuda_kernel",
+    "bigsap.sources.expression": "expression",
+    "bigsap.sources.lowrank": "lowrank table",
+    "bigsap.sources.metrics": "points",
+    "bigsap.sources.remote": "from_http",
+    "bigsap.sources.zarr_store": "from_zarr",
+    "bigsap.warmup": "warmup",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name, or a module of the package, when it is asked for first."""
+    home = _HOME.get(name)
+    if home is not None:
+        value = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Importing ``bigsap.solve``, the module, must not hide ``bigsap.solve``, the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

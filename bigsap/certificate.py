@@ -1,4 +1,4 @@
-"""The proof of a result: one streaming pass over the costs, no engine code.
+"""The proof of a result: a pass over the costs, or bounds of them, and no engine code.
 
 Everything below is said for minimising; when maximising, ``c`` is minus the cost.
 ``c`` is (n, m), ``v`` any m finite prices. With ``u[i] = min_j (c[i, j] - v[j])``
@@ -31,14 +31,15 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import CertificateError, OverflowRiskError
-from bigsap.row_minima import reach, refuse_invalid, row_minima
+from bigsap.proof.minima import minima
+from bigsap.row_minima import reach, refuse_invalid
 from bigsap.sources.base import Array, CostSource
 from bigsap.streaming import BLOCK_BYTES, Work, stream
 from bigsap.tightness import UNIT, Pairs, allowance
@@ -46,7 +47,7 @@ from bigsap.tightness import UNIT, Pairs, allowance
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What one pass over the costs has proved.
+    """What a pass over the costs, or bounds of them, has proved.
 
     fun: cost of the assignment, in the user's sense; an ``int`` for integer costs.
         None when no assignment was given.
@@ -58,7 +59,9 @@ class Certificate:
         are integers but prices are not). float64; int64 only for integers that
         float64 cannot hold.
     worst_row, worst_violation: the assigned row farthest from tight (-1: none).
-    pairs: how many pairs were read.
+    pairs: how many pairs were looked at.
+    by: "pairs", every one was; "bounds", the others were excluded by bounds of their costs.
+    bounds: how many bounds were computed.
     exact: integer costs whose optimality is proved without any rounding.
     rounding: radius within which ``gap`` is known.
     optimal: no part of the gap exceeds what rounding explains (see ``allowance``);
@@ -82,6 +85,8 @@ class Certificate:
     optimal: bool
     loose_rows: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     magnitude: float = 0.0
+    by: str = "pairs"
+    bounds: int = 0
 
 
 def certify(
@@ -95,6 +100,7 @@ def certify(
     tick: Callable[[int], None] | None = None,
     normalise: bool = True,
     magnitude: float = 0.0,
+    pairs: bool = False,
 ) -> Certificate:
     """Prove how far an assignment can be from the optimum, in one pass over the costs.
 
@@ -108,11 +114,16 @@ def certify(
         which is what ``Result.verify`` needs; True finds the best shift.
     magnitude: that of an earlier certificate, where v comes from one: its rounding
         excuses a pair that is not tight. It changes neither fun, bound nor gap.
+    pairs: look at every pair. Otherwise, where boxes of points bound the costs (``points`` of
+        every metric, ``lowrank`` without terms, both also with ``unassigned_cost``), pairs
+        that a bound excludes are not looked at; the certificate is the same, bit for bit,
+        but for ``pairs``, ``by`` and ``bounds``.
 
     Raises CertificateError when ``col4row`` is not a complete assignment of allowed
     pairs, InvalidCostError (first row and column) for NaN and the infinity that does
     not mean *forbidden*, OverflowRiskError when integers leave int64.
-    Time O(n m), memory two blocks a thread, and six vectors.
+    Time O(n m), or about O((n + m) log m) with bounds; memory two blocks a thread, and six
+    vectors, with bounds the points twice more and a tree of them.
     """
     n, m = source.shape
     integer = np.dtype(source.dtype).kind in "iu"
@@ -131,12 +142,15 @@ def certify(
     else:
         # Changes no difference between prices, but keeps c - v from losing digits.
         prices = prices - prices.max()
-    u, matched = row_minima(source, matching, prices, maximize, threads, block_bytes, tick)
+    u, matched, looked = minima(
+        source, matching, prices, maximize, threads, block_bytes, tick, every_pair=pairs
+    )
     if prices.dtype.kind == "i" and max(reach(u), reach(prices), reach(matched)) > 2**60:
         u, prices, matched = (a.astype(object) for a in (u, prices, matched))  # Python ints
-    return _conclude(
+    proof = _conclude(
         n, m, matching, u, prices, matched, maximize, integer, largest, normalise, magnitude
     )  # fmt: skip
+    return replace(proof, pairs=looked.pairs, by=looked.by, bounds=looked.bounds)
 
 
 def certify_infeasible(
@@ -179,8 +193,8 @@ def certify_infeasible(
     n_allowed = int(np.count_nonzero(allowed))
     if len(rows) - n_allowed <= max(n - m, 0):
         raise CertificateError(
-            f"the {len(rows)} rows of the violating set have {n_allowed} allowed columns, "
-            "which does not rule out an assignment"
+            f"the violating set of {len(rows)} row(s) has {n_allowed} allowed column(s), which"
+            " does not rule out an assignment"
         )
     return Certificate(
         None, forbidden, None, np.full(n, np.nan), np.full(m, np.nan), -1, 0.0,

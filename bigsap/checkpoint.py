@@ -26,7 +26,7 @@ import numpy as np
 from bigsap.errors import CheckpointError
 
 MAGIC = b"BIGSAPCK"
-VERSION = 2
+VERSION = 3
 _DIGEST = 32
 _HEAD = len(MAGIC) + 8
 _CHUNK = 1 << 20
@@ -39,6 +39,7 @@ _NAMES = {
     "method": "method =",
     "epsilon": "epsilon =",
     "seed": "seed =",
+    "start": "start =",
     "transposed": "transposed rows and columns =",
     "price": "arithmetic in",
     "grid": "a price grid of",

@@ -1,9 +1,9 @@
 """A client of the BigSAP service: submit, wait, fetch, cancel, upload.
 
 >>> client = Client("http://127.0.0.1:8765")                          # doctest: +SKIP
->>> spec = {"cost": {"type": "points", "x": x, "y": y}}               # doctest: +SKIP
->>> res = client.submit(spec).result(progress=True)                   # doctest: +SKIP
->>> res.verify(bigsap.points(x, y))                                   # doctest: +SKIP
+>>> cost = bigsap.points(x, y)                                        # doctest: +SKIP
+>>> res = client.submit(cost).wait(progress=True).result()            # doctest: +SKIP
+>>> res.verify(cost)                                                  # doctest: +SKIP
 
 Needs ``pip install "bigsap[http]"``. Everything that the service refuses is raised as a
 ``ServiceError``, which carries the problem document.
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from bigsap.client_arrays import fetch, inline, upload
+from bigsap.client_costs import RowBlocks, request_of, spec_of
 from bigsap.client_http import (
     JobFailedError,
     ServiceError,
@@ -86,8 +87,10 @@ class Client:
 
     def submit(
         self,
-        spec: Mapping[str, Any],
+        spec: Any,
         *,
+        options: Mapping[str, Any] | None = None,
+        shape: Sequence[int] | None = None,
         label: str | None = None,
         wait: float | bool = False,
         progress: bool = False,
@@ -95,18 +98,27 @@ class Client:
     ) -> Job:
         """Start a job.
 
-        spec: a job request (``{"cost": ..., "options": ...}``) or a cost spec
-            (``{"type": ...}``). Numpy arrays in it are uploaded, small ones sent in place.
+        spec: what ``bigsap.solve`` takes, where it can be sent: a matrix (array, memmap, nested
+            list, h5py or zarr array, path of a ``.npy`` file or zarr store), ``bigsap.points``,
+            ``lowrank``, ``table``, ``expression``, ``from_http``, what ``sum_of``, ``scaled``,
+            ``masked`` and ``forbid_above`` make of these, the address of a zarr array
+            (``"https://..."``), which the service must allow. Or what the service takes: a cost
+            spec (``{"type": ...}``) or a job request (``{"cost": ..., "options": ...}``),
+            as a mapping or a ``.json`` file (``{"npy": path}`` in it is an array). Arrays are
+            uploaded, by blocks, small ones sent in place.
+        options: those of a job request (``{"maximize": True, "gap": 0.1}``), before its own.
+        shape: (n_rows, n_columns), where the costs do not tell.
         wait: True, or seconds, to return only once the job has ended; progress draws a
             bar meanwhile.
         idempotency_key: submitting twice under one key makes one job. One is made up when
             not given, so that a request whose answer was lost is not carried out twice.
 
-        Raises ServiceError when the request is refused, InvalidCostError for NaN in it,
+        Raises InputError for what cannot be sent, as Python functions, and says what to do
+        instead; ServiceError when the request is refused, InvalidCostError for NaN in it,
         naming the first entry, TimeoutError when ``wait`` seconds
         were not enough: the job goes on.
         """
-        body = self.request_of(spec)
+        body = self.request_of(spec, options=options, shape=shape)
         if label is not None:
             body["label"] = label
         key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
@@ -114,26 +126,42 @@ class Client:
             "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": key}
         )
         job = Job(self, answer.json(), answer.headers.get("ETag"))
+        if answer.headers.get("Idempotency-Replayed") == "true":
+            job.refresh()  # it was the first answer, which may be long ago
         if wait is not False:
             job.wait(None if wait is True else float(wait), progress=progress)
         return job
 
-    def estimate(self, spec: Mapping[str, Any]) -> Record:
-        """What the service would make of ``spec``: the whole request, memory and time."""
-        body = self.request_of(spec)
+    def estimate(
+        self,
+        spec: Any,
+        *,
+        options: Mapping[str, Any] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Record:
+        """What the service would make of this: the whole request, memory and time.
+
+        spec, options, shape: as for ``submit``. Arrays are uploaded.
+        """
+        body = self.request_of(spec, options=options, shape=shape)
         return self._json("POST", "/v1/jobs", json=body, params={"dry_run": "true"})
 
-    def check(self, cost: Mapping[str, Any], shape: tuple[int, int] | None = None) -> Record:
-        """Compile a cost spec on the service and look at some of its costs."""
-        body: Record = {"cost": inline(cost, self.upload)}
+    def check(self, cost: Any, shape: Sequence[int] | None = None) -> Record:
+        """Compile costs (see ``submit``) on the service and look at some of them."""
+        body: Record = {"cost": inline(spec_of(cost), self.upload)}
         if shape is not None:
             body["shape"] = list(shape)
         return self._json("POST", "/v1/costs:check", json=body)
 
-    def request_of(self, spec: Mapping[str, Any]) -> Record:
-        """``spec`` as a job request in JSON types; uploads the arrays in it."""
-        request = {"cost": spec} if "type" in spec and "cost" not in spec else spec
-        found: Record = inline(request, self.upload)
+    def request_of(
+        self,
+        spec: Any,
+        *,
+        options: Mapping[str, Any] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Record:
+        """What ``submit`` takes as a job request in JSON types; uploads the arrays in it."""
+        found: Record = inline(request_of(spec, options, shape), self.upload)
         return found
 
     def job(self, job_id: str) -> Job:
@@ -171,7 +199,7 @@ class Client:
 
     def upload(
         self,
-        array: Array,
+        array: Array | RowBlocks,
         *,
         array_id: str | None = None,
         block_bytes: int = 8 << 20,

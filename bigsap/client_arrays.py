@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsap.client_costs import RowBlocks
 from bigsap.client_http import ServiceError, Transport, UploadError, refusal, unreachable
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.result import Result, Status
@@ -26,7 +27,10 @@ _DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
 def inline(
-    spec: Any, upload: Callable[[Array], str], path: str = "", place: tuple[int, ...] = ()
+    spec: Any,
+    upload: Callable[[Array | RowBlocks], str],
+    path: str = "",
+    place: tuple[int, ...] = (),
 ) -> Any:
     """``spec`` in JSON types; numpy arrays in it become lists or uploaded arrays.
 
@@ -36,8 +40,8 @@ def inline(
     if isinstance(spec, Mapping):
         below = {key: f"{path}.{key}" if path else str(key) for key in spec}
         return {str(key): inline(value, upload, below[key]) for key, value in spec.items()}
-    if isinstance(spec, np.ndarray) and spec.ndim:
-        if spec.size <= _INLINE and spec.dtype in (np.float64, np.int64) and spec.ndim <= 2:
+    if isinstance(spec, RowBlocks) or (isinstance(spec, np.ndarray) and spec.ndim):
+        if isinstance(spec, np.ndarray) and _is_small(spec):
             return inline(spec.tolist(), upload, path, place)
         _refuse_nan(spec, path)
         return {"array": upload(spec)}
@@ -52,7 +56,13 @@ def inline(
     return spec
 
 
-def _refuse_nan(array: Array, path: str) -> None:
+def _is_small(array: Array) -> bool:
+    """Whether an array is sent in place. Nested lists do not tell dtype, nor width without rows."""
+    fits = array.size <= _INLINE and 0 < len(array) <= _INLINE and array.ndim <= 2
+    return fits and array.dtype in (np.float64, np.int64)
+
+
+def _refuse_nan(array: Array | RowBlocks, path: str) -> None:
     """A block of rows at a time: the array may lie in a file."""
     if array.dtype.kind != "f":
         return
@@ -72,14 +82,14 @@ def _not_a_number(path: str, place: tuple[int, ...]) -> InvalidCostError:
 
 def upload(
     transport: Transport,
-    array: Array,
+    array: Array | RowBlocks,
     *,
     array_id: str | None,
     block_bytes: int,
     progress: Callable[[int, int], None] | None,
 ) -> str:
     """See ``Client.upload``. Memory: one block."""
-    array = array if isinstance(array, np.ndarray) else np.asarray(array)
+    array = array if isinstance(array, (np.ndarray, RowBlocks)) else np.asarray(array)
     wire = array.dtype.newbyteorder("<")
     kind = wire.str[1:]
     if kind not in _DTYPES:
@@ -99,7 +109,7 @@ def upload(
 
 def _send(
     transport: Transport,
-    array: Array,
+    array: Array | RowBlocks,
     wire: np.dtype[Any],
     array_id: str,
     block_bytes: int,

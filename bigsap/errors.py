@@ -14,7 +14,7 @@
     |   |   +-- OverflowRiskError        integer costs too large for exact sums
     |   +-- SourceError                  a source could not give a row
     |       +-- CallbackError            the user's function raised (chained)
-    |       +-- StoreError               a file or store is damaged or incomplete
+    |       +-- StoreError               a file, store or provider is damaged, incomplete, not there
     +-- DeviceMemoryError (also MemoryError) a device has too little memory: names the bytes
     +-- InfeasibleError (also ValueError)    no complete assignment exists
     +-- CertificateError (also ValueError)   a result is not what it claims
@@ -109,7 +109,10 @@ class CallbackError(SourceError):
 
 
 class StoreError(SourceError):
-    """A file or store is truncated, corrupt or incomplete."""
+    """A file, store or provider is truncated, corrupt, incomplete or not there.
+
+    Unlike a plain ``SourceError``, reading again would fail in the same way.
+    """
 
 
 class InfeasibleError(BigsapError, ValueError):

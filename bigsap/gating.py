@@ -19,7 +19,8 @@ from bigsap.certificate import Certificate, certify_infeasible, exact_sum
 from bigsap.certificate import _checked_prices as checked_prices
 from bigsap.certificate import _conclude as conclude
 from bigsap.errors import CertificateError
-from bigsap.row_minima import reach, row_minima
+from bigsap.proof.minima import Looked, minima
+from bigsap.row_minima import reach
 from bigsap.sources.base import Array, CostSource, Resident
 from bigsap.sources.gated import Gated
 from bigsap.streaming import BLOCK_BYTES
@@ -91,14 +92,16 @@ def ungate(result: _Result, gated: Gated) -> _Result:
 def _doubtful(result: Result, gated: Gated, col4row: Array) -> Array:
     """The rows whose pair may have been clipped."""
     (rows,) = np.nonzero(col4row >= 0)
-    if result.gap is None or np.isnan(result.u).any():
+    if result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
         return rows
     sign = -1 if result.maximize else 1
+    # Without a certificate u was made of the pairs' costs, see ``bigsap.pair_costs``.
+    gap = 0 if result.gap is None else result.gap
     u, v, prices = result.u[rows], result.v[col4row[rows]], sign * gated.prices[rows]
     # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. Much
     # more than rounding is added, at the price of reading a few rows in vain.
-    size = np.abs(u) + np.abs(v) + abs(result.gap)
-    return rows[~(sign * (u + v) + result.gap + 1e-6 * size < prices)]
+    size = np.abs(u) + np.abs(v) + abs(gap)
+    return rows[~(sign * (u + v) + gap + 1e-6 * size < prices)]
 
 
 def _worth_it(gated: Gated, row: int, column: int) -> bool:
@@ -142,13 +145,14 @@ def certify_gated(
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
     magnitude: float = 0.0,
+    pairs: bool = False,
 ) -> Certificate:
     """Prove how far a partial assignment can be from the optimum, in one pass.
 
     The gated costs are not used: each cost is read as the user gave it.
 
     col4row: (n,), -1 = unassigned; None: prove the bound alone. v: (m,) any finite
-        prices in the minimising sense, capped at 0. magnitude: see ``bigsap.certify``.
+        prices in the minimising sense, capped at 0. magnitude, pairs: see ``bigsap.certify``.
     Returns and raises as ``bigsap.certify``; ``fun`` and ``bound`` include the prices
     of the rows left out; ``u[i] <= price[i]``. O(n m).
     """
@@ -166,12 +170,13 @@ def certify_gated(
             matching is not None,
         )  # fmt: skip
     if m:
-        u, costs = row_minima(
-            gated.source, matching, prices, gated.maximize, threads, block_bytes, None
-        )
+        u, costs, looked = minima(
+            gated.source, matching, prices, gated.maximize, threads, block_bytes,
+            every_pair=pairs,
+        )  # fmt: skip
     else:
         u = np.full(n, np.inf if prices.dtype.kind == "f" else np.iinfo(np.int64).max)
-        costs = np.zeros(n, np.int64 if integer else np.float64)
+        costs, looked = np.zeros(n, np.int64 if integer else np.float64), Looked("pairs", 0)
     u = np.minimum(u, _caps(gated, prices.dtype))
     wide = None
     if matching is not None:
@@ -190,7 +195,9 @@ def certify_gated(
     certificate = conclude(
         n, m + n, wide, u, v_wide, costs, gated.maximize, integer, largest, False, magnitude
     )  # fmt: skip
-    return replace(certificate, v=certificate.v[:m], pairs=n * m)
+    return replace(
+        certificate, v=certificate.v[:m], pairs=looked.pairs, by=looked.by, bounds=looked.bounds
+    )
 
 
 def _caps(gated: Gated, number: np.dtype[Any]) -> Array:
@@ -219,8 +226,9 @@ def _partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
 
 
 def verify_gated(
-    result: Result, source: CostSource, prices: npt.ArrayLike, threads: int = 1
-) -> Certificate:
+    result: Result, source: CostSource, prices: npt.ArrayLike, threads: int = 1,
+    *, pairs: bool = False,
+) -> Certificate:  # fmt: skip
     """``Result.verify`` of a problem whose rows may stay unassigned at ``prices``."""
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(
@@ -240,6 +248,7 @@ def verify_gated(
         sign * result.v if bounded else np.zeros(m),
         threads=threads,
         magnitude=magnitude_of(result),
+        pairs=pairs,
     )
     # To the checks, a problem with more columns than rows, where v <= 0 as well.
     v = np.concatenate((result.v, np.zeros(n, result.v.dtype)))

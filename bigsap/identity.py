@@ -48,6 +48,7 @@ def identity(
         "method": method,
         "epsilon": options.epsilon,
         "seed": int(options.seed),
+        "start": options.start,
         "transposed": problem.transposed,
         "price": str(arithmetic.price),
         "grid": arithmetic.grid,

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError
-from bigsap.result import Status
-from bigsap.solve import solve
+from bigsap.small import assignment, suits
 from bigsap.sources.base import Array
 
 
@@ -35,22 +34,34 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     place, the rest is O(n + m). For anything beyond arrays see ``bigsap.solve``.
     """
     maximize = bool(maximize)
-    costs = _as_scipy_reads(cost_matrix)
+    costs = cost_matrix
+    if type(costs) is not np.ndarray or costs.dtype != np.float64:
+        costs = _as_scipy_reads(cost_matrix)
     if costs.ndim != 2:
         raise ValueError(f"expected a matrix (2-D array), got a {costs.ndim} array")
     if costs.size == 0:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     try:
-        # scipy gives no warnings; an overflow that matters fails the certificate.
-        with np.errstate(over="ignore"):
-            try:
-                result = solve(costs, maximize=maximize)
-            except OverflowRiskError:
-                result = solve(_with_room_for_sums(costs), maximize=maximize)
+        found = assignment(costs, maximize) if suits(costs) else None
+        return _by_solve(costs, maximize) if found is None else found
     except InvalidCostError as error:
         raise InvalidCostError(
             "matrix contains invalid numeric entries", error.row, error.column
         ) from error
+
+
+def _by_solve(costs: Array, maximize: bool) -> tuple[Array, Array]:
+    from bigsap.result import Status
+    from bigsap.solve import solve
+
+    # What is small was tried already.
+    method = "ssp" if suits(costs) else "auto"
+    # scipy gives no warnings; an overflow that matters fails the certificate.
+    with np.errstate(over="ignore"):
+        try:
+            result = solve(costs, maximize=maximize, method=method)
+        except OverflowRiskError:
+            result = solve(_with_room_for_sums(costs), maximize=maximize, method=method)
     if result.status == Status.INFEASIBLE:
         raise InfeasibleError("cost matrix is infeasible", result.violator.tolist())
     return result.row_ind, result.col_ind

@@ -1,4 +1,4 @@
-"""solve_many(): a batch of small problems, one thread each."""
+"""solve_many(): a batch of problems, one thread each; small arrays in compiled code."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Literal, overload
+
+import numpy as np
 
 from bigsap.engine.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
 from bigsap.result import Result
+from bigsap.small import solve_batch, suits
 from bigsap.solve import free_memory, solve
 
 # Problems taken from the iterable ahead of the oldest unfinished one, for each thread:
@@ -62,6 +66,10 @@ def solve_many(
         several threads. Unless ``memory_limit`` is given, the threads share the free
         memory evenly.
 
+    Arrays (k, n, m) and lists of arrays, of any shapes, of up to 2**20 costs a problem are
+    solved by compiled code that takes one after the other, as ``solve`` solves them, unless
+    an option asks for something else. Their results are put together when one looks at them.
+
     Each result is what ``solve`` returns for that problem, an infeasible one included.
     Raises OptionError for the batch's own options, TypeError for an unknown one, and
     else what the problem raised: an ``InputError`` or CertificateError of the same type,
@@ -83,24 +91,57 @@ def solve_many(
     options = {**options, "maximize": maximize, "threads": 1}
     # A misspelt option is the caller's error, not that of every problem.
     inspect.signature(solve).bind(None, **options)
+    found = _at_once(costs, options, n_threads)
+    if found is not None:
+        return _completed(found, costs, errors == "return", options)
+    share = None
     if options.get("memory_limit") is None:
-        options["memory_limit"] = max(1, free_memory() // n_threads)
+        share = max(1, free_memory() // n_threads)
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="bigsap-many")
     try:
-        return list(_in_order(pool, costs, n_threads * _AHEAD, errors == "return", options))
+        return list(_in_order(pool, costs, n_threads * _AHEAD, errors == "return", share, options))
     finally:
         # Problems under way are waited for, those not begun are dropped.
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _at_once(costs: Any, options: dict[str, Any], n_threads: int) -> list[Result | None] | None:
+    """The results of arrays that are small and of options that ask for nothing else."""
+    if not isinstance(costs, (np.ndarray, list, tuple)):
+        return None
+    seed = options.get("seed", 0)
+    if options.keys() - {"maximize", "threads", "seed"} or type(seed) is not int or seed < 0:
+        return None
+    return solve_batch(costs, bool(options["maximize"]), n_threads)
+
+
+def _completed(
+    found: list[Result | None], costs: Any, keep: bool, options: dict[str, Any]
+) -> list[Result | Exception]:
+    """The others one by one: bad costs, and what the batch left to the general method."""
+    results: list[Result | Exception] = []
+    for number, result in enumerate(found):
+        if result is not None:
+            results.append(result)
+            continue
+        try:
+            results.append(solve(costs[number], **options))
+        except Exception as error:
+            if not keep:
+                raise _named(error, number) from error
+            results.append(error)
+    return results
+
+
 def _in_order(
-    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool, options: dict[str, Any]
-) -> Iterator[Result | Exception]:
+    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool, share: int | None,
+    options: dict[str, Any],
+) -> Iterator[Result | Exception]:  # fmt: skip
     problems = iter(costs)
     waiting: deque[Future[Result]] = deque()
     for number in itertools.count():
         for cost in itertools.islice(problems, ahead - len(waiting)):
-            waiting.append(pool.submit(solve, cost, **options))
+            waiting.append(pool.submit(_one, cost, share, options))
         if not waiting:
             return
         try:
@@ -109,6 +150,19 @@ def _in_order(
             if not keep:
                 raise _named(error, number) from error
             yield error
+
+
+def _one(cost: Any, share: int | None, options: dict[str, Any]) -> Result:
+    """One problem, with a share of the memory unless it is so small that none is missed."""
+    array = cost
+    if isinstance(cost, (list, tuple)):
+        with suppress(ValueError):  # ragged: ``solve`` has the words
+            array = np.asarray(cost)
+    if suits(array):
+        return solve(array, **options)
+    if share is not None:
+        options = {**options, "memory_limit": share}
+    return solve(cost, **options)
 
 
 def _named(error: Exception, number: int) -> Exception:

@@ -46,7 +46,7 @@ class Progress:
     phase counts from 1 (0: what comes before the search); epsilon is in cost units; assigned
     rows are those of the current phase; rows_scanned and rows_evaluated count from the
     start of the solve, whatever it works on; seconds since then. stage is ``start``,
-    ``coarse`` (first prices from a part of the problem), ``search``, ``certificate``, and
+    ``levels`` (first prices from samples of the problem), ``search``, ``certificate``, and
     ``done`` the last time. lower_bound and upper_bound enclose the optimum, in the
     user's sense; None while unknown. One of them is the cost of an assignment known
     already, the other is proved. level: 0 for the problem itself, else the parts within
@@ -317,13 +317,13 @@ def _number(value: Any) -> Any:
 class Part(Monitor):
     """The monitor of a sub-problem: the whole's limits, progress of its own, no checkpoints.
 
-    n_rows: of the sub-problem. The whole's progress tells how far its work has come.
+    n_rows: of the sub-problem, which is the ``level``-th below the whole. The whole's progress
+    tells how far its work has come.
     """
 
-    def __init__(self, whole: Monitor, n_rows: int) -> None:
+    def __init__(self, whole: Monitor, n_rows: int, level: int) -> None:
         super().__init__()
         self._top: Monitor = whole._top if isinstance(whole, Part) else whole
-        level = whole.progress.level + 1 if isinstance(whole, Part) else 1
         self.progress.level, self.progress.n_rows = level, n_rows
 
     def tick(self, report: bool = False) -> None:
@@ -338,7 +338,7 @@ class Part(Monitor):
 
     def _tell(self) -> None:
         own, top = self.progress, self._top.progress
-        top.stage, top.level = "coarse", own.level
+        top.stage, top.level = "levels", own.level
         top.level_rows, top.level_assigned = own.n_rows, own.assigned
 
     def counter(self) -> Callable[[int, int], None]:

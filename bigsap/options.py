@@ -12,6 +12,8 @@ from bigsap.errors import OptionError
 from bigsap.memory import free_memory
 from bigsap.methods import METHODS
 from bigsap.methods.device import device_method, device_name
+from bigsap.methods.first_prices import STARTS
+from bigsap.methods.parts import pairs_are_cheap
 from bigsap.orientation import resident
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
@@ -39,16 +41,21 @@ class Options:
     device: str | Sequence[str]
     gap: float
     checkpoint: str | os.PathLike[str] | None
-    certify: bool
+    certify: bool | str
     seed: int
+    start: str = "auto"
 
     def __post_init__(self) -> None:
         if self.method not in ("auto", *METHODS):
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
+        if self.start not in STARTS:
+            raise OptionError(f"start must be one of {STARTS}, got {self.start!r}")
         if self.device not in ("cpu", "auto"):
             device_numbers(self.device)
         if not isinstance(self.gap, (int, float)) or not self.gap >= 0:
             raise OptionError(f"gap must be a number >= 0, got {self.gap!r}")
+        if self.certify not in (True, False, "pairs"):
+            raise OptionError(f'certify must be True, False or "pairs", got {self.certify!r}')
         if self.gap > 0 and not self.certify:
             raise OptionError("gap needs the certificate: certify=False leaves it unknown")
         if isinstance(self.seed, bool) or not hasattr(self.seed, "__index__") or self.seed < 0:
@@ -95,6 +102,17 @@ def _fits(problem: Problem, budget: int) -> bool:
 def may_use_lists(problem: Problem, method: str) -> bool:
     """Whether a solve by ``method`` may be one by compressed rows."""
     return method == "compressed" or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
+
+
+def ssp_takes_levels(problem: Problem, options: Options) -> bool:
+    """Whether scans of whole rows may begin from prices of levels: where these cost a small
+    part of the scans that they save, which rows that cost a call each do not leave."""
+    if not options.epsilon or options.start in ("estimate", "none"):
+        return False
+    source = problem.source
+    if isinstance(source, SlabsOnDevices) or device_name(source) != "cpu":
+        return options.start == "levels" and not isinstance(source, SlabsOnDevices)
+    return options.start == "levels" or pairs_are_cheap(problem)
 
 
 def choose_method(problem: Problem, budget: int) -> tuple[str, str]:

@@ -1,4 +1,7 @@
-"""A progress bar for one terminal line: tqdm's where installed, otherwise our own."""
+"""A progress bar for one terminal line: tqdm's where installed, otherwise our own.
+
+A bar breaks no solve: where there is no stderr, or it is gone, the bar switches itself off.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import importlib.util
 import os
 import shutil
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import Any, Protocol, TextIO
 
 #: Seconds between two drawings; a terminal needs no more, a log wants less.
@@ -51,31 +56,81 @@ def counts(state: State) -> str:
     return f"{state.rows_scanned:,} scans, {state.rows_evaluated:,} evaluations"
 
 
+class _Shield:
+    """A stream whose errors are kept from the bar: from tqdm's too, which would hold on to its
+    lock for ever, and all other bars would wait for it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.broken = stream is None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._attempt(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, action: Callable[[], object]) -> None:
+        if not self.broken:
+            try:
+                action()
+            except (OSError, ValueError, AttributeError, TypeError):
+                self.broken = True  # a closed terminal, a closed or strange stream
+
+
+class _Nothing:
+    """Before anything is known."""
+
+    phase = assigned = n_rows = rows_scanned = rows_evaluated = 0
+    epsilon = seconds = 0.0
+
+
 class Bar:
     """One line that shows where a solve stands; rows assigned in the current phase.
 
-    stream: where to draw, stderr by default. Draws at most every ``INTERVAL`` seconds
-    and once more on ``close``, which ends the line and may be called twice.
+    stream: where to draw, stderr by default, nowhere without one. Draws at most every
+    ``INTERVAL`` seconds and once more on ``close``, which ends the line and may be called
+    twice. Threads may call it at the same time.
     """
 
     def __init__(self, stream: TextIO | None = None, *, plain: bool | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
+        self._stream = _Shield(sys.stderr if stream is None else stream)
         if plain is None:
             plain = importlib.util.find_spec("tqdm") is None
         self._tqdm: Any = None
-        if not plain:
-            from tqdm.auto import tqdm
-
-            self._tqdm = tqdm(
-                total=0,
-                file=self._stream,
-                dynamic_ncols=True,
-                bar_format="{desc} |{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
-            )
         self._state: State | None = None
         self._drawn = -INTERVAL
         self._width = 0
-        self._open = True
+        self._compiling: float | None = None
+        self._lock = threading.Lock()
+        self._open = not self._stream.broken
+        if not plain:
+            self._unless_broken(self._make_tqdm)
+
+    def _make_tqdm(self) -> None:
+        from tqdm.auto import tqdm
+
+        self._tqdm = tqdm(
+            total=0,
+            file=self._stream,
+            dynamic_ncols=True,
+            bar_format="{desc} |{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+        )
+
+    def _unless_broken(self, draw: Callable[[], None]) -> None:
+        """Draw; switch the bar off for good when that fails."""
+        with self._lock:
+            if not self._open:
+                return
+            draw()
+            if self._stream.broken:
+                self._open = False
+                if self._tqdm is not None:
+                    self._tqdm.disable = True
 
     def update(self, state: State) -> None:
         """Show ``state`` if it is time to. The state may be changed in place later."""
@@ -83,15 +138,26 @@ class Bar:
         now = time.monotonic()
         if self._open and now - self._drawn >= INTERVAL:
             self._drawn = now
-            self._draw(state)
+            self._unless_broken(lambda: self._draw(state))
 
     __call__ = update  # a Bar is a callback
 
+    def compiling(self, seconds: float | None) -> None:
+        """Say that kernels are being compiled, for so long; None: no longer."""
+        self._compiling = seconds
+        self._unless_broken(lambda: self._draw(self._state or _Nothing()))
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the bar."""
+        self._unless_broken(lambda: self._say(text))
+
     def close(self) -> None:
         """Draw the last state and end the line."""
-        if not self._open:
-            return
+        self._compiling = None
+        self._unless_broken(self._end)
         self._open = False
+
+    def _end(self) -> None:
         if self._state is not None:
             self._draw(self._state)
         if self._tqdm is not None:
@@ -100,36 +166,47 @@ class Bar:
             self._stream.write("\n")
             self._stream.flush()
 
+    def _say(self, text: str) -> None:
+        if self._tqdm is not None:
+            self._tqdm.write(text, file=self._stream)
+            return
+        self._stream.write("\r" + text.ljust(self._width) + "\n")
+        self._stream.flush()
+        self._width = 0
+
     def _draw(self, state: State) -> None:
+        heading = title(state)
+        if self._compiling is not None:
+            heading = f"compiling, {clock(self._compiling)}"
         if self._tqdm is not None:
             self._tqdm.total = state.n_rows
             self._tqdm.n = state.assigned
-            self._tqdm.set_description_str(title(state), refresh=False)
+            self._tqdm.set_description_str(heading, refresh=False)
             self._tqdm.set_postfix_str(counts(state), refresh=False)
             self._tqdm.refresh()
             return
-        text = line(state, _columns(self._stream) - 1)
+        text = line(state, _columns(self._stream) - 1, heading)
         # Blanks instead of an escape sequence: also right where none is understood.
         self._stream.write("\r" + text.ljust(self._width))
         self._stream.flush()
         self._width = len(text)
 
 
-def _columns(stream: TextIO) -> int:
+def _columns(stream: Any) -> int:
     """The width of the terminal behind ``stream`` (stdout may lead elsewhere)."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
-    except OSError:  # not a terminal
+    except (OSError, ValueError, AttributeError):  # not a terminal
         columns = 0
     return columns or shutil.get_terminal_size().columns
 
 
-def line(state: State, width: int) -> str:
-    """The whole bar as text of at most ``width`` characters."""
+def line(state: State, width: int, heading: str | None = None) -> str:
+    """The whole bar as text of at most ``width`` characters. heading: by default the phase."""
     done = state.assigned / state.n_rows if state.n_rows else 1.0
     cells = 20
     full = min(cells, int(done * cells))
     bar = "#" * full + "." * (cells - full)
-    text = f"{title(state)} [{bar}] {state.assigned:,}/{state.n_rows:,} "
+    text = f"{heading or title(state)} [{bar}] {state.assigned:,}/{state.n_rows:,} "
     text += f"{clock(state.seconds)} {counts(state)}"
     return text[: max(width, 0)]

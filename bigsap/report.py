@@ -31,7 +31,9 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     if result.gap is not None:
         yield "gap", gap_text(result.gap, result.fun)
     if len(result.violator):
-        yield "violator", f"{len(result.violator):,} rows whose allowed columns are too few"
+        count = len(result.violator)
+        rows = "1 row" if count == 1 else f"{count:,} rows"
+        yield "violator", f"{rows} whose allowed columns are too few"
     if "rows_evaluated" in stats:
         evaluated = int(stats["rows_evaluated"])
         share = f" ({evaluated / n_rows:.2f} per row)" if n_rows else ""

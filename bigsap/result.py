@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +24,9 @@ from bigsap.sources.base import Array
 
 FORMAT = "bigsap-result"
 VERSION = 1
+
+# Of two threads that look at a result first, one puts it together.
+_COMPLETING = threading.RLock()
 
 
 class Status(StrEnum):
@@ -34,7 +39,7 @@ class Status(StrEnum):
     INFEASIBLE = "infeasible"
 
 
-_MESSAGES = {
+MESSAGES = {
     Status.OPTIMAL: "Optimal assignment found.",
     Status.GAP_REACHED: "The requested gap is reached.",
     Status.TIME_LIMIT: "The time limit was reached.",
@@ -63,7 +68,9 @@ class Result:
     stats: counts and times, see the design of ``solve``. Among them ``gaps``: a record of
         ``seconds``, ``gap``, ``lower_bound`` and ``upper_bound`` each time that the gap
         between what was proved and the best assignment priced became smaller; and
-        ``magnitude``, that of the certificate, by which ``verify`` knows what was rounded.
+        ``magnitude``, that of the certificate, by which ``verify`` knows what was rounded;
+        ``proof``, how it was made: ``by`` ("pairs" or "bounds"), ``pairs`` looked at, ``bounds``
+        computed.
     col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
         column; -1 = unassigned.
     violator: (k,) intp, rows whose allowed columns are too few; empty unless the
@@ -130,13 +137,14 @@ class Result:
         stats = dict(stats or {})
         if certificate is not None:
             stats["magnitude"] = certificate.magnitude
+            stats["proof"], stats["proof_bounds"] = certificate.by, certificate.bounds
             fun, bound, gap = certificate.fun, certificate.bound, certificate.gap
             row_dual, column_dual = certificate.u, certificate.v
         else:
             gap = None if fun is None or bound is None else abs(fun - bound)
             row_dual = np.full(n, np.nan) if u is None else sign * np.asarray(u) + 0
             column_dual = np.full(m, np.nan) if v is None else sign * np.asarray(v) + 0
-        row_ind, col_ind, row4col = _views_of(columns, m)
+        row_ind, col_ind, row4col = views_of(columns, m)
         return cls(
             row_ind=row_ind,
             col_ind=col_ind,
@@ -147,7 +155,7 @@ class Result:
             gap=gap,
             status=Status(status),
             success=status in (Status.OPTIMAL, Status.GAP_REACHED),
-            message=_MESSAGES[Status(status)] if message is None else message,
+            message=MESSAGES[Status(status)] if message is None else message,
             nit=nit,
             stats=stats,
             col4row=columns,
@@ -156,6 +164,46 @@ class Result:
             maximize=bool(maximize),
             shape=(int(n), int(m)),
         )
+
+    @classmethod
+    def later(
+        cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool,
+        shape: tuple[int, int],
+    ) -> Result:  # fmt: skip
+        """A result whose fields are put together when one of them is looked at first.
+
+        fields: called once, with ``told``; gives all fields. For small problems, which are
+        solved in less time than that takes.
+        """
+        result = object.__new__(cls)
+        result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, told))
+        return result
+
+    def _complete(self) -> None:
+        """Put the fields together, if that is still to be done."""
+        with _COMPLETING:
+            later = self.__dict__.get("_later")
+            if later is not None:
+                fields, told = later
+                self.__dict__.update(fields(told))
+                del self.__dict__["_later"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies: all fields."""
+        self._complete()
+        return self.__dict__
+
+    if not TYPE_CHECKING:  # checkers shall know the fields and nothing else
+
+        def __getattr__(self, name):
+            """Only what is not there is asked for here: a field that is still to come."""
+            if name in self.__dataclass_fields__:
+                self._complete()
+                if name in self.__dict__:
+                    return self.__dict__[name]
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.keys():
@@ -183,6 +231,11 @@ class Result:
             f"fun={self.fun!r}, bound={self.bound!r}, gap={self.gap!r}>"
         )
 
+    @property
+    def certificate(self) -> str | None:
+        """How the result was proved: "bounds", "pairs" (every pair was looked at), or None."""
+        return self.stats.get("proof")
+
     def pairs(self) -> Array:
         """The assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
         return np.column_stack((self.row_ind, self.col_ind))
@@ -196,11 +249,13 @@ class Result:
         dtype: npt.DTypeLike | None = None,
         threads: int = 1,
         unassigned_cost: npt.ArrayLike | None = None,
+        pairs: bool = False,
     ) -> Certificate:
         """Check every claim of this result against the costs, from scratch.
 
         cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
             Without ``unassigned_cost`` the prices that the result records are believed.
+        pairs: look at every pair, also where bounds of the costs would do (``bigsap.certify``).
         Returns the fresh certificate, or raises CertificateError saying which claim
         fails: the matching, its cost, the duals' feasibility, bound, gap and status,
         or the violating set of an infeasible problem.
@@ -210,7 +265,7 @@ class Result:
         certificate's ``rounding`` and one dual by ``allowance`` of the largest
         number involved (about 1e-14 of it for small problems, 1e-12 for a million
         rows); integer costs with integer duals must agree exactly.
-        Time O(n m), one pass.
+        Time O(n m), one pass; less where bounds of the costs exclude pairs.
         """
         from bigsap.sources import as_source
         from bigsap.sources.base import intact_throughout
@@ -220,11 +275,11 @@ class Result:
         if prices is not None:
             from bigsap.gating import verify_gated
 
-            return verify_gated(self, source, prices, threads)
+            return verify_gated(self, source, prices, threads, pairs=pairs)
         from bigsap.verification import verify
 
         with intact_throughout(source):
-            return verify(self, source, threads)
+            return verify(self, source, threads, pairs=pairs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file (exactly ``path``), atomically and without pickles.
@@ -250,6 +305,9 @@ class Result:
         if self.unassigned_cost is not None:
             gate["unassigned_cost"] = self.unassigned_cost
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+        if not target.parent.is_dir():
+            where = os.fspath(target.parent)
+            raise FileNotFoundError(errno.ENOENT, "the folder does not exist", where)
         try:
             with open(temporary, "xb") as file:
                 np.savez(
@@ -264,6 +322,10 @@ class Result:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
+        except OSError as error:
+            if error.filename == os.fspath(temporary):
+                error.filename, error.filename2 = os.fspath(target), None
+            raise
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -305,7 +367,7 @@ class Result:
             raise ValueError("the duals do not fit the shape")
         if columns.size and not -1 <= columns.min() <= columns.max() < m:
             raise ValueError("col4row names a column outside the matrix")
-        row_ind, col_ind, row4col = _views_of(columns.astype(np.intp), m)
+        row_ind, col_ind, row4col = views_of(columns.astype(np.intp), m)
         status = Status(meta["status"])
         return cls(
             row_ind=row_ind,
@@ -342,7 +404,8 @@ class Result:
         return draw(self)
 
 
-def _views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
+def views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
+    """``row_ind``, ``col_ind`` and ``row4col`` (m,) of the columns of the rows."""
     (row_ind,) = np.nonzero(col4row >= 0)
     col_ind = col4row[row_ind]
     row4col = np.full(m, -1, dtype=np.intp)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,28 +13,32 @@ import numpy as np
 from bigsap import checkpoint
 from bigsap.certificate import Certificate, certify_infeasible
 from bigsap.certificate import certify as prove
-from bigsap.closing import Answer, Deadline, Late, answer, as_float, total_cost
+from bigsap.closing import Answer, Deadline, Late, answer, as_float
 from bigsap.engine.cpu import Engine
-from bigsap.engine.list_pool import PoolExhausted
+from bigsap.engine.held import Resting
+from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
-from bigsap.errors import CertificateError
+from bigsap.errors import BigsapError, CertificateError
 from bigsap.identity import identity
 from bigsap.keeping import KeptRows, kept_problem
 from bigsap.methods import Outcome, ssp
-from bigsap.methods.compressed import solve_compressed
+from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
-from bigsap.methods.device import engine_where, refuse_slabs, refuse_streaming
+from bigsap.methods.device import device_name, engine_where, refuse_slabs, refuse_streaming
+from bigsap.methods.parts import Counts
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
-from bigsap.options import Options, choose_method
+from bigsap.options import Options, choose_method, ssp_takes_levels
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
+from bigsap.pair_costs import pair_costs, unproved
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sorted_first import sorted_outcome
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated
+from bigsap.sources.infinite import infinities
 from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.streaming import BLOCK_BYTES
 from bigsap.warm_start import WarmStart
@@ -73,6 +78,7 @@ class Run:
         else:
             refuse_slabs(problem.source)
         self.lists: Solved | None = None  # of method "compressed"
+        self.levels: Solved | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
         self.engine: Engine | None = None
         self.stopped: Status | None = None
@@ -80,6 +86,7 @@ class Run:
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.phases: list[dict[str, Any]] = []
         self.certificate_pairs = 0
+        self.magnitude = 0.0  # see ``Certificate``; of duals that nobody certified
         self.resumed = 0
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
@@ -112,6 +119,9 @@ class Run:
             checkpoint.write(path, facts, {})
 
         def save(snapshot: Snapshot) -> None:
+            if self.levels is not None:
+                own = {"levels": vars(self.levels.counts), "levels_kind": self.levels.first_prices}
+                snapshot = {**snapshot, **own}
             checkpoint.write(path, {**facts, "saved_after": self.monitor.seconds}, snapshot)
 
         self.monitor.save = save
@@ -138,6 +148,8 @@ class Run:
                 self.problem, self.rows, team, self.monitor, self.arithmetic.price
             )
             self.engine = engine
+            if not self.options.certify and self.rows.policy != "in place":
+                engine.resting = Resting(self.rows.table)
             first_bounds(self, engine)
             found: Array | None = None
             self.reading = self.problem
@@ -146,7 +158,7 @@ class Run:
                 if self.method == "compressed":
                     outcome = self._search_lists(engine, team)
                 else:
-                    outcome = self._search(engine)
+                    outcome = self._search(engine, team)
                 if outcome.violator.size:
                     outcome = self._borne_out(engine, outcome)
                 if outcome.violator.size:
@@ -155,18 +167,20 @@ class Run:
                 engine.release()
                 if self.options.certify:
                     return self._conclude(self._certified(engine, outcome))
-                fun = None
-                if found is not None:
-                    fun = total_cost(self.problem, self.rows.table, found, self.monitor.tick)
-                return self._conclude(Answer(found, fun))
+                return self._conclude(self._uncertified(engine, outcome))
             except Stopped as stop:
                 return self._conclude(self._stopped(engine, stop, found))
 
-    def _search(self, engine: Engine) -> Outcome:
+    def _search(self, engine: Engine, team: Team) -> Outcome:
         snapshot = self._snapshot()
         warm = self._warm()
         clock = time.perf_counter()
         try:
+            if warm is None:
+                warm = self._first_prices(team, snapshot)
+                if warm is not None:
+                    snapshot = {}
+                self.seconds["start"] += time.perf_counter() - clock
             outcome = ssp.run(
                 engine, epsilon=self.options.epsilon, seed=self.options.seed,
                 grid=self.arithmetic.grid, warm=warm,
@@ -180,16 +194,41 @@ class Run:
             self.seconds[stage] += seconds
         return outcome
 
+    def _setting(self, team: Team) -> Setting:
+        options = self.options
+        return Setting(
+            team, self.monitor, self.arithmetic, options.epsilon, options.seed, start=options.start,
+            enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
+            scans_affordable=self._rows_fit(), hold=not options.certify,
+        )  # fmt: skip
+
+    def _rows_fit(self) -> bool:
+        """Whether all rows are in the host's memory, or may stay in its cache."""
+        if device_name(self.problem.source) != "cpu":
+            return False
+        return self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
+
+    def _first_prices(self, team: Team, snapshot: Snapshot) -> Warm | None:
+        """Prices of levels for whole rows, where they pay; None for the method's own start."""
+        if "levels" in snapshot:
+            self.levels = Solved()
+            self.levels.first_prices = snapshot["levels_kind"]
+            self.levels.counts.add(Counts(**snapshot["levels"]))
+        within = "ladder_level" in snapshot
+        if (snapshot and not within) or not ssp_takes_levels(self.problem, self.options):
+            return None
+        self.levels = Solved()
+        setting = replace(self._setting(team), enough=None)
+        first = first_prices(self.problem, setting, self.levels, snapshot, own_estimate=True)
+        return None if first.v is None else Warm(first.v, guided=True)
+
     def _search_lists(self, engine: Engine, team: Team) -> Outcome:
         """Solve by compressed rows; the dense engine closes, and repairs if need be."""
         solved = Solved()
         self.lists = solved
-        options = self.options
-        setting = Setting(
-            team, self.monitor, self.arithmetic, options.epsilon, options.seed,
-            enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
-        )  # fmt: skip
-        if options.epsilon and self.warm_start is None and not self._snapshot():
+        setting, options = self._setting(team), self.options
+        fresh = self.warm_start is None and not self._snapshot()
+        if fresh and options.epsilon and options.start == "auto":
             outcome = sorted_outcome(self, engine, solved, self._prove)
             if outcome is not None:
                 return outcome
@@ -199,7 +238,7 @@ class Run:
             solve_compressed(
                 self.reading, setting, solved, self._snapshot(), self.phases, self._warm()
             )
-        except PoolExhausted:
+        except ListsExhausted:
             self.seconds["search"] += time.perf_counter() - clock
             return self._search_without_lists(engine, solved)
         except Stopped:
@@ -225,7 +264,7 @@ class Run:
         outcome = ssp.run(
             engine, epsilon=self.options.epsilon, seed=self.options.seed,
             grid=self.arithmetic.grid, warm=None if known is None else Warm(known[1], known[0]),
-            phases=self.phases,
+            enough=self._enough if self.options.gap > 0 else None, phases=self.phases,
         )  # fmt: skip
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
@@ -273,6 +312,7 @@ class Run:
         progress = self.monitor.progress
         stage, progress.stage = progress.stage, "certificate"
         n_read = 0
+        certificate: Certificate | None = None
 
         def tick(n_done: int) -> None:
             nonlocal n_read
@@ -286,11 +326,15 @@ class Run:
             certificate = prove(
                 self._looked_at(), column_of_row, v, maximize=self.problem.maximize,
                 threads=self.n_threads, block_bytes=self.block_bytes(), tick=tick,
+                pairs=self.options.certify == "pairs",
             )  # fmt: skip
         finally:
             self.seconds["certificate"] += time.perf_counter() - clock
             progress.stage = stage
-            self.certificate_pairs += n_read * self.problem.shape[1]
+            # A pass that was left has read these rows; of bounds that were, nothing is told.
+            whole_rows = n_read * self.problem.shape[1]
+            looked = 0 if certificate is None else certificate.pairs + certificate.bounds
+            self.certificate_pairs += whole_rows if certificate is None else looked
         if self.engine is not None:
             self.engine.known.see_certificate(certificate, column_of_row)
             self.engine.known.tell(self.monitor)
@@ -346,6 +390,17 @@ class Run:
             )
         return Answer(outcome.column_of_row, certificate=certificate)
 
+    def _uncertified(self, engine: Engine, outcome: Outcome) -> Answer:
+        """The outcome as it is, its costs and duals from what the search holds."""
+        found = outcome.column_of_row
+        if found is None:
+            return Answer(None)
+        held = [holder for holder in (engine.resting, self.lists) if holder is not None]
+        costs = pair_costs(self.problem, self.rows, held, found, self.monitor.tick)
+        told = unproved(self.problem, found, costs, outcome.v)
+        self.magnitude = told.magnitude
+        return Answer(found, told.fun, u=told.u, v=told.v)
+
     def _borne_out(self, engine: Engine, outcome: Outcome) -> Outcome:
         """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
         dense = self.lists is None
@@ -389,6 +444,16 @@ class Run:
             return closing
         return replace(closing, bound=None, u=None, v=None)
 
+    def _infinities(self, violator: Array) -> str:
+        """What is to be said about infinite costs, unless that would take long."""
+        engine = self.engine
+        if engine is not None and engine.seconds_per_row > _BLOCK_SECONDS:
+            return ""
+        source = self.given.source if self.gated is None else self.gated
+        with suppress(BigsapError):
+            return infinities(source, violator.tolist())
+        return ""
+
     # -- the result -----------------------------------------------------------------
 
     def _conclude(self, found: Answer, violator: Array | None = None) -> Result:
@@ -402,7 +467,7 @@ class Run:
             status = Status.INFEASIBLE
             if problem.transposed:
                 violator = rows_outside(problem, violator)
-            message = _explain(violator)
+            message = f"{explain(violator)} {self._infinities(violator)}".rstrip()
         if problem.transposed:
             col4row = None if col4row is None else inverse(col4row, self.given.shape[0])
             certificate = None if certificate is None else exchanged(certificate)
@@ -415,11 +480,18 @@ class Run:
             nit=len(self.phases), violator=() if violator is None else violator,
             u=as_float(u), fun=found.fun, bound=found.bound,
         )  # fmt: skip
+        if certificate is None and self.magnitude:
+            result.stats["magnitude"] = self.magnitude
         last_report(self, result)
         return result
 
 
-def _explain(violator: Array) -> str:
+def explain(violator: Array) -> str:
+    """The message of an infeasible result."""
+    if violator.size == 1:
+        return (
+            f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
+        )
     shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
     return (
         f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"

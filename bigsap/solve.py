@@ -12,8 +12,9 @@ from typing import Any
 import numpy.typing as npt
 
 from bigsap import checkpoint as checkpoints
+from bigsap.engine.compilation import compilation_told
 from bigsap.engine.precision import LargeCosts
-from bigsap.engine.team import check_threads
+from bigsap.engine.team import check_threads, useful_threads
 from bigsap.gating import ungate, widen_start
 from bigsap.memory import free_memory as free_memory
 from bigsap.methods.device import place_costs
@@ -25,7 +26,9 @@ from bigsap.progress import Bar
 from bigsap.result import Result
 from bigsap.rows import RowCache
 from bigsap.run import Run
+from bigsap.small import solve_small, suits
 from bigsap.sources import as_source
+from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
@@ -68,7 +71,8 @@ def solve(
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
-    certify: bool = True,
+    certify: bool | str = True,
+    start: str = "auto",
     seed: int = 0,
 ) -> Result:
     """The optimal assignment of rows to columns, with its proof.
@@ -78,14 +82,20 @@ def solve(
         ``maximize``) forbids a pair. ``min(n, m)`` pairs are assigned.
     method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
         evaluated a few times instead of dozens), or ``"auto"``, which chooses and says
-        what and why in ``stats``. epsilon: False for the plain method without epsilon phases.
+        what and why in ``stats``. Arrays of up to 2**20 costs in memory, not mapped, it
+        solves at once, ``stats["method"] == "dense"``, by one thread: searches without epsilon
+        that fit a cache. So far none of the options below is given but ``maximize``,
+        ``threads`` and ``seed``, neither of which changes its result; and never where it
+        would need many searches, or prove nothing: those go to "ssp".
+    epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
         Default: a quarter of ``memory_limit`` or of the free memory. Where all rows of a source
         that is slow (Python, stores, providers) fit, each is read once. With ``device``, of rows
         kept there when not all of them fit; default: what panels leave of ``memory_limit``.
     memory_limit: bytes the solve may take beyond the costs in memory.
     threads: None: the cores available, fewer for few columns. Any number gives the
-        same answer.
+        same answer. Of more than the cores, and than one for 64 columns, 8 or so are used;
+        ``stats["threads"]`` says how many.
     device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems where
         there is one. Needs CuPy, ``pip install "bigsap[gpu13]"``. Costs in memory are copied
         to the device; where they do not fit (``memory_limit`` is then of its memory) rows are
@@ -110,17 +120,26 @@ def solve(
         when ``callback_rows`` is given, each time that so many more rows were scanned or
         evaluated (at the next look at the clock, which rows that Python delivers have each,
         compiled ones every tenth of a second); StopIteration ends the solve. progress: draw
-        a bar on the terminal.
+        a bar on the terminal. Without one, a line on a terminal's stderr says when kernels are
+        compiled, which happens once (``BIGSAP_QUIET=1`` silences it).
     cancel: an event; setting it, from any thread, ends the solve within a second, also while
-        it waits for a provider or a store. Costs that a function computes are left between
+        it waits for a provider or a store. ``asyncio.to_thread`` and Ctrl-C need it, see
+        examples/in_asyncio.py. Costs that a function computes are left between
         two rows, or single values, not within a call of the function.
     checkpoint: a file to continue from after a crash or a stop, see ``resume``. It is
         replaced, atomically, at each phase, every ``checkpoint_every`` seconds and when
-        the solve is stopped or interrupted. Not in it: what comes before the first prices
-        are known (of "ssp" up to five sweeps, of "compressed" the coarse sub-problems). With
+        the solve is stopped or interrupted. Each level that is solved is in it; not in it:
+        a level half solved, and of "ssp" up to five sweeps before the first phase. With
         "compressed" it holds the lists too, some 1.6 KB a row, and phases shorter than
         a few times the writing are not each written. It stays when the solve is done.
-    certify: False skips the certificate; ``bound`` and ``gap`` are then None.
+    certify: False skips the certificate, and reads nothing for ``fun`` that the search still
+        holds; ``bound`` and ``gap`` are then None, and nobody has checked ``u`` and ``v``.
+        ``"pairs"``: it looks at every pair, also where bounds of the costs would do;
+        ``stats["proof"]`` tells.
+    start: first prices: ``"levels"``, of exactly solved samples of a quarter of the rows and
+        columns, a sixteenth, ...; ``"estimate"``, of the estimator of A1015 (section 3.4), with
+        "ssp" the published method; ``"none"``, zero; ``"auto"`` decides by a sample.
+        ``stats["first_prices"]`` says which were taken. Without ``epsilon`` always zero.
     seed: of the row order; ties may be broken differently for another seed.
 
     Returns a ``Result``. An infeasible problem is a result with status ``infeasible``
@@ -153,12 +172,27 @@ def solve(
     options = Options(
         maximize=bool(maximize), method=method, epsilon=bool(epsilon), dtype=dtype, cache=cache,
         memory_limit=memory_limit, threads=threads, device=device, gap=gap,
-        checkpoint=checkpoint, certify=bool(certify), seed=seed,
+        checkpoint=checkpoint, seed=seed, start=start,
+        certify=certify if isinstance(certify, str) else bool(certify),
     )  # fmt: skip
     saved = None
     if isinstance(cost, _Continued):
         cost, saved = cost.cost, cost.saved
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
+    asked_for = (
+        dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
+        checkpoint, saved,
+    )  # fmt: skip
+    plain = (method, device, options.epsilon, options.certify, gap) == ("auto", "cpu", 1, 1, 0)
+    plain = plain and not progress and all(option is None for option in asked_for)
+    small = source.array if isinstance(source, ArraySource) and not source.mapped else None
+    small = small if plain and suits(small) else None
+    if small is not None:
+        found = solve_small(small, options.maximize)
+        if found is not None:
+            return found
+        # What is hard for its size needs epsilon phases; its rows are in the cache.
+        options = replace(options, method="ssp")
     gated = None
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
@@ -171,23 +205,28 @@ def solve(
     problem = orient(given, lists=may_use_lists(given, options.method))
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
-    start = parse_warm_start(warm_start, given)
+    warm = parse_warm_start(warm_start, given)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
     n_threads = check_threads(threads)
     if threads is None:
         n_threads = min(n_threads, max(1, problem.shape[1] // _COLUMNS_PER_THREAD))
+    n_threads = useful_threads(n_threads, problem.shape[1])
     bar = Bar() if progress else None
+    told = compilation_told()
     if bar is not None:
         monitor.listeners.append(bar.update)
+        told = compilation_told(bar.say, bar.compiling)
     try:
-        with intact_throughout(problem.source), naming_bytes():
+        with told, intact_throughout(problem.source), naming_bytes():
             run = partial(
-                Run, given, problem, monitor, options, n_threads, start, saved, gated=gated
+                Run, given, problem, monitor, options, n_threads, warm, saved, gated=gated
             )
             try:
                 result = run().result()
             except LargeCosts:
                 result = run(large=True).result()
+        if small is not None:
+            result.stats["why"] = "a small matrix that is hard for its size"
         return result if gated is None else ungate(result, gated)
     finally:
         if bar is not None:
@@ -199,8 +238,8 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
 
     cost: the same costs as before; a source that can tell (arrays, files, stores, point
         sets) is compared with what the checkpoint remembers of it.
-    options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``epsilon``, ``dtype``
-        and ``seed`` are taken from the checkpoint unless given, and then must agree
+    options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``epsilon``, ``dtype``,
+        ``start`` and ``seed`` are taken from the checkpoint unless given, and then must agree
         with it; ``unassigned_cost`` is part of the problem and must be given again;
         threads, cache and limits are free to differ. Checkpoints go on to
         ``path`` unless ``checkpoint`` names another. ``time_limit`` counts from now; a
@@ -213,7 +252,7 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     """
     saved = checkpoints.read(path)
     facts = saved.facts
-    for name in ("maximize", "method", "epsilon", "seed"):
+    for name in ("maximize", "method", "epsilon", "seed", "start"):
         options.setdefault(name, facts.get(name))
     options.setdefault("dtype", facts.get("asked_dtype"))
     options.setdefault("checkpoint", path)

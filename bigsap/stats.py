@@ -54,6 +54,11 @@ def solve_stats(run: Run) -> dict[str, Any]:
             "list_growth_refused": counts.refused,
             "rounds": counts.rounds,
         }
+    if run.levels is not None:
+        counts = run.levels.counts
+        evaluated, pairs = evaluated + counts.rows, pairs + counts.pairs
+        scanned += counts.scans
+    first = run.lists or run.levels
     return {
         "method": run.method,
         "why": run.why,
@@ -68,6 +73,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "rows_evaluated": evaluated,
         "pairs_evaluated": pairs,
         "certificate_pairs": run.certificate_pairs,
+        "proof": None,  # the result tells it, where there is a certificate
         "rows_scanned": scanned,
         "pairs_skipped": engine.pairs_skipped if engine is not None else 0,
         "cache_policy": (there or rows).policy,
@@ -77,7 +83,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "cache_misses": (there or rows).misses,
         "copied_bytes": getattr(there or run.problem.source, "copied_bytes", 0),
         **lists,
-        "first_prices": run.lists.first_prices if run.lists is not None else None,
+        "first_prices": first.first_prices if first is not None else None,
         "phases": run.phases,
         "gaps": run.monitor.gaps,
         "seconds": {**run.seconds, "total": run.monitor.seconds},

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from bigsap.result import Result
 
 
-def verify(result: Result, source: CostSource, threads: int = 1) -> Certificate:
+def verify(
+    result: Result, source: CostSource, threads: int = 1, *, pairs: bool = False
+) -> Certificate:
     """See ``Result.verify``; ``source`` presents the costs of the problem."""
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(
@@ -42,6 +44,7 @@ def verify(result: Result, source: CostSource, threads: int = 1) -> Certificate:
         threads=threads,
         normalise=unknown,
         magnitude=magnitude_of(result),
+        pairs=pairs,
     )
     if not unknown and not _unknown(result.u):
         _check_duals(result, certificate, sign)
@@ -139,6 +142,12 @@ def _check_values(result: Result, certificate: Certificate, sign: int, *, bounde
     if result.fun is not None and result.bound is not None and result.gap is not None:
         _agree("gap", result.gap, abs(result.fun - result.bound), tolerance)
     if result.status == "optimal" and result.fun is not None and not certificate.optimal:
+        if not bounded:
+            raise CertificateError(
+                "the result has no duals, as a solve without its certificate may leave it: its"
+                f" cost {result.fun} is right, but whether that is optimal cannot be told from it;"
+                " solve with certify=True"
+            )
         raise CertificateError(
             f"status is optimal, but the duals leave a gap of {certificate.gap}: "
             f"row {certificate.worst_row} is {certificate.worst_violation} from tight"

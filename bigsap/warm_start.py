@@ -12,8 +12,8 @@ from bigsap.errors import OptionError
 from bigsap.methods.warm import Warm
 from bigsap.orientation import inverse
 from bigsap.problem import Problem
+from bigsap.proof.minima import minima
 from bigsap.result import Result
-from bigsap.row_minima import row_minima
 from bigsap.sources.base import Array
 
 # Differences of prices beyond this leave float64 when costs are added.
@@ -114,7 +114,7 @@ def _row_prices(given: Problem, v: Array, tick: Callable[[], None], threads: int
     signed = v.astype(np.float64) * given.sign
     if 0 in given.shape:
         return np.zeros(n)
-    u, _ = row_minima(
+    u, _, _ = minima(
         given.source, None, signed, given.maximize, threads, 1 << 20, lambda _rows: tick()
     )
     finite = np.isfinite(u)

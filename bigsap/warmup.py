@@ -8,10 +8,12 @@ from functools import partial
 import numpy as np
 
 from bigsap.engine.kernel_files import one_writer
+from bigsap.many import solve_many
 from bigsap.methods import METHODS
+from bigsap.proof.minima import by_bounds
 from bigsap.rows import RowCache
 from bigsap.solve import solve
-from bigsap.sources.base import SCANNABLE
+from bigsap.sources.base import SCANNABLE, CostSource
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
 
@@ -72,6 +74,12 @@ def _run_apart(
                 report("; ".join(names))
 
 
+def _prove(source: CostSource) -> None:
+    """The kernels of bounds, whatever the size: no solve so small would use them."""
+    boxes = by_bounds(source, None, np.zeros(source.shape[1]), False, at_any_size=True)
+    assert boxes is not None
+
+
 def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     # Hard enough that every sweep and the search are entered: low rank plus noise.
     generator = np.random.default_rng(0)
@@ -80,6 +88,8 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     # Large enough for a start by tight pairs, with a column that no row likes best.
     ties = np.random.default_rng(1).integers(0, _PROBED // 10, (_PROBED, _PROBED))
     ties[:, 0] += 1
+    yield "small arrays", partial(solve, small)
+    yield "batches of small arrays", partial(solve_many, [small])
     for dtype in SCANNABLE:
         for method in METHODS:
             costs = small.astype(dtype)
@@ -92,9 +102,9 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"int64 costs, int64 prices, {method}", partial(solve, small << 40, method=method)
     yield "int64 costs, int64 prices, wide", partial(solve, (small << 40)[:-1], method="ssp")
     yield "int64 costs, int64 prices, tight pairs", partial(solve, ties << 34)
-    # Large enough for the probe, and of a kind that takes coarse first prices.
+    # Large enough for the probe, and of a kind that takes first prices of levels.
     wide = generator.integers(0, 15, (_PROBED, 2))
-    yield "coarse first prices", partial(solve, (wide @ wide.T).astype(np.float64))
+    yield "first prices of levels", partial(solve, (wide @ wide.T).astype(np.float64))
     x = generator.random((_SIZE, 3))
     y = generator.random((_SIZE, 3))
     for policy in ("slru", "lfu"):
@@ -108,4 +118,5 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
                 yield f"points, {metric}, {d}-D, {method}", partial(solve, source, method=method)
     for method in METHODS:
         yield f"lowrank, {method}", partial(solve, lowrank(x, y), method=method)
+    yield "proof by bounds", partial(_prove, points(x, y))
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

@@ -13,6 +13,8 @@ from bigsap.engine import bounds, lists
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.team import Team
+from bigsap.methods.levels import SHARE
+from bigsap.methods.strata import one_of_each
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
@@ -98,7 +100,7 @@ def draw_rows(file: Path, sizes: list[int]) -> None:
 
 def draw_blocks(file: Path, n: int) -> None:
     x, y = disjoint(n)
-    y = y[compact_order(y, bounds.BLOCK, bounds.GROUP)]
+    y = y[compact_order(y)]
     source = bigsap.points(x, y)
     v = bigsap.solve(source, method="compressed", seed=1).v
     engine = ListEngine(Problem(source), Team(1), Monitor(), np.dtype(float), 128, 0)
@@ -122,6 +124,35 @@ def draw_blocks(file: Path, n: int) -> None:
     save(figure, file)
 
 
+def draw_samples(file: Path, n: int) -> None:
+    """How far samples of a quarter are from having as many rows as columns, cell by cell."""
+    generator = np.random.default_rng(0)
+    x, y = generator.random((n, 2)), generator.random((n, 2))
+    cells = 16
+    figure, axes = plt.subplots(1, 2, sharey=True)
+    for axis, title in zip(axes, ("at random", "stratified"), strict=True):
+        counts = []
+        for points in (x, y):
+            order = compact_order(points)
+            if title == "stratified":
+                some = one_of_each(order, SHARE, generator)
+            else:
+                some = generator.permutation(n)[: n // SHARE]
+            # Against a quarter of what is there: the whole's own imbalance is none of the sample's.
+            histogram = [
+                np.histogram2d(*chosen.T, bins=cells, range=[[0, 1], [0, 1]])[0]
+                for chosen in (points[some], points)
+            ]
+            counts.append(histogram[0] - histogram[1] / SHARE)
+        shown = axis.imshow(counts[0] - counts[1], cmap="RdBu", vmin=-12, vmax=12)
+        spread = float(np.std(counts[0] - counts[1]))
+        axis.set(title=f"{title}: rows less columns, deviation {spread:.1f}", xticks=[], yticks=[])
+        axis.grid(visible=False)
+    figure.colorbar(shown, ax=axes)
+    figure.savefig(file, metadata={"Date": None})
+    plt.close(figure)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "pictures")
@@ -133,6 +164,7 @@ def main() -> None:
     draw_list(chosen.out / "list.svg", n)
     draw_rows(chosen.out / "rows.svg", [n // 16, n // 8, n // 4, n // 2, n])
     draw_blocks(chosen.out / "blocks.svg", 2 * n)
+    draw_samples(chosen.out / "samples.svg", 4 * n)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ _MODULES = (routes_jobs, routes_results, routes_arrays, routes_costs, routes_sys
 
 def allowed_methods(path: str) -> set[str]:
     """The methods that some route has for a path."""
-    found: set[str] = set()
+    found = {"GET"} if path == "/openapi.json" else set[str]()
     for module in _MODULES:
         for route in module.router.routes:
             if isinstance(route, Route) and route.path_regex.match(path):
@@ -65,6 +65,12 @@ def allowed_methods(path: str) -> set[str]:
 
 class _Files(StaticFiles):
     """The page's files: asked for anew each time, or an update would meet old parts of itself."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """404 for what is not there, whatever the method; 405 only for what is."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await super().get_response(path, {**scope, "method": "GET"})
+        return await super().get_response(path, scope)
 
     def file_response(self, *args: Any, **given: Any) -> Response:
         """With the header that says so; unchanged ones are answered 304."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO
+from pathlib import Path
+from typing import BinaryIO, cast
 
 import numpy as np
 from bigsap_server.problems import Problem, from_error, is_disk_full
@@ -16,28 +19,44 @@ from bigsap_server.problems import Problem, from_error, is_disk_full
 class Block:
     """Rows from ``start`` to ``stop`` on their way to the disk. Used by one thread at a time.
 
-    Only ``supersede`` may be called by another: when it returns, nothing more is written.
+    file: the array's. offset: where its rows begin. aside: whether rows are there already: then
+    the block is kept in a file of its own, which ``move`` copies over them, so that a block that
+    is refused or cut off changes nothing. Only ``supersede`` may be called by another thread: when
+    it returns, nothing more is written.
     """
 
     def __init__(
-        self, shape: list[int], dtype: str, start: int, stop: int, offset: int, file: BinaryIO
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        start: int,
+        stop: int,
+        offset: int,
+        file: Path,
+        *,
+        aside: bool,
     ) -> None:
-        self.start, self.stop = start, stop
+        self.start, self.stop, self.aside = start, stop, aside
         self._width = math.prod(shape[1:])
-        self._file = file
         self._writing, self._over = threading.Lock(), False
         self._dtype = np.dtype(dtype)
         self._row_bytes = self._width * self._dtype.itemsize
         self._room = (stop - start) * self._row_bytes
         self._size = 0
         self._rest = b""  # the beginning of an item whose end has not come yet
-        file.seek(offset + start * self._row_bytes)
+        self._target, self._begin = file, offset + start * self._row_bytes
+        if aside:
+            own = tempfile.TemporaryFile(dir=file.parent, buffering=0)  # noqa: SIM115 - see close
+            self._file = cast(BinaryIO, own)
+        else:
+            self._file = file.open("r+b", buffering=0)
+            self._file.seek(self._begin)
 
     def write(self, chunk: bytes) -> None:
         """The next bytes. Raises Problem for NaN, too many rows, a full disk, a later block."""
         self._size += len(chunk)
         if self._size > self._room:
-            raise Problem("invalid-spec", "the body has more rows than the array has from here on")
+            raise too_long()
         self._check(chunk)
         view = memoryview(chunk)
         with self._writing, disk():
@@ -67,19 +86,57 @@ class Block:
             raise Problem("invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column)
 
     def finish(self) -> int:
-        """The number of rows, all on the disk now. Raises Problem unless whole."""
-        if self._size == 0 or self._size % self._row_bytes:
-            raise Problem(
-                "invalid-spec", f"the body has {self._size} bytes, which are no whole rows of"
-                f" {self._row_bytes} bytes",
-            )  # fmt: skip
-        with disk():
-            os.fsync(self._file.fileno())
+        """The number of rows, all on the disk now or kept aside. Raises Problem unless whole."""
+        check_whole(self._size, self._row_bytes)
+        if not self.aside:
+            with disk():
+                os.fsync(self._file.fileno())
         return self._size // self._row_bytes
+
+    def claim(self) -> None:
+        """Have room on the disk for what ``move`` will copy. Raises Problem when there is none."""
+        with disk(), self._target.open("r+b", buffering=0) as target:
+            try:
+                os.posix_fallocate(target.fileno(), self._begin, self._size)
+            except AttributeError:  # not on every system
+                return
+            except OSError as error:  # nor on every file system
+                if is_disk_full(error):
+                    raise
+
+    def move(self) -> None:
+        """Copy a block that was kept aside over the rows that are there."""
+        self._file.seek(0)
+        with disk(), self._target.open("r+b") as target:
+            target.seek(self._begin)
+            shutil.copyfileobj(self._file, target, 1 << 20)
+            target.flush()
+            os.fsync(target.fileno())
 
     def close(self) -> None:
         """Let the file go; what was not finished counts as not received."""
         self._file.close()
+
+
+def check_size(nbytes: int, rows: int, row_bytes: int) -> None:
+    """Refuse a body that cannot be from 1 to ``rows`` rows. Raises Problem."""
+    if nbytes > rows * row_bytes:
+        raise too_long()
+    check_whole(nbytes, row_bytes)
+
+
+def check_whole(nbytes: int, row_bytes: int) -> None:
+    """Refuse a body that is no whole rows. Raises Problem."""
+    if nbytes == 0 or nbytes % row_bytes:
+        raise Problem(
+            "invalid-spec", f"the body has {nbytes} bytes, which are no whole rows of"
+            f" {row_bytes} bytes",
+        )  # fmt: skip
+
+
+def too_long() -> Problem:
+    """What a block is told that goes beyond the array."""
+    return Problem("invalid-spec", "the body has more rows than the array has from here on")
 
 
 def superseded() -> Problem:

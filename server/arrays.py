@@ -1,9 +1,10 @@
 """Uploaded arrays: received in blocks of rows, in any order, and sealed when complete.
 
 ``arrays/{id}/data.npy`` is written in place, block by block; ``meta.json`` says which rows
-are on the disk and is replaced, atomically, after each block. A block that was cut off
-was never received: whoever uploads sends it again. Of two blocks of the same rows the one that
-began last counts, and the other writes nothing more. A sealed array never changes.
+are on the disk and is replaced, atomically, after each block. A block that was refused or cut off
+was never received, and has changed nothing: one of rows that are there already is kept aside until
+it is whole. Of two blocks of the same rows the one that began last counts, and the other
+writes nothing more. A sealed array never changes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from bigsap_server.array_blocks import Block, disk, superseded
+from bigsap_server.array_blocks import Block, check_size, disk, superseded
 from bigsap_server.problems import Problem
 
 _CHUNK = 1 << 20
@@ -126,15 +127,25 @@ class ArrayStore:
         return meta
 
     def get(self, array_id: str, owner: str | None) -> Meta:
-        """The record. Raises Problem ``not-found``, also for another owner's."""
+        """The record. Raises Problem ``not-found``, also for another owner's.
+
+        Rows that a block under way is about to replace count as missing meanwhile.
+        """
         meta = self._known.get(array_id)
         if meta is None or (owner is not None and meta.owner != owner):
             raise Problem("not-found", "there is no such array")
-        return meta
+        return self._seen(meta)
+
+    def _seen(self, meta: Meta) -> Meta:
+        ranges = meta.ranges
+        for block in list(self._open.get(meta.id, ())):
+            ranges = without(ranges, block.start, block.stop)
+        return meta if ranges == meta.ranges else replace(meta, ranges=ranges)
 
     def owned(self, owner: str | None) -> list[Meta]:
         """All arrays of an owner (None: of everybody), newest first."""
-        found = [m for m in list(self._known.values()) if owner is None or m.owner == owner]
+        known = list(self._known.values())
+        found = [self._seen(m) for m in known if owner is None or m.owner == owner]
         return sorted(found, key=lambda m: (-m.created, m.id))
 
     def page(
@@ -158,9 +169,10 @@ class ArrayStore:
     def open_block(self, meta: Meta, start: int, nbytes: int | None) -> Block:
         """Begin to receive rows from ``start`` on; ``nbytes`` if known. Raises Problem.
 
-        Rows received before count as missing from now on: were this block cut off, they
-        would be a mixture. Blocks still open that have rows in common with this one are
-        refused from now on. Without ``nbytes`` all rows from ``start`` on are this block's.
+        Rows received before count as missing until this block is over. Blocks still open that
+        have rows in common with this one are refused from now on. Without ``nbytes`` all rows
+        from ``start`` on are this block's; with it, a body of another size than whole rows
+        of the array is refused at once.
         """
         with self._locked(meta.id):
             meta = self._current(meta.id)
@@ -171,20 +183,13 @@ class ArrayStore:
                     "not-found", f"there is no row {start}: there are {meta.shape[0]} rows"
                 )
             stop = meta.shape[0]
-            if nbytes is not None and meta.row_bytes:
-                stop = min(stop, start + -(-nbytes // meta.row_bytes))
-            ranges = without(meta.ranges, start, stop)
+            if nbytes is not None:
+                check_size(nbytes, stop - start, meta.row_bytes)
+                stop = start + nbytes // meta.row_bytes
+            aside = without(meta.ranges, start, stop) != meta.ranges
             with disk():
-                if ranges != meta.ranges:
-                    meta = replace(meta, ranges=ranges)
-                    self._write(meta)
                 block = Block(
-                    meta.shape,
-                    meta.dtype,
-                    start,
-                    stop,
-                    meta.offset,
-                    self.file(meta).open("r+b", buffering=0),
+                    meta.shape, meta.dtype, start, stop, meta.offset, self.file(meta), aside=aside
                 )
             others = self._open[meta.id]
             for other in [b for b in others if b.start < stop and start < b.stop]:
@@ -203,19 +208,31 @@ class ArrayStore:
             if whole:
                 rows = block.finish()
         finally:
-            block.close()
-            with self._locked(meta.id):
-                current = block in self._open[meta.id]
-                if current:
-                    self._open[meta.id].remove(block)
-                    meta = self._current(meta.id)
-                    if rows is not None:
-                        ranges = merged([*meta.ranges, [block.start, block.start + rows]])
-                        meta = replace(meta, ranges=ranges)
-                        with disk():
-                            self._write(meta)
+            try:
+                with self._locked(meta.id):
+                    current = block in self._open[meta.id]
+                    if current:
+                        self._open[meta.id].remove(block)
+                        meta = self._current(meta.id)
+                        if rows is not None:
+                            meta = self._received(meta, block, block.start + rows)
+            finally:
+                block.close()
         if whole and not current:
             raise superseded()
+        return self._seen(meta)
+
+    def _received(self, meta: Meta, block: Block, stop: int) -> Meta:
+        """Record a whole block. Rows count as missing while they are being replaced."""
+        with disk():
+            if block.aside:
+                block.claim()
+                meta = replace(meta, ranges=without(meta.ranges, block.start, stop))
+                self._write(meta)
+                block.move()
+            ranges = merged([*meta.ranges, [block.start, stop]])
+            meta = replace(meta, ranges=ranges)
+            self._write(meta)
         return meta
 
     def seal(self, array_id: str, expected: str | None) -> Meta:

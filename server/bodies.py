@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from bigsap_server.problems import Problem
 from fastapi import HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 _JSON_TYPES = ("application/json", "application/merge-patch+json")
@@ -50,16 +51,49 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that gets a ``StrictRequest``."""
+    """A route that gets a ``StrictRequest``, and no query parameter that it does not have.
+
+    Probes and scrapers add parameters of their own: outside of ``/v1/`` they may.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, given the other request class."""
         handler = super().get_route_handler()
+        known = parameters_of(self.dependant)
+        judged = self.path.startswith("/v1/")
 
         async def strict(request: Request) -> Response:
+            if judged:
+                check_parameters(request.query_params, known)
             return await handler(StrictRequest(request.scope, request.receive))
 
         return strict
+
+
+def parameters_of(dependant: Any) -> list[str]:
+    """The query parameters of a route, as the framework knows them."""
+    found = [str(field.alias) for field in dependant.query_params]
+    for below in dependant.dependencies:
+        found += parameters_of(below)
+    return found
+
+
+def check_parameters(given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse query parameters that are not there, as unknown fields of bodies are."""
+    unknown = [name for name in given if name not in known]
+    if not unknown:
+        return
+    has = f"it has {', '.join(known)}" if known else "it has none"
+    raise RequestValidationError(
+        [
+            {
+                "type": "extra_forbidden",
+                "loc": ("query", name),
+                "msg": f"this resource has no such parameter; {has}",
+            }
+            for name in unknown
+        ]
+    )
 
 
 async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import math
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -318,7 +319,7 @@ def _http_rows(
     host, port, headers = check_http_rows(spec, resolver, pointer)
     client = pinned_client(host, port, {})
     try:
-        return bigsap.from_http(
+        source = bigsap.from_http(
             spec.url, shape, spec.dtype, headers=headers, timeout=spec.timeout,
             retries=spec.retries, in_flight=spec.in_flight, block_rows=spec.block_rows,
             client=client,
@@ -326,6 +327,9 @@ def _http_rows(
     except BaseException:
         client.close()
         raise
+    # The source closes no client that it was given: this one would keep its connections.
+    weakref.finalize(source, client.close)
+    return source
 
 
 def check_http_rows(

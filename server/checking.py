@@ -64,7 +64,7 @@ def check(request: Mapping[str, Any], data: Path, settings: Mapping[str, Any]) -
     n, m = source.shape
     rows, columns = _spread(n), _spread(m)
     sample: list[list[Any]] = []
-    row_ns = None
+    row_ns, n_infinite = None, 0
     if n and m:
         block = np.empty((1, m), source.dtype)
         source.read(rows[:1], slice(0, m), block)  # compiles
@@ -72,6 +72,7 @@ def check(request: Mapping[str, Any], data: Path, settings: Mapping[str, Any]) -
         for row in rows:
             source.read(np.array([row]), slice(0, m), block)
             _judge(block[0], int(row), parsed.maximize)
+            n_infinite += infinite_among(block)
             sample.append([_plain(value) for value in block[0, columns].tolist()])
         row_ns = (time.perf_counter() - compiled) / len(rows) / m * 1e9
     else:
@@ -81,10 +82,23 @@ def check(request: Mapping[str, Any], data: Path, settings: Mapping[str, Any]) -
         "shape": [n, m],
         "dtype": str(source.dtype),
         "sample": {"rows": rows.tolist(), "columns": columns.tolist(), "costs": sample},
+        "infinite": infinite(source, len(sample) * m, n_infinite),
         "pair_ns": None if row_ns is None else round(row_ns, 4),
         "open_s": round(opened - started, 4),
         "compile_s": round(compiled - opened, 4),
     }
+
+
+def infinite_among(costs: np.ndarray[Any, Any]) -> int:
+    """How many of these costs are infinite."""
+    return int(np.isinf(costs).sum()) if costs.dtype.kind == "f" else 0
+
+
+def infinite(source: Any, n_sampled: int, n_infinite: int) -> dict[str, Any]:
+    """What is told of infinite costs: how many of those sampled, and why if nobody said inf."""
+    explain = getattr(source, "why_infinite", None)
+    why = explain() if n_infinite and explain is not None else None
+    return {"sampled": n_sampled, "found": n_infinite, "why": why}
 
 
 def _spread(size: int) -> np.ndarray[Any, np.dtype[np.int64]]:

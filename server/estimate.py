@@ -17,6 +17,10 @@ from bigsap_server.job_request import JobRequest
 from bigsap_server.plan import Plan
 
 _LIST = 128  # columns kept of a row
+# In a checkpoint: entries of a list (of many rows, see ``methods.compressed``), bytes of one
+# with what lists that doubled take, and vectors.
+_LONG, _LONG_LIST = 10_000, 160
+_KEPT_BYTES, _KEPT_VECTORS = 14, 3
 _VECTORS = 24  # of 8 bytes, a row and column, certificate included
 _BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
 _START_S = 0.2  # opening, kernels from their cache
@@ -36,12 +40,13 @@ def size_bytes(value: int | str | None) -> int | None:
 
 
 def estimate(request: JobRequest, plan: Plan, threads: int) -> dict[str, Any]:
-    """Memory in bytes and time in seconds, with what they are made of."""
+    """Memory and disk in bytes and time in seconds, with what they are made of."""
     options = request.options
     if plan.shape is None:
         return {
             "memory_bytes": None, "seconds": None, "seconds_low": None, "seconds_high": None,
-            "memory": {}, "notes": ["the shape is known only when the costs are opened"],
+            "memory": {}, "disk_bytes": None, "disk": {}, "infinite": plan.infinite,
+            "notes": ["the shape is known only when the costs are opened"],
         }  # fmt: skip
     n, m = min(plan.shape), max(plan.shape)
     pairs = plan.shape[0] * plan.shape[1]
@@ -66,6 +71,17 @@ def estimate(request: JobRequest, plan: Plan, threads: int) -> dict[str, Any]:
     elif dense:
         memory["cache"] = min(pairs * item, 1 << 30)
         notes.append("the row cache takes up to a quarter of the worker's free memory")
+    entries = 0 if dense else n * min(_LIST if n < _LONG else _LONG_LIST, m)
+    disk = {
+        # Twice: the next one is complete before it replaces the last.
+        "checkpoint": 2 * (_KEPT_VECTORS * 8 * (n + m) + _KEPT_BYTES * entries),
+        "result": 16 * (n + m) + (64 << 10),
+    }
+    if plan.infinite is not None and plan.infinite["found"]:
+        found, sampled, why = (plan.infinite[key] for key in ("found", "sampled", "why"))
+        notes.append(
+            f"of {sampled} costs of the expression {found} are infinite{f': {why}' if why else ''}"
+        )
     evaluations = 2.0 + max(0.0, math.log2(max(n, 1) / 500)) if not dense else 3.0
     share = 1.0 if plan.python_rows or dense else min(1.0, 0.15 + 600 / max(n, 1))
     work = pairs * plan.pair_ns * (evaluations * share + 1) * 1e-9
@@ -79,6 +95,9 @@ def estimate(request: JobRequest, plan: Plan, threads: int) -> dict[str, Any]:
     return {
         "memory_bytes": sum(memory.values()),
         "memory": memory,
+        "disk_bytes": sum(disk.values()),
+        "disk": disk,
+        "infinite": plan.infinite,
         "seconds": round(seconds, 3),
         "seconds_low": round(seconds / 3, 3),
         "seconds_high": round(seconds * 4, 3),

@@ -100,6 +100,15 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What a submission was answered with: status, the headers of its own, JSON text."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened to a job. kind: ``state``, ``progress`` or ``log``."""
 

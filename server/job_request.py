@@ -35,6 +35,12 @@ class Options(Model):
     checkpoint_s: float | None = Field(
         None, gt=0, le=86400, allow_inf_nan=False, description="seconds between checkpoints"
     )
+    start: Literal["auto", "levels", "estimate", "none"] = Field(
+        "auto", description="first prices: of solved samples, estimated, or zero"
+    )
+    certify: Literal["bounds", "pairs"] = Field(
+        "bounds", description="pairs: the proof looks at every pair, even where bounds would do"
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="of the order of rows")
     unassigned_cost: NumberOrArray | None = Field(
         None, description="price, one or (n,), at which a row may stay unassigned"

@@ -7,9 +7,9 @@ their own and never wait for a write.
 
 A job goes ``queued -> starting -> running -> succeeded | failed | cancelled``. ``cancelling``
 stands between a request to cancel and its effect. ``interrupted`` is a job that lost its
-worker: with ``retry_at`` it is claimed again from then on, without it waits for
-``resume``. ``attempt`` counts claims; whoever writes on behalf of an attempt names it, and
-is refused once another attempt has begun.
+worker and is claimed again from ``retry_at`` on; what is given up has ``failed``. ``attempt``
+counts claims; whoever writes on behalf of an attempt names it, and is refused once another
+attempt has begun.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from bigsap_server.job_model import (
     FINISHED,
     RUNNING,
     STATES,
+    Answer,
     BadPageToken,
     DirectoryBusy,
     Event,
@@ -52,7 +53,7 @@ from bigsap_server.job_model import (
 from bigsap_server.recent import Changes, Recent
 
 __all__ = [
-    "FINISHED", "RUNNING", "STATES", "BadPageToken", "DirectoryBusy", "Event",
+    "FINISHED", "RUNNING", "STATES", "Answer", "BadPageToken", "DirectoryBusy", "Event",
     "IdempotencyConflict", "Job", "JobStore", "JobStoreError", "QuotaExceeded", "StaleAttempt",
     "StoreUnavailable", "UnknownJob", "WrongState",
 ]  # fmt: skip
@@ -90,6 +91,7 @@ class JobStore:
             self._reader = sql.connect(self.path)
             control.sweep(self.data / "jobs", self.known())
             sql.reserve(self._writer)
+            self._fail_forgotten()
         except BaseException:
             self._lock_file.release()
             raise
@@ -129,12 +131,13 @@ class JobStore:
         idempotency_key: str | None = None,
         digest: str | None = None,
         most_active: int | None = None,
+        answer: Callable[[Job], Answer] | None = None,
     ) -> tuple[Job, bool]:
         """A new queued job and True; or False and the one that ``idempotency_key`` made before.
 
         digest: of the body as the client sent it; default: of ``spec``. most_active: raise
-        QuotaExceeded when the owner has this many active jobs. Raises IdempotencyConflict
-        when the key was used with another body.
+        QuotaExceeded when the owner has this many active jobs. answer: of a new job with a key,
+        kept for ``answer_of``. Raises IdempotencyConflict when the key was used with another body.
         """
         text = canonical(spec)
         if digest is None:
@@ -155,7 +158,19 @@ class JobStore:
             ).fetchone()  # fmt: skip
             sql.state_event(db, changes, row)
             job = changes.jobs[row["id"]] = sql.job_of(row)
+            if answer is not None and idempotency_key is not None:
+                sql.keep_answer(db, job.id, answer(job))
             return job, True
+
+    def keep_answer(self, job_id: str, answer: Answer) -> None:
+        """Record what the request that made the job was answered with, unless that is known."""
+        with self._write() as (db, _):
+            sql.keep_answer(db, job_id, answer)
+
+    def answer_of(self, job_id: str) -> Answer | None:
+        """What the request that made the job was answered with, where that was kept."""
+        with self._read() as db:
+            return sql.answer_of(db, job_id)
 
     def made_by(self, idempotency_key: str, digest: str, owner: str = "") -> Job | None:
         """The job that ``submit`` would return for the key, if it has made one."""
@@ -356,6 +371,15 @@ class JobStore:
             return {row[0] for row in db.execute("SELECT id FROM job")}
 
     # Inside
+
+    def _fail_forgotten(self) -> None:
+        """Jobs that an older version left interrupted for good have failed."""
+        with suppress(StoreUnavailable), self._write() as (db, changes):
+            for row in db.execute(
+                "SELECT * FROM job WHERE state = 'interrupted' AND retry_at IS NULL"
+            ).fetchall():
+                ended = row["heartbeat"] or time.time()
+                self._set(db, changes, row, state="failed", finished=ended)
 
     def _set(self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> Job:
         """Write ``new`` into the row of a running transaction."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bigsap_server.job_model import (
+    Answer,
     BadPageToken,
     Event,
     IdempotencyConflict,
@@ -56,6 +57,12 @@ CREATE INDEX IF NOT EXISTS job_state ON job (state, number);
 CREATE INDEX IF NOT EXISTS job_owner ON job (owner, number);
 CREATE UNIQUE INDEX IF NOT EXISTS job_key ON job (owner, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
+CREATE TABLE IF NOT EXISTS answer (
+    job INTEGER PRIMARY KEY REFERENCES job (number) ON DELETE CASCADE,
+    status INTEGER NOT NULL,
+    headers TEXT NOT NULL,
+    body TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS reserve (bytes BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS event (
     job INTEGER NOT NULL REFERENCES job (number) ON DELETE CASCADE,
@@ -141,6 +148,22 @@ def made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) ->
     if row["digest"] != digest:
         raise IdempotencyConflict(row["id"])
     return job_of(row)
+
+
+def keep_answer(db: sqlite3.Connection, job_id: str, answer: Answer) -> None:
+    """Record what the request that made the job was answered with; the first one stays."""
+    db.execute(
+        "INSERT OR IGNORE INTO answer SELECT number, ?, ?, ? FROM job WHERE id = ?",
+        (answer.status, json.dumps(answer.headers), answer.body, job_id),
+    )
+
+
+def answer_of(db: sqlite3.Connection, job_id: str) -> Answer | None:
+    """What ``keep_answer`` has recorded, if anything."""
+    row = db.execute(
+        "SELECT answer.* FROM answer JOIN job ON job = number WHERE id = ?", (job_id,)
+    ).fetchone()
+    return None if row is None else Answer(row["status"], json.loads(row["headers"]), row["body"])
 
 
 def count_active(db: sqlite3.Connection, owner: str) -> int:

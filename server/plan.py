@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from bigsap_server import specs
 from bigsap_server.addresses import check_uri
+from bigsap_server.budgets import check_budgets
 from bigsap_server.build import (
     Facts,
     Resolver,
@@ -25,6 +26,7 @@ from bigsap_server.build import (
     pointer_to_child,
     shape_of,
 )
+from bigsap_server.checking import infinite, infinite_among
 from bigsap_server.job_request import JobRequest
 from bigsap_server.problems import Problem
 from bigsap_server.settings import cores
@@ -34,6 +36,10 @@ import bigsap
 
 #: Sources whose arrays are no larger than this are built, so that every check is made.
 _SMALL_BYTES = 4 << 20
+# Rows and columns whose costs are computed to find infinite ones, by numpy; and for formulas
+# of at most so many operations a pair.
+_SAMPLE = 16
+_MOST_OPERATIONS = 5_000
 #: Of the files of a zarr array so many are looked at; the worker looks at all.
 _FILES = 10_000
 
@@ -44,7 +50,8 @@ class Plan:
 
     shape: None when only the data will tell. dtype: of the costs. source_bytes: memory of
     the source beyond mapped files. pair_ns: about the time to compute a cost, nanoseconds,
-    one thread. python_rows: rows come through Python. kinds: the members used.
+    one thread. python_rows: rows come through Python. kinds: the members used. infinite: of
+    some costs of the first expression, how many are infinite and why, see ``checking``.
     """
 
     shape: tuple[int, int] | None = None
@@ -53,6 +60,17 @@ class Plan:
     pair_ns: float = 0.3
     python_rows: bool = False
     kinds: list[str] = field(default_factory=list)
+    infinite: dict[str, Any] | None = None
+
+
+def _sample(expression: Any) -> dict[str, Any] | None:
+    """How many of some costs of an expression are infinite; None for a very long formula."""
+    n, m = expression.shape
+    if not n or not m or expression.expression.operations > _MOST_OPERATIONS:
+        return None
+    rows, columns = (np.unique(np.linspace(0, k - 1, _SAMPLE).astype(np.int64)) for k in (n, m))
+    costs = expression.sample(np.repeat(rows, columns.size), np.tile(columns, rows.size))
+    return infinite(expression, costs.size, infinite_among(costs))
 
 
 @dataclass(frozen=True)
@@ -87,6 +105,7 @@ def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
         )  # fmt: skip
     if found.shape is not None:
         _check_start(request, resolver, found.shape)
+        check_budgets(request, resolver, found.shape, found.dtype, found.kinds)
     return found
 
 
@@ -341,7 +360,9 @@ class _Planner:
                 facts[name] = self.resolver.facts(value, place)
         nbytes = sum(8 * math.prod(f.shape) for f in facts.values())
         if nbytes <= _SMALL_BYTES:
-            build(spec, self.resolver, self.shape, self.maximize, pointer)
+            made = build(spec, self.resolver, self.shape, self.maximize, pointer)
+            if self.plan.infinite is None:
+                self.plan.infinite = _sample(made)
         else:
             self.parse_only(spec, shape, facts, pointer)
         return _Part(shape, "float64", nbytes, 2.0 + 0.2 * len(spec.code))

@@ -129,7 +129,8 @@ async def put_rows(
 ) -> Response:
     """Rows from ``start`` on, as raw little-endian numbers in C order. May be repeated.
 
-    A block counts when it has been received whole and is on the disk. One that another block
+    A block counts when it has been received whole and is on the disk. One that is refused (wrong
+    number of bytes, NaN) or cut off changes nothing of what had arrived. One that another block
     of the same rows overtakes is refused (409). Without a Content-Length it is taken to have all
     rows from ``start`` on.
     """
@@ -149,7 +150,7 @@ async def _receive(
     request: Request, service: Service, meta: Meta, start: int, size: int | None
 ) -> Response:
     block = await run_in_threadpool(service.arrays.open_block, meta, start, size)
-    whole, n_bytes = False, 0
+    n_bytes = 0
     try:
         waiting = bytearray()
         async for chunk in limited(request, service.settings.limits.block_bytes):
@@ -161,12 +162,14 @@ async def _receive(
         if waiting:
             await run_in_threadpool(block.write, bytes(waiting))
             n_bytes += len(waiting)
-        whole = True
-    finally:
-        # Also when the client leaves: then a thread must not be waited for by a task that is
-        # being cancelled, and closing takes no time.
-        if not whole:
-            service.arrays.close_block(meta, block, whole=False)
+    except Exception:
+        # Before the answer, after which the array is as it was.
+        await run_in_threadpool(service.arrays.close_block, meta, block, False)
+        raise
+    except BaseException:
+        # A task that is being cancelled must not wait for a thread; closing takes no time.
+        service.arrays.close_block(meta, block, whole=False)
+        raise
     meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)
     service.metrics.uploaded.inc(n_bytes)
     return JSONResponse(array_view(meta))

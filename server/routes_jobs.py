@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator
-from typing import Annotated, Literal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Annotated, Any, Literal
 
 from bigsap_server import schemas
 from bigsap_server.auth import Caller
 from bigsap_server.bodies import StrictRoute
 from bigsap_server.estimate import estimate, over_memory
-from bigsap_server.job_model import Job, UnknownJob, canonical
+from bigsap_server.job_model import Answer, Job, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.job_request import JobRequest
 from bigsap_server.negotiation import accepted, matches, preferred_wait
 from bigsap_server.plan import plan
@@ -52,11 +53,15 @@ async def submit(
     dry_run: Annotated[bool, Query(description="estimate, and accept nothing")] = False,
     idempotency_key: Annotated[
         str | None,
-        Header(min_length=1, max_length=255, description="the same key makes the same job"),
+        Header(
+            min_length=1, max_length=255, description="the same key: the same job, the same answer"
+        ),
     ] = None,
     prefer: Annotated[str | None, Header(description="wait=N: answer when done")] = None,
 ) -> Response:
     """Accept a job (202), or with ``Prefer: wait=N`` its result (200) if done in N seconds.
+
+    An ``Idempotency-Key`` that has made a job is answered as it was then, while there is the job.
 
     ``dry_run=true`` answers 200 with the normalised spec and estimates of memory and time.
     """
@@ -68,7 +73,7 @@ async def submit(
         # Before anything is judged: what the body refers to may be gone, the answer stays.
         made = await run_in_threadpool(service.store.made_by, key, digest, caller.owner)
         if made is not None:
-            return await _answer(service, caller, made, False, prefer)
+            return await _replay(service, caller, made, prefer)
     # pydantic allows whatever the body says; what it refers to is judged here.
     resolver = service.resolver(caller)
     found = await run_in_threadpool(plan, body, resolver, list(settings.devices))
@@ -86,38 +91,62 @@ async def submit(
     if dry_run:
         answer = {"dry_run": True, "spec": spec, "dtype": found.dtype, "estimate": effort}
         return JSONResponse(answer)
-    most = caller.active_jobs
+    most, wait = caller.active_jobs, preferred_wait(prefer)
     job, created = await run_in_threadpool(
         lambda: service.store.submit(
             spec, owner=caller.owner, label=body.label, idempotency_key=key, digest=digest,
-            most_active=most,
+            most_active=most, answer=_accepted if wait is None else None,
         )
     )  # fmt: skip
-    return await _answer(service, caller, job, created, prefer)
+    if not created:
+        return await _replay(service, caller, job, prefer)
+    service.metrics.submitted.inc()
+    first = await _answer(service, caller, job, wait)
+    if key is not None and wait is not None:
+        # The job is accepted, whatever becomes of this record.
+        with suppress(StoreUnavailable):
+            await run_in_threadpool(service.store.keep_answer, job.id, first)
+    return _response(first)
 
 
-async def _answer(
-    service: Service, caller: Caller, job: Job, created: bool, prefer: str | None
-) -> Response:
+async def _replay(service: Service, caller: Caller, job: Job, prefer: str | None) -> Response:
+    """What the request that made the job was answered with; before it was, the job as it is."""
+    answer = await run_in_threadpool(service.store.answer_of, job.id)
+    if answer is None:
+        answer = await _answer(service, caller, job, preferred_wait(prefer))
+    return _response(answer, {"Idempotency-Replayed": "true"})
+
+
+async def _answer(service: Service, caller: Caller, job: Job, wait: float | None) -> Answer:
     """What a submission is answered with: the job, or its result where that is waited for."""
-    headers = {"Location": f"/v1/jobs/{job.id}"}
-    if created:
-        service.metrics.submitted.inc()
-    else:
-        headers["Idempotency-Replayed"] = "true"
-    wait = preferred_wait(prefer)
-    if wait is not None:
-        wait = min(wait, service.settings.limits.wait_s)
-        headers["Preference-Applied"] = f"wait={wait:g}"
-        with caller.waiting():
-            job = await _finished(service, job, time.monotonic() + wait)
-        if is_over(job):
-            answer = job_view(job)
-            if job.result is not None:
-                answer["result"] = result_view(job)
-                headers["Content-Location"] = f"/v1/jobs/{job.id}"
-            return JSONResponse(answer, headers=headers | {"ETag": etag(job)})
-    return JSONResponse(job_view(job), 202, headers | _RETRY | {"ETag": etag(job)})
+    if wait is None:
+        return _accepted(job)
+    wait = min(wait, service.settings.limits.wait_s)
+    applied = {"Preference-Applied": f"wait={wait:g}"}
+    with caller.waiting():
+        job = await _finished(service, job, time.monotonic() + wait)
+    if not is_over(job):
+        return _accepted(job, applied)
+    headers = {"Location": f"/v1/jobs/{job.id}", **applied, "ETag": etag(job)}
+    found = job_view(job)
+    if job.result is not None:
+        found["result"] = result_view(job)
+        headers["Content-Location"] = f"/v1/jobs/{job.id}"
+    return Answer(200, headers, _text(found))
+
+
+def _accepted(job: Job, further: Mapping[str, str] | None = None) -> Answer:
+    headers = {"Location": f"/v1/jobs/{job.id}", **(further or {}), **_RETRY, "ETag": etag(job)}
+    return Answer(202, headers, _text(job_view(job)))
+
+
+def _text(document: Any) -> str:
+    return bytes(JSONResponse(document).body).decode()
+
+
+def _response(answer: Answer, further: Mapping[str, str] | None = None) -> Response:
+    headers = {**answer.headers, **(further or {})}
+    return Response(answer.body, answer.status, headers, "application/json")
 
 
 def _checked_key(key: str | None) -> str | None:
@@ -184,9 +213,12 @@ async def get_job(
     wait: Annotated[float, Query(ge=0, allow_inf_nan=False, description="seconds")] = 0.0,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """The job with its ``ETag``. With ``wait`` and ``If-None-Match`` it answers on a change."""
+    """The job with its ``ETag``. With ``wait`` and ``If-None-Match`` it answers on a change.
+
+    Of a job that has ended there is nothing to wait for: 304 at once.
+    """
     job = await service.job(job_id, caller)
-    if matches(if_none_match, etag(job)) and wait > 0:
+    if matches(if_none_match, etag(job)) and wait > 0 and not is_over(job):
         with caller.waiting():
             job = await _changed(service, job, min(wait, service.settings.limits.wait_s))
     if matches(if_none_match, etag(job)):

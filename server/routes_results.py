@@ -36,7 +36,9 @@ async def _with_result(job_id: str, service: Service, caller: Caller) -> Job:
     job = await service.job(job_id, caller)
     if job.result is None:
         over = is_over(job)
-        detail = f"the job has {job.state}" if over else f"the job is {job.state}; wait for it"
+        ended = {"failed": "has failed", "cancelled": "was cancelled"}
+        detail = f"the job {ended.get(job.state, f'is {job.state}')}"
+        detail += " and has no result" if over else "; wait for it"
         raise Problem(
             "no-result", detail, state=job.state,
             headers={} if over else {"Retry-After": "1"},

@@ -8,6 +8,7 @@ import shutil
 from typing import Any
 
 from bigsap_server import schemas
+from bigsap_server.bodies import StrictRoute
 from bigsap_server.job_request import Options
 from bigsap_server.metrics import MEDIA_TYPE
 from bigsap_server.problems import Problem
@@ -17,7 +18,10 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-router = APIRouter(tags=["system"], responses={503: schemas.problem_response("Not ready")})
+router = APIRouter(
+    tags=["system"], route_class=StrictRoute,
+    responses={503: schemas.problem_response("Not ready")},
+)  # fmt: skip
 
 # Below this nothing more is accepted: checkpoints and results still have to fit.
 _LEAST_FREE_BYTES = 64 << 20

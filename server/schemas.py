@@ -56,7 +56,7 @@ class Job(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str = Field(examples=["job_0123456789abcdef"])
-    state: State
+    state: State = Field(description="interrupted: will be tried again; given up is failed")
     attempt: int
     created: str
     started: str | None

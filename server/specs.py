@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -22,6 +24,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+import bigsap
 
 ID_PATTERN = r"^[a-z]+_[A-Za-z0-9]{1,40}$"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
@@ -146,11 +150,38 @@ Shape: TypeAlias = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**53)]],
     Field(min_length=2, max_length=2, description="[number of rows, number of columns]"),
 ]
+_SIZE_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,6})? ?([kKMGT]i?)?B?$"
+
+
+def size_bytes(value: int | str) -> int:
+    """A judged size as a number of bytes; the library's own reading of it."""
+    return bigsap.RowCache(value).budget(0)
+
+
+def _check_size(value: object) -> object:
+    size = 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    elif isinstance(value, str) and re.fullmatch(_SIZE_PATTERN, value):
+        size = size_bytes(value)
+    if 1 <= size < 2**63:
+        return value
+    raise ValueError('must be a number of bytes, at least 1, or a size such as "4GiB" or "500MB"')
+
+
 #: Bytes: a number, or text such as "8GiB".
-Size: TypeAlias = (
-    Annotated[int, Field(ge=1, lt=2**63)]
-    | Annotated[str, Field(pattern=r"^[0-9]{1,15}(\.[0-9]{1,6})? ?([kKMGT]i?)?B?$")]
-)
+Size: TypeAlias = Annotated[
+    int | str,
+    BeforeValidator(_check_size),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "exclusiveMaximum": 2**63},
+                {"type": "string", "pattern": _SIZE_PATTERN},
+            ]
+        }
+    ),
+]
 Metric: TypeAlias = Literal[
     "sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine"
 ]

@@ -31,8 +31,10 @@ _TICK_S = 0.2
 _SILENCE_S = 2.0
 # A worker told to die gets this long to do so by itself.
 _PATIENCE_S = 5.0
-# Before a lost attempt is tried again, times the failures in a row; the first at once.
+# Before a lost attempt is tried again, times the failures in a row; the first at once,
+# but of a full disk, which takes a while to become otherwise.
 _BACKOFF_S = 2.0
+_DISK_BACKOFF_S = 3.0
 
 
 @dataclass
@@ -57,8 +59,9 @@ class _Watch:
 class Supervisor:
     """Runs the jobs of ``store`` on ``executor`` until stopped.
 
-    settings: the service's. Of a job that loses its worker, ``settings.attempts`` attempts in
-    a row are made, each from the last checkpoint. ``start`` returns at once; ``ready`` tells when
+    settings: the service's. Of a job that loses its worker, whose source fails or that finds
+    the disk full, ``settings.attempts`` attempts in a row are made, each from the last
+    checkpoint; then it has failed. ``start`` returns at once; ``ready`` tells when
     there are workers. ``stop`` has running jobs write a checkpoint, to be continued by the
     next start, closes the executor, and may take ``settings.drain_s`` and some seconds.
     """
@@ -317,19 +320,18 @@ class Supervisor:
             slug = outcome.get("slug", "worker-lost")
         if state == "interrupted" and job.state == "cancelling":
             state, problem = "cancelled", None
-        if state == "interrupted":
-            if slug in ("worker-lost", "source-failed"):
-                self.lost_attempts += 1
-                failures = job.failures + 1
-                if failures < self._settings.attempts:
-                    retry_at = time.time() + _BACKOFF_S * (failures - 1)
-                elif problem is not None:
-                    problem = {
-                        **problem,
-                        "detail": f"{problem['detail']}, {failures} times in a row",
-                    }
-            elif slug == "server-stopped":
-                failures, retry_at = job.failures, time.time()
+        if state == "interrupted" and slug == "server-stopped":
+            failures, retry_at = job.failures, time.time()
+        elif state == "interrupted":
+            self.lost_attempts += 1
+            failures = job.failures + 1
+            if failures < self._settings.attempts:
+                full = slug == "disk-full"
+                pause = _DISK_BACKOFF_S * failures if full else _BACKOFF_S * (failures - 1)
+                retry_at = time.time() + pause
+            else:
+                # An interrupted job is one that goes on by itself; this one does not.
+                state, problem = "failed", _given_up(problem, failures)
         self._update(
             watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures
         )
@@ -348,6 +350,13 @@ class Supervisor:
         """Write news; those of an attempt that is over concern nobody."""
         with suppress(StaleAttempt, UnknownJob):
             self._store.update(watch.order.job_id, attempt=watch.order.attempt, **news)
+
+
+def _given_up(problem: dict[str, Any] | None, failures: int) -> dict[str, Any]:
+    """The problem of a job whose attempts are used up: that of the last one."""
+    found = problem or Problem("worker-lost", "the worker was lost").document()
+    times = f", {failures} times in a row" if failures > 1 else ""
+    return {**found, "detail": f"{found['detail']}{times}"}
 
 
 def _interrupted(slug: str, detail: str) -> dict[str, Any]:

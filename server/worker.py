@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
-import math
 import os
 import shutil
 import signal
@@ -40,6 +39,9 @@ _LOCK_S = 30.0
 
 # Sources that would fail in the same way again; a remote provider may come back.
 _NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
+# The same of whatever opens stores behind an address: what is not there, or is something else.
+_NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
+_PASSING_STATUS = (408, 425, 429)
 
 # Attempts under way in this process. Killing it must not hit another one.
 _present: set[str] = set()
@@ -170,6 +172,8 @@ class Attempt:
             "epsilon": options.get("epsilon", True),
             "gap": options.get("gap", 0.0),
             "seed": options.get("seed", 0),
+            "start": options.get("start", "auto"),
+            "certify": "pairs" if options.get("certify") == "pairs" else True,
             "cache": options.get("cache"),
             "memory_limit": options.get("memory_limit"),
             "device": options.get("device", "auto"),
@@ -285,7 +289,7 @@ class Attempt:
             return {"state": "stale"}
         problem = from_error(error)
         cause = error.__cause__ if isinstance(error, Problem) else error
-        if problem.slug == "source-failed" and not isinstance(cause, _NO_USE_AGAIN):
+        if problem.slug == "source-failed" and may_pass(cause):
             return {"state": "interrupted", "slug": problem.slug, "problem": problem.document()}
         if problem.slug == "solve-failed":
             _log.exception("attempt %s of %s failed", self.attempt, self.folder.path.name)
@@ -332,21 +336,32 @@ class Attempt:
             self._report(kind, data)
 
 
+def may_pass(cause: BaseException | None) -> bool:
+    """Whether a source that failed for this reason may do better at the next attempt."""
+    if isinstance(cause, bigsap.BigsapError):
+        return not isinstance(cause, _NO_USE_AGAIN)
+    status = getattr(cause, "status", None)  # of an answer, where HTTP is behind it
+    if isinstance(status, int):
+        return not 300 <= status < 500 or status in _PASSING_STATUS
+    return not isinstance(cause, _NO_STORE_THERE)
+
+
 def certificate_of(result: bigsap.Result) -> dict[str, Any]:
-    """What stands behind the bound: a pass over all pairs, or the search alone.
+    """What stands behind the bound: a pass over all pairs, bounds of them, or the search alone.
 
     A solve that was stopped has a bound that its search vouches for, without a pass.
     """
     known = result.bound is not None and result.gap is not None
-    pairs = result.stats.get("certificate_pairs") or 0
-    certified = known and pairs >= math.prod(result.shape)
+    proof = result.stats.get("proof")
+    certified = known and proof is not None
     came_from = "certificate" if certified else "search" if result.bound is not None else None
     return {
         "certified": certified,
         "bound": result.bound,
         "bound_from": came_from,
         "gap": result.gap,
-        "pairs": pairs,
+        "by": proof,
+        "pairs": result.stats.get("certificate_pairs", 0),
     }
 
 

@@ -382,7 +382,7 @@ def test_another_version(half, tmp_path, version):
     cost, data = half
     path = tmp_path / "c"
     path.write_bytes(data[:8] + version.to_bytes(4, "little") + data[12:])
-    refused(path, cost, f"format {version}, this BigSAP reads format 2")
+    refused(path, cost, f"format {version}, this BigSAP reads format 3")
 
 
 def test_foreign_files(half, tmp_path):

@@ -162,6 +162,16 @@ def test_defaults_leave_the_choice_to_solve(costs, solve_call):
     }
 
 
+def test_every_pair_is_looked_at_when_asked_for(costs, tmp_path, solve_call, capsys):
+    saved = tmp_path / "r.npz"
+    assert run("solve", costs, "--certify-pairs", "-o", saved) == 0
+    assert solve_call.keywords["certify"] == "pairs"
+    assert run("solve", costs, "--certify-pairs", "--no-certify") == 1
+    assert "exclude each other" in capsys.readouterr().err
+    assert run("verify", costs, saved, "--pairs", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["by"] == "pairs"
+
+
 @pytest.mark.parametrize("status", ["time_limit", "cancelled"])
 def test_stopped_early_is_exit_4_and_saved(costs, tmp_path, solve_call, status):
     solve_call.status = status

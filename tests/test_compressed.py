@@ -17,9 +17,10 @@ from bigsap.engine import compressed as engine_compressed
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.methods import compressed
-from bigsap.methods.coarse import Counts, probe
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
+from bigsap.methods.first_prices import choose_first_prices
+from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
@@ -146,15 +147,15 @@ def test_points_agree_with_their_matrix():
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("random", "none"), ("int1n", "none"), ("geometric", "none"), ("disjoint", "coarse"),
-        ("rank2", "coarse"), ("rank8", "coarse"), ("rank1", "estimate"), ("sanity", "estimate"),
+        ("random", "none"), ("int1n", "none"), ("geometric", "levels"), ("disjoint", "levels"),
+        ("rank2", "levels"), ("rank8", "levels"), ("rank1", "estimate"), ("sanity", "estimate"),
     ],
 )  # fmt: skip
 def test_the_probe_knows_its_classes(name, wanted):
     counts = Counts()
     problem = Problem(as_source(CLASSES[name](1600, seed=4)))
-    assert probe(problem, Monitor(), 0, counts) == wanted
-    assert counts.rows <= 256
+    assert choose_first_prices(problem, Monitor(), 0, counts)[0] == wanted
+    assert counts.pairs <= 0.2 * 1600**2
 
 
 # Bars on evaluations a row, everything before the certificate counted, at n = 2000.
@@ -177,7 +178,7 @@ def test_bounds_spare_most_pairs():
     x, y = points_of("disjoint", 8000, seed=9)
     res = bigsap.solve(bigsap.points(x, y), threads=2)
     assert res.status == "optimal"
-    assert res.stats["first_prices"] == "coarse"
+    assert res.stats["first_prices"] == "levels"
     assert res.stats["pairs_evaluated"] <= 1.0 * 8000**2
 
 

@@ -293,7 +293,7 @@ def test_forbidden_pairs_are_completed_by_allowed_ones():
 def test_gap(share, maximize):
     cost = CLASSES["disjoint"](200, seed=2)
     best = float(optimum(cost, maximize)[0])
-    full = bigsap.solve(cost, maximize=maximize)
+    full = bigsap.solve(cost, maximize=maximize, method="ssp")
     res = bigsap.solve(cost, maximize=maximize, gap=share * best)
     assert res.success
     assert res.gap <= share * best
@@ -376,14 +376,14 @@ def test_gaps_of_a_solve_that_was_stopped():
 
 def test_bounds_of_a_part_are_not_taken_for_the_whole(monkeypatch):
     """First prices from a quarter of the rows: its own bounds enclose another optimum."""
-    monkeypatch.setattr("bigsap.methods.coarse._DENSE", 10**9)
+    monkeypatch.setattr("bigsap.methods.levels.COARSEST", 10**9)
     cost = CLASSES["rank2"](1600, seed=1)
     seen = []
     res = bigsap.solve(
         cost, method="compressed", callback_every=0,
         callback=lambda s: seen.append((s.lower_bound, s.upper_bound)),
     )  # fmt: skip
-    assert res.stats["first_prices"] == "coarse"
+    assert res.stats["first_prices"] == "levels"
     for low, high in seen:
         assert low is None or low <= res.fun + 1e-9
         assert high is None or high >= res.fun - 1e-9
@@ -397,12 +397,8 @@ def kept(reports):
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("kind", ["points", "matrix", "rows"])
 def test_progress_of_compressed_rows(kind, maximize, monkeypatch):
-    """Through two coarse levels: nothing falls, bounds from the start, complete at the end."""
-    monkeypatch.setattr("bigsap.methods.coarse._DENSE", 450)
-    monkeypatch.setattr("bigsap.methods.coarse.probe", lambda *args: "coarse")
-    monkeypatch.setattr(
-        "bigsap.methods.compressed.probe", lambda p, *args: "coarse" if p.shape[0] > 900 else "none"
-    )
+    """Through two levels: nothing falls, bounds from the start, complete at the end."""
+    monkeypatch.setattr("bigsap.methods.levels.COARSEST", 450)
     n = 4000
     x, y = points_of("disjoint", n, seed=1)
     source = bigsap.points(x, y)
@@ -414,24 +410,25 @@ def test_progress_of_compressed_rows(kind, maximize, monkeypatch):
         )
     reports = []
     res = bigsap.solve(
-        source, method="compressed", maximize=maximize, callback=reports.append, callback_every=0
-    )
+        source, method="compressed", maximize=maximize, start="levels", callback=reports.append,
+        callback_every=0,
+    )  # fmt: skip
     seen = kept(reports)
     assert res.status == "optimal"
-    assert res.stats["first_prices"] == "coarse"
+    assert res.stats["first_prices"] == "levels"
     # A copy each time.
     assert len({id(report) for report in reports}) == len(reports)
     for name in ("seconds", "rows_scanned", "rows_evaluated", "phase"):
         values = [state[name] for state in seen]
         assert values == sorted(values), name
     assert {state["n_rows"] for state in seen} == {n}
-    coarse = [state for state in seen if state["stage"] == "coarse"]
-    assert {state["level"] for state in coarse} == {1, 2}
-    for state in coarse:
+    levels = [state for state in seen if state["stage"] == "levels"]
+    assert {state["level"] for state in levels} == {1, 2}
+    for state in levels:
         assert (state["phase"], state["assigned"]) == (0, 0)
         assert state["level_rows"] == n // 4 ** state["level"]
         assert 0 <= state["level_assigned"] <= state["level_rows"]
-    assert all(state["level"] == 0 for state in seen if state["stage"] != "coarse")
+    assert all(state["level"] == 0 for state in seen if state["stage"] != "levels")
     lows = [state["lower_bound"] for state in seen]
     highs = [state["upper_bound"] for state in seen]
     for known in (lows, highs):

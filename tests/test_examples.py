@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,27 @@ def test_lambda():
     assert "n = 300, optimal" in out
     assert number("gap #", out) < 1e-9
     assert "verified with another function" in out
+
+
+def test_asyncio():
+    out = run("in_asyncio.py", "--n", 300)
+    assert "n = 300, optimal" in out
+    assert "cancelled" in run("in_asyncio.py", "--n", 20_000, "--seconds", 0.3)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
+def test_asyncio_and_an_interrupt():
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "in_asyncio.py"), "--full"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert "Ctrl-C" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert "n = 30,000, cancelled" in out
 
 
 def test_points():

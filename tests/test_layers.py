@@ -45,19 +45,45 @@ def test_layers_are_respected():
 
 
 def test_exported_names_equal_all():
+    # What type checkers see, and what is imported when it is asked for.
     tree = ast.parse((ROOT / "bigsap" / "__init__.py").read_text())
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
     imported = {
-        alias.asname or alias.name
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        alias.asname or alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
+    assert imported == bigsap._HOME
     assert len(bigsap.__all__) == len(set(bigsap.__all__))
     assert {name for name in imported if not name.startswith("_")} == {
         name for name in bigsap.__all__ if not name.startswith("_")
     }
     for name in bigsap.__all__:
         assert hasattr(bigsap, name), name
+        assert name in dir(bigsap)
+
+
+def test_a_module_does_not_hide_the_function_of_its_name():
+    code = """
+import bigsap.linear_sum, bigsap.solve, bigsap.warmup
+from bigsap.solve import resume
+import bigsap
+assert callable(bigsap.solve) and callable(bigsap.warmup) and bigsap.resume is resume
+assert bigsap.errors.OptionError is bigsap.OptionError
+assert not hasattr(bigsap, "nothing") and not hasattr(bigsap, "_nothing")
+import bigsap.cli
+assert bigsap.cli.main
+from bigsap import *
+print(solve(lambda i, j: abs(i - j), shape=(3, 3)).fun)
+"""
+    assert fresh(code) == "0.0\n"
+
+
+def test_import_loads_next_to_nothing():
+    show = "import sys; print('numba' in sys.modules, 'bigsap.result' in sys.modules)"
+    assert fresh(f"import numpy, bigsap; bigsap.__version__; {show}") == "False False\n"
+    assert fresh(f"import numpy, bigsap; bigsap.Result; {show}") == "False True\n"
 
 
 def test_contract_names_are_exported():

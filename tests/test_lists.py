@@ -12,8 +12,8 @@ from bigsap.engine import bounds, lists
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.team import Team
-from bigsap.methods.coarse import Counts
 from bigsap.methods.locality import settle
+from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
@@ -129,7 +129,7 @@ def test_bounds_bound_every_pair(kind, seed):
     generator = np.random.default_rng(seed)
     m = 5000
     source = separable(kind, 30, m, generator)
-    order = compact_order(source.separable().y.T, bounds.BLOCK, bounds.GROUP)
+    order = compact_order(source.separable().y.T)
     source = source.select(np.arange(30), order)
     blocks = bounds.blocks_of(source)
     assert blocks.n_blocks == -(-m // bounds.BLOCK)
@@ -156,7 +156,7 @@ def test_bounds_bound_every_pair(kind, seed):
 def test_bounded_evaluation_keeps_the_promises(kind):
     generator = np.random.default_rng(7)
     source = separable(kind, 25, 5000, generator)
-    order = compact_order(source.separable().y.T, bounds.BLOCK, bounds.GROUP)
+    order = compact_order(source.separable().y.T)
     source = source.select(np.arange(25), order)
     engine = ListEngine(Problem(source), Team(1), Monitor(), np.dtype(np.float64), 32, seed=0)
     assert engine.blocks.offset.size
@@ -183,13 +183,13 @@ def test_bounds_are_off_where_they_cannot_help():
 def test_compact_order_is_a_permutation_of_small_boxes():
     generator = np.random.default_rng(1)
     points = generator.random((5000, 2))
-    order = compact_order(points, 128)
+    order = compact_order(points)
     assert np.array_equal(np.sort(order), np.arange(5000))
     sides = [np.ptp(points[order[k : k + 128]], axis=0).max() for k in range(0, 5000, 128)]
     # 40 equal squares of the unit square have sides of 0.16.
     assert np.median(sides) < 0.25
-    assert compact_order(np.zeros((300, 2)), 128).size == 300
-    assert compact_order(np.empty((0, 2)), 128).size == 0
+    assert compact_order(np.zeros((300, 2))).size == 300
+    assert compact_order(np.empty((0, 2))).size == 0
 
 
 def block_minima(tau, order):
@@ -204,7 +204,7 @@ def test_block_minima_open_only_what_matters_and_miss_nothing(kind, scattered, m
     generator = np.random.default_rng(m + scattered)
     where = generator.random((m, 2))
     cost = ((generator.random((12, 1, 2)) - where) ** 2).sum(axis=2)
-    order = compact_order(where, bounds.BLOCK)
+    order = compact_order(where)
     if not scattered:
         cost, order = cost[:, order], np.arange(m)
     if kind == "ties":
@@ -257,7 +257,7 @@ def test_blocks_never_seen_are_opened(k):
 def test_block_minima_of_computed_rows():
     generator = np.random.default_rng(5)
     y = generator.random((3000, 7))
-    source = bigsap.points(generator.random((9, 7)), y[compact_order(y, bounds.BLOCK)])
+    source = bigsap.points(generator.random((9, 7)), y[compact_order(y)])
     engine = ListEngine(Problem(source), Team(2), Monitor(), np.dtype(np.float64), 16, seed=0)
     engine.drop_bounds()
     engine.keep_minima(np.empty(0, np.int32))
@@ -284,7 +284,7 @@ def test_a_probe_chooses_how_rows_are_evaluated():
     n = 2500
     x, y = generator.random((n, 2)), generator.random((n, 2))
     flat = bigsap.points(x, y)
-    order = compact_order(y, bounds.BLOCK)
+    order = compact_order(y)
     for cost, expected, scattered in (
         (flat.select(np.arange(n), order), "bounds", False),
         (dense(flat.select(np.arange(n), order)), "minima", False),

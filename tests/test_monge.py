@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.methods.coarse import Counts
 from bigsap.methods.monge import sorted_start
+from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.sources.arrays import ArraySource
 from oracle import optimum

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import sys
 
+import numpy as np
 import pytest
 
+import bigsap
 from bigsap import progress
 from bigsap.monitor import Progress
 
@@ -106,3 +108,54 @@ def test_bar_is_plain_where_tqdm_is_absent(monkeypatch):
     bar.update(state())
     bar.close()
     assert "[#####...............]" in stream.getvalue()
+
+
+class Gone(io.StringIO):
+    """A terminal that closes after some writes."""
+
+    def __init__(self, left: int, error: type[Exception]) -> None:
+        super().__init__()
+        self.left, self.error = left, error
+
+    def write(self, text: str) -> int:
+        if self.left == 0:
+            raise self.error("gone")
+        self.left -= 1
+        return super().write(text)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, OSError, ValueError])
+@pytest.mark.parametrize("left", [0, 1, 3])
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_bar_on_a_stream_that_breaks_switches_itself_off(plain, left, error, clock):
+    stream = Gone(left, error)
+    bar = progress.Bar(stream, plain=plain)
+    for step in range(8):
+        clock[0] += 1
+        bar.update(state(assigned=step))
+        bar.say("hello")
+        bar.compiling(1.0)
+    bar.close()
+    written = stream.getvalue()
+    stream.left = 100
+    bar.update(state())
+    bar.close()
+    del bar
+    assert stream.getvalue() == written
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_bar_without_stderr_is_none(plain, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    bar = progress.Bar(plain=plain)
+    bar.update(state())
+    bar.say("hello")
+    bar.compiling(1.0)
+    bar.close()
+
+
+@pytest.mark.parametrize("broken", [None, Gone(0, BrokenPipeError), Gone(2, OSError)])
+def test_no_solve_ends_by_its_bar(broken, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", broken)
+    cost = np.random.default_rng(0).random((30, 30))
+    assert bigsap.solve(cost, progress=True).status == "optimal"

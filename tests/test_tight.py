@@ -16,7 +16,7 @@ from bigsap.engine.compressed import ListEngine
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.methods import tight
-from bigsap.methods.coarse import Counts
+from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source

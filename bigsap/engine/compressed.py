@@ -17,6 +17,7 @@ from bigsap.engine import frontier as F
 from bigsap.engine import lists as L
 from bigsap.engine import state as S
 from bigsap.engine.changed import refuse_wild
+from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.list_search import run_searches
 from bigsap.engine.list_store import ListStore
 from bigsap.engine.team import Team
@@ -67,6 +68,13 @@ class ListEngine(ListStore):
         self.place = 0
         self.roots = np.empty(0, S.ID)
         self._stretch = 0
+
+    #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
+    most_pairs: int | None = None
+
+    def _judge_pairs(self) -> None:
+        if self.most_pairs is not None and self.pairs_evaluated > self.most_pairs:
+            raise ListsExhausted
 
     def make_room(self, pool: int, longest: int) -> None:
         super().make_room(pool, longest)
@@ -185,11 +193,13 @@ class ListEngine(ListStore):
             while self.roots.size:
                 if self.wave is not None:
                     self.finish_wave()
+                    self._judge_pairs()
                 else:
                     if not self._drive(epsilon, postpone):
                         return False
                     # A row that only Python can read was missing for some searches.
                     self.evaluate(self.frontier.requests[: words[F.N_REQUESTS]], widen=True)
+                    self._judge_pairs()
                 self.torn = True
                 ahead = self.roots[words[F.POSITION] :]
                 self.roots = np.concatenate([self._abandoned(), ahead])
@@ -223,6 +233,8 @@ class ListEngine(ListStore):
                 elif status == F.BAD_COST:
                     self._complain(int(self.frontier.words[F.ROOT]))
                 elif status == F.REFIT:
+                    # By counts, never by the clock: any number of threads hands over here.
+                    self._judge_pairs()
                     self.fit_bounds()
                     continue  # no checkpoint here: a resumed solve fits at the same moments
                 elif status == F.YIELD:
@@ -264,7 +276,8 @@ class ListEngine(ListStore):
     def _next_fit(self) -> int:
         """The number of evaluations at which majorants are fitted anew: they loosen as prices
         fall, most where searches are long. At multiples, so that nothing needs to be kept."""
-        if not (self.immediate and self.blocks.offset.size):
+        bounded = bool(self.blocks.offset.size)
+        if not self.immediate or not (bounded or self.most_pairs is not None):
             return np.iinfo(np.int64).max
         step = max(_FIT_LEAST, self.column_of_row.size // _FIT_SHARE)
         return int((self.lists.counters[L.EVALUATIONS] // step + 1) * step)

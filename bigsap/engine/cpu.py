@@ -17,6 +17,7 @@ from bigsap.engine import state as S
 from bigsap.engine.changed import changed, refuse_wild
 from bigsap.engine.fetch import Terms
 from bigsap.engine.front import SKIPPED, clear_front
+from bigsap.engine.held import Resting
 from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.search import NEXT_ROW, run_phase
@@ -93,6 +94,8 @@ class Engine:
         #: Pairs of rows scanned that were in stretches not to be read (``skip``).
         self.pairs_skipped = 0
         self._order: Array = np.empty(0, S.ID)
+        #: Takes note of the rows that leave the cache, where somebody wants that.
+        self.resting: Resting | None = None
         #: The arrays of the matching hold what a sweep finds.
         self.sweeping = False
 
@@ -363,6 +366,7 @@ class Engine:
         if stop - start <= 1:
             # Read first: a slot claimed for a row that then fails would hold garbage.
             self._read(np.array([row]), self._one_row)
+            self._before_claim()
             table.slots[claim(table, row, self.sweeping)] = self._one_row[0]
             return
         block = self._block
@@ -378,8 +382,13 @@ class Engine:
                 if other != row and vacant and table.slot_of_row[other] == ABSENT:
                     table.slots[claim(table, other, False)] = costs[other - start]
                     table.head[MISSES] -= 1
+        self._before_claim()
         slot = claim(table, row, self.sweeping)
         table.slots[slot] = block[2][row - block[0]]
+
+    def _before_claim(self) -> None:
+        if self.resting is not None:
+            self.resting.before_claim(self.state.column_of_row)
 
     def _read(self, rows: Array, out: Array) -> None:
         source = self.problem.source

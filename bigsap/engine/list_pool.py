@@ -41,8 +41,9 @@ UNLIMITED = 1 << 62
 WIDENED, NO_ROOM, NO_GROWTH = range(3)
 
 
-class PoolExhausted(Exception):
-    """Lists may not grow any more, and kernels cannot read the rows that need it."""
+class ListsExhausted(Exception):
+    """Whole rows are to be scanned from here on: lists may not grow any more and kernels cannot
+    read the rows that need it, or evaluations have cost more than such scans would."""
 
 
 def reserve(least: int, wanted: int, price: np.dtype[Any]) -> tuple[Array, Array]:

@@ -18,11 +18,12 @@ from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.changed import changed
 from bigsap.engine.fetch import Terms
+from bigsap.engine.held import Listed
 from bigsap.engine.list_pool import (
     NO_GROWTH,
     NO_ROOM,
     UNLIMITED,
-    PoolExhausted,
+    ListsExhausted,
     first_pool,
     pool_bytes,
     reserve,
@@ -116,6 +117,8 @@ class ListStore:
         self._batch = 2 * team.n_threads
         self.seconds_per_row = 0.0
         self.wave: Wave | None = None
+        #: Takes note of what is evaluated through Python, where somebody wants that.
+        self.listed: Listed | None = None
         #: Whether what is about to be kept is half changed: no moment for a checkpoint.
         self.torn = False
 
@@ -141,7 +144,7 @@ class ListStore:
         """Keep the lists within so many bytes; to be called before anything is evaluated.
 
         A row whose list cannot double then is scanned as a whole by the searches that
-        come to its threshold; where kernels cannot read rows, ``PoolExhausted`` is raised.
+        come to its threshold; where kernels cannot read rows, ``ListsExhausted`` is raised.
         """
         m = self.terms.n_columns
         self.lists = first_pool(self.lists, self.k, share, m)
@@ -289,6 +292,8 @@ class ListStore:
         counters[L.EVALUATIONS] += rows.size
         if counters[L.BAD_ROW] >= 0:
             self._complain(int(counters[L.BAD_ROW]))
+        if self.listed is not None and not self.immediate:
+            self.listed.see(rows, slots, self.lists)
         wave.done = (start + rows.size, 0)
         return int(rows.size)
 
@@ -311,7 +316,7 @@ class ListStore:
             while (done := widen(row, self.terms.n_columns, self.longest, self.lists)) == NO_ROOM:
                 self._grow()
             if done == NO_GROWTH:
-                raise PoolExhausted
+                raise ListsExhausted
 
     def list_minima(self) -> Array:
         """P (n_rows,) smallest ``c - v`` in each list, infinity for an empty one."""

@@ -55,6 +55,18 @@ def check_threads(threads: int | None) -> int:
     return threads
 
 
+#: However few cores or columns there are, so many threads are given to whoever asks for them.
+_FEW_THREADS = 8
+_COLUMNS_A_THREAD = 64
+
+
+def useful_threads(n_threads: int, n_columns: int) -> int:
+    """No more threads than there are cores or columns for: a thousand would only wait for one
+    another."""
+    cores = max(_FEW_THREADS, available_threads())
+    return min(n_threads, cores, max(_FEW_THREADS, n_columns // _COLUMNS_A_THREAD))
+
+
 class Team:
     """``n_threads`` threads for the lifetime of one solve; a context manager.
 

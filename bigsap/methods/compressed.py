@@ -9,29 +9,37 @@ those of A1015, section 3.4, with epsilon taken from the lists.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bigsap.engine import frontier as F
 from bigsap.engine import state as S
-from bigsap.engine.bounds import BLOCK, GROUP, MOST_COORDINATES
+from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.cpu import Engine
 from bigsap.engine.gpu_lists import list_engine_for
+from bigsap.engine.held import Listed
+from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.list_snapshot import continued, kept
 from bigsap.engine.lists import ENTRY_BYTES
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.precision import Arithmetic
-from bigsap.methods import list_warm
-from bigsap.methods.coarse import SHARE, Counts, coarse_prices, estimated_prices, probe
+from bigsap.methods import list_warm, ssp
 from bigsap.methods.course import DONE, MATCH, OPEN, REFRESH, SURVEY, Course, Setting, Solved
+from bigsap.methods.first_prices import choose_first_prices, estimated_prices
+from bigsap.methods.levels import Ladder
 from bigsap.methods.locality import settle
 from bigsap.methods.outcome import Outcome
+from bigsap.methods.parts import Counts, all_costs
+from bigsap.methods.strata import strata_of
 from bigsap.methods.tight import TightStart, hand_over, tight_start
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm
-from bigsap.monitor import Part
+from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.rows import Rows
+from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import Array, Selectable, Separable
 
 #: Entries a list starts with; with many rows, whose searches go further, some more.
@@ -44,16 +52,19 @@ _LONG = 10_000
 _POOL_PART = 5
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
 #: how many epsilons a row prices may still have moved in a phase for the next to be the
-#: last.
-_FIRST = 1.0
+#: last. The same from prices of levels, which need moving less, but further where at all.
+_FIRST, _GUIDED_FIRST = 1.0, 0.3
 _DIVIDE = 5.0
-_GUARD = 20.0
+_GUARD, _GUIDED_GUARD = 20.0, 60.0
 #: A phase of at most this many scans a row leaves prices from which the last is as short.
 _EASY = 8.0
 #: How many epsilons the virtual columns begin below the price that parts the rows, so that the
 #: real ones fill up first; and in the last phase, in epsilons of the one before it.
 _BELOW = 20.0
 _LAST_BELOW = 2.0
+#: Lists are given up for scans of whole rows, where these can be had again, once evaluations
+#: have taken so many times all pairs: most problems take one to three.
+_EXHAUSTED = 8
 #: Events are postponed by so many epsilons in phases with epsilon > 0: more of them means
 #: fewer evaluations and more scans, which large problems can afford.
 SIGMA, _LONG_SIGMA = 20.0, 32.0
@@ -70,8 +81,7 @@ def solve_compressed(
     records of the phases are kept. warm: where to start, in place of a probe.
     Memory: about 12 k bytes a row and fifteen vectors.
 
-    Kept in checkpoints: everything from the first prices on. Until these are known (some
-    n/2 evaluations at most) a solve that is continued begins anew.
+    Kept in checkpoints: each level that is solved, then everything from the first prices on.
     """
     if snapshot:
         rows, columns = snapshot["row_order"], snapshot["column_order"]
@@ -84,12 +94,12 @@ def solve_compressed(
             solved.rows, solved.columns = rows, columns
             inner = Problem(ordered, problem.maximize, problem.transposed)
     phases = [] if phases is None else phases
-    if snapshot:
+    if snapshot and "ladder_level" not in snapshot:
         found = _continue(inner, setting, solved, snapshot, phases)
-    elif warm is not None:
+    elif warm is not None and not snapshot:
         found = _solve_warm(inner, setting, solved, warm, phases)
     else:
-        found = _solve(inner, setting, solved, phases, top=True)
+        found = _solve(inner, setting, solved, phases, snapshot or {})
     violator, matching, v = found.violator, found.column_of_row, found.v
     if solved.rows is not None:
         violator = np.sort(solved.rows[violator])
@@ -105,66 +115,145 @@ def _orders(problem: Problem) -> tuple[Array | None, Array | None]:
     terms = source.separable()
     if terms is None or terms.y.shape[0] > MOST_COORDINATES or terms.y.shape[1] < 2 * BLOCK:
         return None, None
-    columns = compact_order(np.ascontiguousarray(terms.y.T), BLOCK, GROUP)
-    return compact_order(np.ascontiguousarray(terms.x), BLOCK, GROUP), columns
+    columns = compact_order(terms.y.T)
+    return compact_order(terms.x), columns
 
 
 def _solve(
-    problem: Problem, setting: Setting, solved: Solved, phases: list[dict[str, Any]], *,
-    top: bool = False,
+    problem: Problem, setting: Setting, solved: Solved, phases: list[dict[str, Any]],
+    saved: dict[str, Any],
 ) -> Outcome:  # fmt: skip
-    """Solve one level; only the topmost is kept in checkpoints."""
+    """Solve from first prices. saved: a checkpoint within the levels, or empty."""
     clock = time.perf_counter()
-    counts, arithmetic, monitor = solved.counts, setting.arithmetic, setting.monitor
-    epsilon, seed = setting.epsilon, setting.seed
-    if top and epsilon:
-        start = tight_start(problem, setting.team, monitor, arithmetic, seed, counts)
+    arithmetic, monitor = setting.arithmetic, setting.monitor
+    if setting.epsilon and setting.start == "auto" and not saved:
+        start = tight_start(problem, setting.team, monitor, arithmetic, setting.seed, solved.counts)
         if start is not None:
             return _solve_tight(problem, setting, solved, start, phases, clock)
-    solved.first_prices = probe(problem, monitor, seed, counts) if epsilon else "none"
-    prices, plain = None, not epsilon or _plain(problem)
-    if solved.first_prices == "estimate":
-        prices, solution, plain = estimated_prices(
-            problem, setting.team, monitor, arithmetic.price, counts
-        )
-        if solution is not None:
-            seconds = {"start": time.perf_counter() - clock, "search": 0.0}
-            return Outcome(solution, prices, seconds=seconds)
-    elif solved.first_prices == "coarse":
-        below = Part(monitor, problem.shape[0] // SHARE)
+    first = first_prices(problem, setting, solved, saved)
+    if first.solution is not None:
+        assert first.v is not None
+        seconds = {"start": time.perf_counter() - clock, "search": 0.0}
+        return Outcome(first.solution, first.v, seconds=seconds)
+    engine, course = _begin(problem, setting, solved, first)
+    monitor.reached(solved.counts.scans, solved.counts.rows)
+    with monitor.saving(lambda: _kept(solved, engine, course)):
+        return _run(engine, course, setting, phases, clock)
 
-        def solve_part(part: Problem, inner: Arithmetic) -> tuple[Outcome, Array | None]:
-            level, deeper = (
-                Solved(),
-                replace(
-                    setting, monitor=below, arithmetic=inner, epsilon=True, seed=seed + 1,
-                    enough=None,
-                ),
-            )  # fmt: skip
-            outcome = _solve(part, deeper, level, [])
+
+@dataclass(frozen=True)
+class FirstPrices:
+    """v: P (n_columns,) or None for zeros. solution: (n_rows,) columns, where the estimator
+    proved one. plain: one phase with epsilon 0 is to follow. guided: v is of levels."""
+
+    v: Array | None
+    solution: Array | None = None
+    plain: bool = False
+    guided: bool = False
+
+
+def first_prices(
+    problem: Problem, setting: Setting, solved: Solved, saved: dict[str, Any], *,
+    own_estimate: bool = False,
+) -> FirstPrices:  # fmt: skip
+    """First prices as the setting says, or as a sample of the costs decides.
+
+    ``solved`` hears which they are, and what they took. saved: a checkpoint within the levels,
+    or empty. own_estimate: where levels do not pay, the method has an estimate of its own.
+    """
+    monitor, seed, counts = setting.monitor, setting.seed, solved.counts
+    plain = not setting.epsilon or _plain(problem)
+    kind, strata = setting.start, None
+    if saved:
+        kind = "levels"
+        counts.add(Counts(**saved["counts"]))
+    elif not setting.epsilon:
+        kind = "none"
+    elif kind == "auto":
+        kind, strata = choose_first_prices(problem, monitor, seed, counts)
+    if own_estimate and kind != "levels":
+        solved.first_prices = "estimate"
+        return FirstPrices(None)
+    solved.first_prices = kind
+    if kind == "estimate":
+        return FirstPrices(*estimated_prices(
+            problem, setting.team, monitor, setting.arithmetic.price, counts
+        ))  # fmt: skip
+    if kind == "none":
+        return FirstPrices(None, plain=plain)
+    if strata is None:
+        # Of a continued solve the landmarks were counted before.
+        strata = strata_of(problem, monitor, seed, Counts() if saved else counts)
+    ladder = Ladder(
+        problem, strata, setting.team, monitor, setting.arithmetic.price, seed, counts, saved
+    )
+
+    def solve_level(
+        part: Problem, inner: Arithmetic, prices: Array, below: Monitor, seed: int
+    ) -> tuple[Outcome, Array | None]:
+        level = Solved()
+        deeper = replace(
+            setting,
+            monitor=below,
+            arithmetic=inner,
+            epsilon=True,
+            seed=seed,
+            enough=None,
+            hold=False,
+        )
+        engine, course = _begin(part, deeper, level, FirstPrices(prices, guided=True))
+        try:
+            outcome = _run(engine, course, deeper, [], time.perf_counter())
+        except ListsExhausted:
             counts.add(level.totals())
-            # Without an engine the estimator solved the part, but not the whole's probe.
-            return outcome, None if level.engine is None else level.engine.list_minima()
+            return scan_whole_rows(part, deeper, level)
+        counts.add(level.totals())
+        return outcome, engine.list_minima()
 
-        prices = coarse_prices(
-            problem, setting.team, below, arithmetic.price, seed, counts, solve_part
-        )
-        below.close()
+    def scan_whole_rows(
+        part: Problem, deeper: Setting, level: Solved
+    ) -> tuple[Outcome, Array | None]:
+        known = level.known()
+        costs = all_costs(part, deeper.monitor)
+        dense = Problem(ArraySource(costs), part.maximize)
+        price, grid = deeper.arithmetic.price, deeper.arithmetic.grid
+        engine = Engine(dense, Rows.in_place(costs), deeper.team, deeper.monitor, price)
+        warm = None if known is None else Warm(known[1], guided=True)
+        outcome = ssp.run(engine, epsilon=True, seed=deeper.seed, grid=grid, warm=warm)
+        counts.scans += engine.rows_scanned
+        counts.pairs += costs.size
+        low: Array = (part.sign * costs.astype(price) - outcome.v).min(axis=1)
+        return outcome, low
+
+    def kept() -> dict[str, Any]:
+        own = {
+            "counts": vars(counts), "row_order": solved.rows, "column_order": solved.columns,
+            "done": False,
+        }  # fmt: skip
+        below = ladder.kept()
+        return {**own, **below} if below else {}
+
+    with monitor.saving(kept):
+        v = ladder.climb(solve_level)
+    if v is None:
+        solved.first_prices = "estimate" if own_estimate else "none"
+    return FirstPrices(v, plain=plain and v is None, guided=v is not None)
+
+
+def _begin(
+    problem: Problem, setting: Setting, solved: Solved, first: FirstPrices
+) -> tuple[ListEngine, Course]:
+    """An engine with these prices, and the course before its first evaluation."""
     engine = _engine(problem, setting, solved)
-    if prices is not None:
-        prices = prices - prices.max()
-        if arithmetic.grid and arithmetic.grid < 1:
-            prices = np.floor(prices / arithmetic.grid) * arithmetic.grid
+    if first.v is not None:
+        prices, grid = first.v - first.v.max(), setting.arithmetic.grid
+        if grid and grid < 1:
+            prices = np.floor(prices / grid) * grid
         engine.v[:] = prices
     engine.open_price[:] = engine.v
     engine.fit_bounds()
     settle(engine, engine.k, setting.seed, solved.counts)
-    course = Course(_row_order(problem, setting), plain)
-    if not top:
-        return _run(engine, course, setting, phases, clock)
-    monitor.reached(counts.scans, counts.rows)
-    with monitor.saving(lambda: _kept(solved, engine, course)):
-        return _run(engine, course, setting, phases, clock)
+    return engine, Course(_row_order(problem, setting), first.plain, guided=first.guided)
 
 
 def _solve_tight(
@@ -229,6 +318,10 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
     if setting.memory is not None:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
+    if setting.scans_affordable:
+        engine.most_pairs = _EXHAUSTED * n * problem.shape[1]
+    if setting.hold and (engine.from_fill or not engine.immediate):
+        engine.listed = Listed(problem.source.dtype, problem.sign)
     solved.engine = engine
     return engine
 
@@ -286,7 +379,8 @@ def _run(
         engine.set_reach()
         course.stage = OPEN
         if not (course.warm and _few_left(engine, course)) and not course.plain:
-            course.epsilon = _FIRST * engine.greedy_gap(course.order) / max(1, n)
+            first = _GUIDED_FIRST if course.guided else _FIRST
+            course.epsilon = first * engine.greedy_gap(course.order) / max(1, n)
             course.lowest = course.epsilon / (16 * max(1, n))
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
@@ -326,8 +420,9 @@ def _next_epsilon(course: Course, record: dict[str, Any], n: int, m: int) -> Non
     course.phases.append(record)
     course.stage = DONE if course.epsilon == 0 else OPEN
     drops, epsilon_drops = record["drops"], record["epsilon_drops"]
-    few = drops <= _GUARD * n * course.epsilon
-    least = 1 if n <= m else 2  # the first phase of a tall problem is short
+    few = drops <= (_GUIDED_GUARD if course.guided else _GUARD) * n * course.epsilon
+    # The first phase of a tall problem is short.
+    least = 0 if course.guided else 1 if n <= m else 2
     settled = len(course.phases) > least and drops > epsilon_drops and few
     easy = len(course.phases) > 2 and record["rows_scanned"] <= _EASY * n
     course.epsilon = (

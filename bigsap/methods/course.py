@@ -16,8 +16,8 @@ from bigsap.engine.list_bounds import pair_costs, row_bounds
 from bigsap.engine.lists import DOUBLED, REFUSED
 from bigsap.engine.precision import Arithmetic
 from bigsap.engine.team import Team
-from bigsap.methods.coarse import Counts
 from bigsap.methods.outcome import Outcome
+from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.sources.base import Array
 
@@ -64,6 +64,17 @@ class Solved:
         """(n_rows,) signed costs of the pairs of the matching of the moment, else 0."""
         return None if self.engine is None else self._by_row(pair_costs(self.engine))
 
+    def costs(self, column_of_row: Array) -> tuple[Array, Array]:
+        """What lists hold of the costs of these pairs, see ``engine.held.Held``. O(n)."""
+        engine = self.engine
+        if engine is None or engine.listed is None:
+            return np.zeros(column_of_row.size), np.zeros(column_of_row.size, bool)
+        engine.bring_lists()
+        matching = np.maximum(engine.column_of_row, S.FREE)
+        costs, known = engine.listed.costs(matching, engine.match_cost, engine.lists.reference)
+        same = self.restored(matching, engine.v)[0] == column_of_row
+        return self._by_row(costs), self._by_row(known) & same
+
     def _by_row(self, values: Array) -> Array:
         if self.rows is None:
             return values
@@ -103,8 +114,11 @@ class Solved:
 class Setting:
     """How to solve, whatever the level. ``epsilon=False``: one phase from prices 0.
 
+    start: one of ``first_prices.STARTS``.
     enough: asked after each phase whether its matching will do; None below the top level.
-    memory: bytes the lists may begin with, None as many as they like.
+    memory: bytes the lists may begin with, None as many as they like. scans_affordable: rows
+    that were read once can be scanned again at once. hold: the costs of the
+    pairs found are asked for in the end.
     """
 
     team: Team
@@ -115,6 +129,9 @@ class Setting:
     k: int | None = None
     enough: Callable[[], bool] | None = None
     memory: int | None = None
+    scans_affordable: bool = False
+    start: str = "auto"
+    hold: bool = False
 
 
 @dataclass
@@ -123,15 +140,17 @@ class Course:
 
     order: ID (n,), the rows as the phases visit them. plain: one phase with epsilon 0.
     warm: ``"pairs"`` or ``"prices"`` after a warm start with or without an assignment;
-    pairs: ID (n,) the old column of each row then. stage: what is next. epsilon: of the
-    phase at hand; below ``lowest`` the next is 0. scanned, evaluated: before the phase;
-    spent: seconds spent on it before ``clock``. phases: records of the finished ones.
+    pairs: ID (n,) the old column of each row then. guided: the first prices are of levels.
+    stage: what is next. epsilon: of the phase at hand; below ``lowest`` the next is 0.
+    scanned, evaluated: before the phase; spent: seconds spent on it before ``clock``.
+    phases: records of the finished ones.
     """
 
     order: Array
     plain: bool
     pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
     warm: str = ""
+    guided: bool = False
     stage: int = SURVEY
     epsilon: float = 0.0
     lowest: float = 0.0

@@ -16,7 +16,7 @@ from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, FEW_COORDINATES
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.ordering import compact_order
-from bigsap.methods.coarse import Counts, read_gently
+from bigsap.methods.parts import Counts, read_gently
 from bigsap.sources.base import Array
 
 #: Problems with fewer rows or columns are not worth the sampled rows.
@@ -70,7 +70,7 @@ def settle(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     if not engine.from_fill:
         landmarks = signed[_SAMPLED:].T.copy()
         landmarks[~np.isfinite(landmarks)] = 0.0
-        order = compact_order(landmarks, BLOCK)
+        order = compact_order(landmarks)
         scattered = _share(taus, order, k)
         if scattered <= _SCATTERED and scattered < 0.7 * share:
             engine.keep_minima(order.astype(S.ID))

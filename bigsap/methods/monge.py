@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError
-from bigsap.methods.coarse import Counts
+from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, CostSource, Fill, Fillable, Resident, read_while
 from bigsap.sources.compiled import read_pairs

@@ -43,6 +43,8 @@ def row_order(engine: Engine, seed: int) -> Array:
 # A1015 has 4 and 1. Means of 25 matrices at n = 1000 scan 5 % fewer rows on geometric, 6 on
 # disjoint, 3 to 7 on ranks 2 to 8, 1 % more on random; at n = 4000 2 to 10 % fewer on all.
 _SHRINK, _ENOUGH = 5, 0.7
+#: From prices of levels the first epsilon is this share of what the picks' gap suggests.
+_GUIDED_FIRST = 0.3
 
 
 def next_epsilon(
@@ -178,7 +180,7 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
     order = row_order(engine, seed)
     few = LOOSE_SHARE_OF_PICKS if warm.column_of_row is None else LOOSE_SHARE
     if epsilon and not warm.exact and left.size > few * n:
-        first = first_epsilon(engine)
+        first = (_GUIDED_FIRST if warm.guided else 1.0) * first_epsilon(engine)
         if first > 0:
             return Course(order, first, first / (16 * n))
     loose = np.zeros(n, bool)

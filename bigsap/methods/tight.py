@@ -27,7 +27,7 @@ from bigsap.engine.gpu_tight import DevicePass
 from bigsap.engine.lists import EVALUATIONS, PAIRS
 from bigsap.engine.precision import Arithmetic
 from bigsap.engine.team import Team
-from bigsap.methods.coarse import Counts
+from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Resident

@@ -33,12 +33,13 @@ class Warm:
 
     v: (n_columns,) finite prices. column_of_row: (n_rows,), negative = none; None: the
     cheapest reduced costs decide. exact: keep only pairs that are tight to the last bit,
-    which is what a repair needs.
+    which is what a repair needs. guided: the prices are those of levels.
     """
 
     v: Array
     column_of_row: Array | None = None
     exact: bool = False
+    guided: bool = False
 
 
 def adopt(engine: Engine, warm: Warm, grid: float) -> Array:

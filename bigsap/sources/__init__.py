@@ -222,7 +222,10 @@ def _refuse_objects(array: Array, cost: Any) -> None:
                     f"cost[{row}, {column}] = {value} does not fit int64", row, column
                 )
         else:
-            at = f" at {list(where)}" if where else ""
+            if not where:
+                what = "None" if value is None else f"an object of {_name(value)}"
+                raise DtypeError(f"the costs are {what}; they must be a matrix of real numbers")
+            what = "None" if value is None else f"a {_name(value)}"
             raise DtypeError(
-                f"{_name(cost)} holds a {_name(value)}{at}; costs must be real numbers"
+                f"{_name(cost)} holds {what} at {list(where)}; costs must be real numbers"
             )

@@ -112,6 +112,10 @@ class _Rule:
         """Between which numbers the result lies when the blocks lie in these."""
         return ranges[0]
 
+    def facts(self) -> tuple[str, dict[str, float]]:
+        """Its type in a cost spec, and its numbers."""
+        raise NotImplementedError
+
 
 class _Sum(_Rule):
     def apply(self, blocks: Sequence[Array]) -> Array | None:
@@ -128,6 +132,9 @@ class _Sum(_Rule):
         for other in ranges[1:]:  # rounded as the costs are
             low, high = low + other[0], high + other[1]
         return low, high
+
+    def facts(self) -> tuple[str, dict[str, float]]:
+        return "sum", {}
 
     def __repr__(self) -> str:
         return "sum"
@@ -148,6 +155,9 @@ class _Scale(_Rule):
         ends = [end * self.factor if self.factor else 0.0 for end in ranges[0]]
         return min(ends), max(ends)
 
+    def facts(self) -> tuple[str, dict[str, float]]:
+        return "scale", {"factor": self.factor}
+
     def __repr__(self) -> str:
         return f"scale by {self.factor!r}"
 
@@ -160,6 +170,9 @@ class _Mask(_Rule):
         values, forbidden = blocks
         values[forbidden != 0] = self.infinity
         return None
+
+    def facts(self) -> tuple[str, dict[str, float]]:
+        return "mask", {"infinity": self.infinity}
 
     def __repr__(self) -> str:
         return f"mask with {self.infinity}"
@@ -175,6 +188,9 @@ class _Threshold(_Rule):
         # An infinity that forbids already is kept; the wrong one too, for its error's sake.
         values[(values > self.limit) & np.isfinite(values)] = self.infinity
         return None
+
+    def facts(self) -> tuple[str, dict[str, float]]:
+        return "forbid_above", {"threshold": self.limit, "infinity": self.infinity}
 
     def __repr__(self) -> str:
         return f"forbid above {self.limit!r} with {self.infinity}"
@@ -247,6 +263,10 @@ class _Combined:
         for source in self._sources:
             if isinstance(source, Interruptible):
                 source.while_waiting(check)
+
+    def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
+        """The rule's type in a cost spec, its numbers (``infinity``: what forbids), the sources."""
+        return *self._rule.facts(), self._sources
 
     def fingerprint(self) -> str:
         """Over the rule and the fingerprints of the sources."""

@@ -33,6 +33,7 @@ _FILES = {
         "bigsap.engine",
         ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
     ),
+    "pairs": ("bigsap.sources", ("kernels_pairs",)),
     "proof": ("bigsap.sources", ("kernels_proof",)),
 }
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED

@@ -14,7 +14,14 @@ from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression_emit import c_source, cuda_source
 from bigsap.sources.expression_parser import parse
 from bigsap.sources.expression_range import expression_range
-from bigsap.sources.expression_tree import MAX_ARRAYS, RESERVED, Declared, Expression
+from bigsap.sources.expression_tree import (
+    MAX_ARRAYS,
+    RESERVED,
+    Declared,
+    Expression,
+    Number,
+    walk,
+)
 from bigsap.sources.metrics import digest, real_array
 
 
@@ -98,6 +105,24 @@ class ExpressionSource:
     def cost_range(self) -> tuple[float, float]:
         """By interval arithmetic over the arrays' smallest and largest numbers."""
         return expression_range(self.expression, self.arrays)
+
+    def sample(self, rows: Ids, columns: Ids) -> Array:
+        """``cost[rows[k], columns[k]]`` by numpy, k pairs, without compiling anything; the last
+        bits may differ. O(k) times the operations of the formula."""
+        from bigsap.sources.expression_sample import sampled
+
+        i, j = (columns, rows) if self.swapped else (rows, columns)
+        return sampled(self.expression, self.arrays, i, j)
+
+    def why_infinite(self) -> str | None:
+        """What makes costs infinite where neither formula nor arrays say inf; None if one does."""
+        said = any(isinstance(e, Number) and e.value == np.inf for e in walk(self.expression.root))
+        if said or any(np.isinf(values).any() for values in self.arrays):
+            return None
+        return (
+            "the expression says inf nowhere, so these exceed float64 (about 1.8e308) or divide"
+            " by 0"
+        )
 
     def fill(self) -> Fill:
         """The compiled filler (compiled at first use, kept for equal formulas)."""

@@ -88,11 +88,13 @@ class _Checked(NumbaEmitter):
                 self.doubt(f"{name} != {name}")
             case Call(function) if function != "abs":
                 self.doubt(f"not (f_abs({name}) < inf)")
-            case Binary("**"):
-                self.doubt(f"not (f_abs({name}) < inf)")
-        if isinstance(node, (Binary, Call)) and self.facts.may_round(node):
-            self.doubt(f"not (f_abs({name}) < {EXACT!r})")
+        if isinstance(node, Call):
+            self._doubt_size(node, name)
         return name
+
+    def _doubt_size(self, node: Node, name: str) -> None:
+        if self.facts.may_round(node):
+            self.doubt(f"not (f_abs({name}) < {EXACT!r})")
 
     def arithmetic(self, operator: str, left: str, right: str) -> str:
         if operator == "/":
@@ -106,12 +108,19 @@ class _Checked(NumbaEmitter):
             self.doubt(f"({right} == 0.0) | {far}")
         return super().call(function, names)
 
-    def binary(self, node: Binary) -> str:
+    def binary(self, node: Binary, left: str) -> str:
+        name = self._operation(node, left)
+        if node.operator == "**":
+            self.doubt(f"not (f_abs({name}) < inf)")
+        self._doubt_size(node, name)
+        return name
+
+    def _operation(self, node: Binary, left: str) -> str:
         integers = self.facts.possible(node.left) and self.facts.possible(node.right)
         plain = isinstance(node.right, Number)  # constants are not negative
         if node.operator != "**" or not integers or plain:
-            return super().binary(node)
-        names = [self.value(node.left), self.value(node.right)]
+            return super().binary(node, left)
+        names = [left, self.value(node.right)]
         self.doubt(f"{names[1]} < 0.0")
         return self.let(self.call("power", names))
 

@@ -26,6 +26,7 @@ from bigsap.sources.expression_tree import (
     Scalar,
     Sum,
     Variable,
+    chain,
 )
 
 #: Constant exponents that mean repeated multiplication: x*x, (x*x)*x, (x*x)*(x*x).
@@ -56,7 +57,11 @@ class Emitter(ABC):
             case Negate(operand):
                 return self.let(f"-{self.value(operand)}")
             case Binary():
-                return self.binary(node)
+                first, operations = chain(node)
+                name = self.value(first)
+                for operation in operations:
+                    name = self.binary(operation, name)
+                return name
             case Compare(operators, operands):
                 names = [self.value(operand) for operand in operands]
                 pairs = zip(names, operators, names[1:], strict=False)
@@ -78,8 +83,8 @@ class Emitter(ABC):
             case Sum():
                 return self.sum(node)
 
-    def binary(self, node: Binary) -> str:
-        left = self.value(node.left)
+    def binary(self, node: Binary, left: str) -> str:
+        """Write an operation whose left operand is written already."""
         if node.operator == "**" and isinstance(node.right, Number) and node.right.value in POWERS:
             square = self.let(self.arithmetic("*", left, left))
             if node.right.value == 2.0:

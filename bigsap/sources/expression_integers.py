@@ -24,6 +24,7 @@ from bigsap.sources.expression_tree import (
     Scalar,
     Sum,
     Variable,
+    chain,
     walk,
 )
 
@@ -58,8 +59,12 @@ class Integers:
                 return value.is_integer() and abs(value) <= EXACT
             case Negate(operand):
                 return self.possible(operand)
-            case Binary(operator, left, right):
-                return operator != "/" and self.possible(left) and self.possible(right)
+            case Binary():
+                first, operations = chain(node)
+                return self.possible(first) and all(
+                    operation.operator != "/" and self.possible(operation.right)
+                    for operation in operations
+                )
             case Choice(_, then, otherwise):
                 return self.possible(then) or self.possible(otherwise)
             case Call("floor"):
@@ -89,8 +94,13 @@ class Integers:
                 return abs(self._declared[array].value or 0.0)
             case Negate(operand):
                 return self.size(operand)
-            case Binary(operator, left, right):
-                return self._size_of_binary(operator, self.size(left), self.size(right), right)
+            case Binary():
+                first, operations = chain(node)
+                size = self.size(first)
+                for operation in operations:
+                    right = operation.right
+                    size = self._size_of_binary(operation.operator, size, self.size(right), right)
+                return size
             case Compare() | Not() | Logic():
                 return 1.0
             case Choice(_, then, otherwise):

@@ -24,12 +24,14 @@ from bigsap.sources.expression_text import parsed
 from bigsap.sources.expression_tree import (
     MAX_ARRAYS,
     MAX_LENGTH,
+    Binary,
     Choice,
     Compare,
     Declared,
     Logic,
     Node,
     Not,
+    chain,
     children,
 )
 
@@ -250,6 +252,17 @@ class _Reader(ast.NodeTransformer):
         loop = ast.comprehension(target, size, [], 0)
         return ast.copy_location(ast.GeneratorExp(body, [loop]), e)
 
+    def visit_BinOp(self, e: ast.BinOp) -> ast.expr:
+        links = [e]
+        while isinstance(e.left, ast.BinOp):
+            e = e.left
+            links.append(e)
+        left = self.visit(e.left)
+        for link in reversed(links):
+            right = self.visit(link.right)
+            left = ast.copy_location(ast.BinOp(left, link.op, right), link)
+        return left
+
     def visit_Lambda(self, e: ast.Lambda) -> ast.expr:
         raise _OutsideError
 
@@ -276,6 +289,10 @@ def _same_truth(node: Node, *, wanted: bool) -> bool:
     wanted: the node's truth is all that is asked for.
     """
     match node:
+        case Binary():
+            first, operations = chain(node)
+            parts = [first, *(operation.right for operation in operations)]
+            return all(_same_truth(part, wanted=False) for part in parts)
         case Logic(_, operands):
             if not wanted and not all(isinstance(o, (Compare, Not, Logic)) for o in operands):
                 return False

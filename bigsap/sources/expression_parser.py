@@ -99,6 +99,14 @@ def check(
     return Expression(root, shape, names, checker.operations)
 
 
+def _chained(e: ast.BinOp, left: ast.BinOp) -> bool:
+    """Whether an operation and its left operand are links of one chain."""
+    sums = (ast.Add, ast.Sub)
+    if isinstance(e.op, sums):
+        return isinstance(left.op, sums)
+    return isinstance(e.op, ast.Mult) and isinstance(left.op, ast.Mult)
+
+
 class _Checker:
     """Rebuilds a Python tree node by node; ``operations`` counts as it goes."""
 
@@ -128,10 +136,7 @@ class _Checker:
     def node(self, e: ast.expr, depth: int) -> Node:
         if depth > MAX_DEPTH:
             self.fail(e, f"nested too deeply; at most {MAX_DEPTH} levels are allowed")
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            self.fail(e, f"too long; at most {MAX_NODES} numbers, names and operations")
-        self.operations += self.terms
+        self.count_node(e)
         match e:
             case ast.Constant():
                 return self.number(e)
@@ -155,6 +160,12 @@ class _Checker:
             case ast.GeneratorExp():
                 raise self.failure(e, "a 'for' is allowed only in sum(... for k in range(D))")
         raise self.failure(e, f"{_FOREIGN.get(type(e), type(e).__name__)} is not allowed")
+
+    def count_node(self, e: ast.expr) -> None:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            self.fail(e, f"too long; at most {MAX_NODES} numbers, names and operations")
+        self.operations += self.terms
 
     def each(self, parts: Iterable[ast.expr], depth: int) -> tuple[Node, ...]:
         return tuple(self.node(part, depth + 1) for part in parts)
@@ -241,10 +252,17 @@ class _Checker:
         return Negate(operand) if isinstance(e.op, ast.USub) else Not(operand)
 
     def binary(self, e: ast.BinOp, depth: int) -> Node:
-        operator = _OPERATORS.get(type(e.op))
-        if operator is None:
+        links = [e]
+        while isinstance(e.left, ast.BinOp) and _chained(e, e.left):
+            e = e.left
+            links.append(e)
+            self.count_node(e)
+        if type(e.op) not in _OPERATORS:
             self.fail(self.between(e.left, e.right), "this operator is not allowed")
-        return Binary(operator, *self.each([e.left, e.right], depth))
+        left = self.node(e.left, depth + 1)
+        for link in reversed(links):
+            left = Binary(_OPERATORS[type(link.op)], left, self.node(link.right, depth + 1))
+        return left
 
     def compare(self, e: ast.Compare, depth: int) -> Node:
         operators = []

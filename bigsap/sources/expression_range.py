@@ -31,6 +31,7 @@ from bigsap.sources.expression_tree import (
     Scalar,
     Sum,
     Variable,
+    chain,
 )
 
 Interval: TypeAlias = tuple[float, float]
@@ -92,10 +93,19 @@ class _Ranges:
             case Sum(loop, count, body):
                 self._counts[loop] = count
                 return self._sum(count, self.of(body))
-            case Binary("*", left, right) if left == right:
-                return _square(self.of(left))
-            case Binary(operator, left, right):
-                return _BINARY[operator](self.of(left), self.of(right))
+            case Binary():
+                return self._chain(node)
+
+    def _chain(self, node: Binary) -> Interval:
+        first, operations = chain(node)
+        result = self.of(first)
+        for operation in operations:
+            if operation.operator == "*" and operation.left == operation.right:
+                low, high = _square(result)
+            else:
+                low, high = _BINARY[operation.operator](result, self.of(operation.right))
+            result = (low, high) if low <= high else _ANY
+        return result
 
     @staticmethod
     def _sum(count: int, body: Interval) -> Interval:

@@ -14,7 +14,8 @@ Side: TypeAlias = Literal["i", "j"]
 
 #: Longest text, in characters.
 MAX_LENGTH = 4096
-#: Most nodes of a tree, and most on a path from its root to a leaf.
+#: Most nodes of a tree, and most on a path from its root to a leaf; a chain of sums and
+#: differences, or of products, is one of them however long it is.
 MAX_NODES = 500
 MAX_DEPTH = 32
 #: Most declared arrays and numbers.
@@ -205,7 +206,21 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> list[Node]:
     """A node and all below it, in reading order."""
-    found = [node]
-    for child in children(node):
-        found += walk(child)
+    found, ahead = [], [node]
+    while ahead:
+        found.append(ahead.pop())
+        ahead += reversed(children(found[-1]))
     return found
+
+
+def chain(node: Binary) -> tuple[Node, list[Binary]]:
+    """The first operand of a chain ``a - b + c``, and its operations, the first one first.
+
+    Chains are longer than Python's stack would bear: nothing recurs along them.
+    """
+    first: Node = node
+    operations = []
+    while isinstance(first, Binary):
+        operations.append(first)
+        first = first.left
+    return first, operations[::-1]

@@ -154,6 +154,11 @@ class Gated:
                 )
         return self._fill
 
+    @property
+    def cap(self) -> Array:
+        """(n,), what each row's costs are clipped at, in ``dtype``."""
+        return self._cap
+
     def cost_range(self) -> tuple[float, float] | None:
         """That of the source, and of the prices."""
         ends = range_of(self.given)

@@ -5,6 +5,7 @@ The number of parameters says most; a probe call on row 0 says the rest.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import numbers
 from collections.abc import Callable
@@ -59,8 +60,11 @@ def infer_kind(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, i
 
 
 def name_of(f: Any) -> str:
-    """A function's name for messages."""
-    return str(getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or repr(f))
+    """A function's name for messages, never what it has been given."""
+    if isinstance(f, functools.partial):
+        return f"a partial of {name_of(f.func)}"
+    name = getattr(f, "__qualname__", None) or getattr(f, "__name__", None)
+    return str(name or f"a {type(f).__qualname__}")
 
 
 def _leading_parameters(f: Callable[..., Any], n_args: int) -> list[int]:

@@ -97,9 +97,10 @@ def from_http(
     Raises ``OptionError`` for bad arguments or without httpx, ``ShapeError`` and
     ``DtypeError`` when the provider has another shape or dtype, ``StoreError`` for what is
     no provider, ``SourceError`` when it cannot be reached; later, in ``read``, ``StoreError``
-    for a damaged answer or changed data, ``SourceError`` when attempts run out, all naming
-    rows and address. Memory: 2 * in_flight * block_rows rows. Close it, or use it in a ``with``
-    statement; what is forgotten closes itself.
+    for a damaged answer, a redirect, a status such as 404, or changed data: asking again is of no
+    use; ``SourceError`` when attempts run out. All name rows and address. Memory:
+    2 * in_flight * block_rows rows. Close it, or use it in a ``with`` statement; what is
+    forgotten closes itself.
     """
     n_rows, n_columns = cost_shape(shape, "shape=")
     wire_dtype = _wire_dtype(dtype)
@@ -160,6 +161,10 @@ class HttpSource:
     def close(self) -> None:
         """End the threads and close the connections. Reading is an error from now on."""
         self._fetcher.close()
+
+    def address(self) -> tuple[str, str, bool]:
+        """The provider's address and dtype, and whether requests carry headers of the user's."""
+        return self._wire.url, self._known.dtype.str, self._wire.has_headers
 
     @property
     def counts(self) -> dict[str, int]:

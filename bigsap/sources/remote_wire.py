@@ -115,6 +115,16 @@ class Wire:
         self.n_retries = 0
         self.n_bytes = 0
 
+    @property
+    def url(self) -> str:
+        """The address as the user gave it, which may hold what is secret."""
+        return self._url
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether the user's headers, or client, go along with every request."""
+        return bool(self._headers) or not self._own
+
     def close(self) -> None:
         """Close the connections, unless the client is the user's."""
         if self._own:
@@ -187,7 +197,7 @@ class Wire:
     def _check_answer(self, answer: Any, media_type: str) -> None:
         status = answer.status_code
         if 300 <= status < 400:
-            raise SourceError(
+            raise StoreError(
                 f"the provider redirects ({_status(status)}), which is refused; give the "
                 "final address as url"
             )
@@ -197,7 +207,7 @@ class Wire:
                 _retry_after(answer.headers.get("Retry-After")),
             )
         if status != 200:
-            raise SourceError(f"the provider answered {_status(status)} instead of 200")
+            raise StoreError(f"the provider answered {_status(status)} instead of 200")
         coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if coding != "identity":
             raise StoreError(f"the answer has Content-Encoding {coding[:40]!r}; identity was asked")
@@ -280,10 +290,10 @@ class Wire:
                 f"no answer within timeout={self._timeout} s ({type(error).__name__})"
             ) from None
         except (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise SourceError(f"the request cannot be sent: {type(error).__name__}") from None
+            raise StoreError(f"the request cannot be sent: {type(error).__name__}") from None
         except httpx.TransportError as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise SourceError("the provider's certificate is not trusted") from None
+                raise StoreError("the provider's certificate is not trusted") from None
             raise _Passing(f"the connection failed: {_reason(error)}") from None
 
     def _pause(self, attempt: int, after: float | None) -> float:

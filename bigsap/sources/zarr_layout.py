@@ -22,6 +22,8 @@ from bigsap.errors import InputError, StoreError
 from bigsap.sources.base import Array
 from bigsap.sources.convert import cost_dtype, cost_shape
 
+#: One of them lies in the folder of a zarr array or group.
+_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
 _ABSENT = np.uint64(2**64 - 1)
 _CRC_BYTES = 4
 
@@ -163,9 +165,11 @@ def open_array(path_or_array: Any) -> tuple[Any, str]:
         name = f"the zarr store {where!r}"
         if "://" not in where and not Path(where).exists():
             raise StoreError(f"{name} does not exist")
+        zipped = where.endswith(".zip") and Path(where).is_file()
+        if "://" not in where:
+            _refuse_others(Path(where), where, zipped)
         try:
             # Not every zarr 3 sees that a file is a zip store.
-            zipped = where.endswith(".zip") and Path(where).is_file()
             store = zarr.storage.ZipStore(where, mode="r") if zipped else where
             array = zarr.open(store, mode="r")
         except Exception as error:
@@ -176,6 +180,17 @@ def open_array(path_or_array: Any) -> tuple[Any, str]:
     if isinstance(array, zarr.Group):
         raise StoreError(f"{name} is a group, not an array{_arrays_within(array)}")
     return array, name
+
+
+def _refuse_others(path: Path, where: str, zipped: bool) -> None:
+    """Say what a path is not, before zarr says it in its own words."""
+    if path.is_file() and not zipped:
+        raise StoreError(
+            f"the file {where!r} is neither a .npy file (numpy.save) nor a zarr store, which is"
+            " a folder or a .zip file"
+        )
+    if path.is_dir() and not any((path / name).exists() for name in _METADATA):
+        raise StoreError(f"the folder {where!r} is no zarr array: it has no zarr.json or .zarray")
 
 
 def import_zarr() -> Any:

@@ -343,8 +343,7 @@ def test_a_full_disk_interrupts_the_job_and_not_the_service(
             headers={"Content-Type": "application/octet-stream"},
         )  # fmt: skip
         assert put.status_code < 300, put.text
-        resumed = client.post(f"/v1/jobs/{job_id}/resume")
-        assert resumed.status_code < 300, resumed.text
+        # It is tried again by itself.
         job = server.finished(job_id, 120)
         assert job["state"] == "succeeded"
         assert same(client, job_id, expected)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from bigsap_server import jobs, jobs_sql
@@ -224,6 +225,42 @@ def test_a_former_attempt_cannot_write(store):
     with pytest.raises(jobs.StaleAttempt):
         store.update(job.id, attempt=1, state="succeeded")
     assert store.update(job.id, attempt=2, state="running").state == "running"
+
+
+def test_jobs_that_an_older_version_left_interrupted_have_failed(tmp_path):
+    with closing(jobs.JobStore(tmp_path / "jobs.sqlite")) as store:
+        left, waits = started(store), started(store)
+        problem = {"title": "lost"}
+        store.update(left.id, attempt=1, state="interrupted", problem=problem)
+        store.update(waits.id, attempt=1, state="interrupted", retry_at=time.time() + 3600)
+    with closing(jobs.JobStore(tmp_path / "jobs.sqlite")) as store:
+        found = store.get(left.id)
+        assert (found.state, found.problem, found.active) == ("failed", problem, False)
+        assert found.finished >= found.started
+        assert store.events(left.id)[-1].data["state"] == "failed"
+        assert store.get(waits.id).active
+        assert store.resume(left.id).state == "queued"
+
+
+def test_the_first_answer_is_kept(store):
+    def answer(job):
+        return jobs.Answer(202, {"Location": job.id}, f'"{job.state}"')
+
+    first, _ = store.submit(SPEC, idempotency_key="k", answer=answer)
+    kept = jobs.Answer(202, {"Location": first.id}, '"queued"')
+    assert store.answer_of(first.id) == kept
+    store.keep_answer(first.id, jobs.Answer(200, {}, "{}"))
+    assert store.answer_of(first.id) == kept
+    other, _ = store.submit(SPEC, answer=answer)
+    assert store.answer_of(other.id) is None
+    store.keep_answer(other.id, kept)
+    assert store.answer_of(other.id) == kept
+    store.request_cancel(first.id, "now")
+    store.delete(first.id)
+    assert store.answer_of(first.id) is None
+    again, new = store.submit(SPEC, idempotency_key="k")
+    assert new
+    assert store.answer_of(again.id) is None
 
 
 def test_an_interrupted_job_waits_for_its_time_or_for_resume(store):

@@ -170,6 +170,8 @@ def test_head_answers_what_get_does_without_the_body(serve_app: Callable[..., st
         ("POST", "/healthz", "GET, HEAD"),
         ("GET", "/v1/arrays/arr_1/rows/0", "PUT"),
         ("POST", "/", "GET, HEAD"),
+        ("PUT", "/openapi.json", "GET, HEAD"),
+        ("DELETE", "/js/app.js", "GET, HEAD"),
     ],
 )
 def test_methods_that_are_not_there(api: Any, method: str, path: str, allow: str) -> None:

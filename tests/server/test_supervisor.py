@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from bigsap_server import worker
+from bigsap_server import supervisor, worker
 from bigsap_server.control import Folder
 from bigsap_server.executor import InlineExecutor, Order, Report
 from bigsap_server.files import FileLock
@@ -119,7 +119,7 @@ def test_jobs_run_and_leave_certified_results(tmp_path):
             kinds = [event.kind for event in service.store.events(job_id)]
             assert "progress" in kinds
             folder = service.store.folder(job_id)
-            assert not (folder / "checkpoint").exists()
+            wait_for(lambda folder=folder: not (folder / "checkpoint").exists())
         # Wait for the threads to have gone: slots are free again.
         wait_for(lambda: service.executor.free() == 2)
 
@@ -323,21 +323,31 @@ def test_a_source_that_fails_again_and_again_keeps_its_problem_whole(tmp_path, m
         raise Problem("source-failed", "the provider is away", pointer="/cost/url", row=3)
 
     monkeypatch.setattr(bigsap_server.build, "build_source", fails)
-    with Service(tmp_path / "data", attempts=1) as service:
-        job = service.reaches(service.submit(), "interrupted")
+    with Service(tmp_path / "data", attempts=2) as service:
+        job = service.finished(service.submit())
+        assert (job.state, job.attempt, job.active) == ("failed", 2, False)
         assert (job.problem["pointer"], job.problem["row"]) == ("/cost/url", 3)
-        assert job.problem["detail"] == "the provider is away, 1 times in a row"
+        assert job.problem["detail"] == "the provider is away, 2 times in a row"
+        assert job.finished is not None
+
+
+def test_what_was_tried_once_is_not_counted(tmp_path, monkeypatch):
+    import bigsap_server.build
+
+    def fails(*args):
+        raise Problem("source-failed", "the provider is away", pointer="/cost/url")
+
+    monkeypatch.setattr(bigsap_server.build, "build_source", fails)
+    with Service(tmp_path / "data", attempts=1) as service:
+        job = service.finished(service.submit())
+        assert (job.state, job.problem["detail"]) == ("failed", "the provider is away")
 
 
 def test_a_job_that_kills_its_workers_is_given_up(tmp_path):
     with Service(tmp_path / "data", Losing(10), attempts=2) as service:
         job_id = service.submit()
-        job = wait_for(
-            lambda: (
-                (job := service.store.get(job_id)).state == "interrupted" and not job.active and job
-            )
-        )
-        assert (job.attempt, job.failures) == (2, 2)
+        job = service.finished(job_id)
+        assert (job.state, job.attempt, job.failures, job.active) == ("failed", 2, 2, False)
         assert job.problem["type"].endswith(":worker-lost")
         assert "2 times in a row" in job.problem["detail"]
         service.executor.times = 0
@@ -349,17 +359,27 @@ def full_disk(*args, **options):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_interrupts_with_the_reason(tmp_path, monkeypatch):
-    with Service(tmp_path / "data") as service:
+def test_a_full_disk_interrupts_with_the_reason_and_then_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "_DISK_BACKOFF_S", 0.5)
+    with Service(tmp_path / "data", attempts=3) as service:
         with monkeypatch.context() as patch:
             patch.setattr(worker.np, "save", full_disk)
             job_id = service.submit()
             job = service.reaches(job_id, "interrupted", "failed")
             assert job.state == "interrupted"
             assert job.problem["type"].endswith(":disk-full")
-            assert not job.active
+            assert job.active
+            job = service.finished(job_id)
+            assert (job.state, job.attempt, job.active) == ("failed", 3, False)
+            assert (
+                job.problem["detail"]
+                == "the disk is full: a file cannot be written, 3 times in a row"
+            )
+            later = service.submit()
+            service.reaches(later, "interrupted")
+        # With space again it goes on by itself; what was given up, when asked to.
         assert service.supervisor.alive
-        assert service.finished(service.submit()).state == "succeeded"
+        assert service.finished(later).state == "succeeded"
         service.store.resume(job_id)
         assert service.finished(job_id).state == "succeeded"
 

@@ -263,12 +263,12 @@ function liveView() {
       else bar.value = part;
       if (progress.stage === "certificate") {
         bar.removeAttribute("value");
-        say(text, "Making the certificate: one pass over all costs.");
+        say(text, "Making the certificate.");
         return figures(job, progress);
       }
       const phase = progress.phase ? ` in phase ${progress.phase}` : "";
       const rest = progress.eta_s == null ? "" : `, about ${duration(progress.eta_s)} left`.replace("about less", "less");
-      const words = { loading: "Opening the costs …", start: "Finding first prices …", coarse: "Finding first prices on a part of the problem …" }[progress.stage];
+      const words = { loading: "Opening the costs …", start: "Finding first prices …", levels: "Finding first prices on samples of the problem …" }[progress.stage];
       say(text, part === null || !progress.phase ? (words ?? "Starting …")
         : `${percent(part)} of the rows assigned${phase}${rest}.`);
       return figures(job, progress);

@@ -91,9 +91,11 @@ export function verdict(summary, job) {
   const left = Math.min(rows, columns) - summary.n_assigned;
   if (left > 0) said.push(`${count(summary.n_assigned)} of ${plural(rows, "row")} are matched, the others are left out.`);
   if (certificate?.certified) {
-    const pairs = certificate.pairs ? `all ${count(certificate.pairs)} pairs` : "every pair";
-    said.push(`The certificate comes from one more pass over ${pairs}, by code of its own that shares ` +
-      "nothing with the search.");
+    const all = certificate.pairs ? `all ${count(certificate.pairs)} pairs` : "every pair";
+    const how = certificate.by === "bounds"
+      ? `bounds of the costs and ${count(certificate.pairs)} pairs that they left`
+      : `one more pass over ${all}`;
+    said.push(`The certificate comes from ${how}, by code of its own that shares nothing with the search.`);
   } else said.push("There is no certificate.");
   return said;
 }

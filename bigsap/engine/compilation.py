@@ -1,0 +1,134 @@
+"""Telling that kernels are being compiled: once on a machine, for up to a minute.
+
+numba announces what it compiles, not what it loads. While somebody listens, a thread looks on:
+when compiling has taken some seconds it writes one line, and bars are told all the time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from numba.core import event
+
+#: Seconds of compiling after which it is told.
+PATIENCE = 2.0
+#: Between two looks.
+_LOOK = 0.2
+TEXT = (
+    "bigsap: compiling kernels for costs of this kind. That takes up to a minute or so, once:"
+    " they are kept on the disk."
+)
+
+#: Told, a few times a second, how many seconds compiling has taken; None when it is over.
+Tell = Callable[[float | None], None]
+
+
+class _Listener(event.Listener):  # type: ignore[misc]
+    """Adds up the time in which anything is compiled; callees within callers count once.
+
+    Its watch starts with the first compilation: most solves compile nothing.
+    """
+
+    def __init__(self, say: Callable[[str], None] | None, tell: Tell | None) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._since = 0.0
+        self._spent = 0.0
+        self._say, self._tell = say, tell
+        self.watch: _Watch | None = None
+
+    def on_start(self, event: Any) -> None:
+        with self._lock:
+            if self._depth == 0:
+                self._since = time.perf_counter()
+            self._depth += 1
+            if self.watch is None:
+                self.watch = _Watch(self, self._say, self._tell)
+                self.watch.start()
+
+    def on_end(self, event: Any) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._spent += time.perf_counter() - self._since
+
+    @property
+    def busy(self) -> bool:
+        return self._depth > 0
+
+    @property
+    def seconds(self) -> float:
+        """Of compiling, so far."""
+        with self._lock:
+            now = time.perf_counter() - self._since if self._depth else 0.0
+            return self._spent + now
+
+
+class _Watch(threading.Thread):
+    """Looks on from the first compilation to the end of the listening."""
+
+    def __init__(
+        self, listener: _Listener, say: Callable[[str], None] | None, tell: Tell | None
+    ) -> None:
+        super().__init__(name="bigsap-compilation", daemon=True)
+        self._listener, self._say, self._tell = listener, say, tell
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        told = False
+        while not self._over.wait(_LOOK):
+            if self._say is not None and self._listener.seconds > PATIENCE:
+                self._say(TEXT)
+                self._say = None
+            if self._tell is not None and (told or self._listener.busy):
+                told = self._listener.busy
+                self._tell(self._listener.seconds if told else None)
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+
+@contextmanager
+def compilation_told(
+    say: Callable[[str], None] | None = None, tell: Tell | None = None
+) -> Iterator[None]:
+    """Within, ``say`` one line when compiling takes longer than two seconds in all.
+
+    say: None writes to a terminal's stderr, unless ``BIGSAP_QUIET=1``. tell: what shows more than
+    a line. Both are called by a thread of their own. What other threads compile counts too.
+    """
+    if say is None and _may_write():
+        say = _write
+    if say is None and tell is None:
+        yield
+        return
+    listener = _Listener(say, tell)
+    event.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", listener)
+        if listener.watch is not None:
+            listener.watch.end()
+
+
+def _may_write() -> bool:
+    if os.environ.get("BIGSAP_QUIET", "") not in ("", "0"):
+        return False
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except (AttributeError, ValueError):  # closed, or no file at all
+        return False
+
+
+def _write(text: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()

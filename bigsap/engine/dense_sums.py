@@ -1,0 +1,49 @@
+"""Sums of floats that are rounded once, as ``math.fsum`` gives them (Shewchuk 1997)."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from bigsap.sources.base import Array
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def add(partials: Array, count: int, x: float) -> int:
+    """Add a number to a sum that is kept as ``count`` numbers without common digits, largest
+    last; how many they are now, at most one more."""
+    kept = 0
+    for k in range(count):
+        y = partials[k]
+        if abs(x) < abs(y):
+            x, y = y, x
+        high = x + y
+        below = y - (high - x)
+        if below != 0.0:
+            partials[kept] = below
+            kept += 1
+        x = high
+    partials[kept] = x
+    return kept + 1
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def rounded(partials: Array, count: int) -> float:
+    """The float nearest to such a sum; of two the even one."""
+    if count == 0:
+        return 0.0
+    k = count - 1
+    high, low = partials[k], 0.0
+    while k > 0:
+        k -= 1
+        x, y = high, partials[k]
+        high = x + y
+        low = y - (high - x)
+        if low != 0.0:
+            break
+    # Half way between two floats: what comes after decides.
+    if k > 0 and ((low < 0.0) == (partials[k - 1] < 0.0)) and low != 0.0:
+        y = low * 2.0
+        x = high + y
+        if x - high == y:
+            high = x
+    return high

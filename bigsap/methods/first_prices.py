@@ -1,0 +1,219 @@
+"""Which first prices are worth having: none, the estimator's, or those of levels.
+
+Levels pay where costs are smooth: where rows that are neighbours in the compact order, and
+columns, have similar costs. A stratified sample tells: the *nugget* (a term of geostatistics)
+is the share of the variance of the costs, less the means of rows and columns, that is left
+between neighbours. It is 1 for i.i.d. costs, and halves in the plane when a sample doubles.
+Where it is neither small nor falling, costs have many dimensions, or noise. Then the sample is
+solved exactly, and so is a stratified quarter of it: levels pay if the quarter's prices recover
+most of the dual value that exact prices add.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.cpu import Engine
+from bigsap.engine.gpu import engine_for
+from bigsap.engine.team import Team
+from bigsap.methods import ssp
+from bigsap.methods.levels import SHARE
+from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
+from bigsap.methods.start import estimate
+from bigsap.methods.strata import Strata, one_of_each, strata_of
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.rows import RowCache, Rows
+from bigsap.sources.arrays import ArraySource
+from bigsap.sources.base import Array, Resident
+
+#: What ``start=`` may be.
+STARTS = ("auto", "levels", "estimate", "none")
+#: Problems with fewer rows or columns are begun without a sample.
+_WORTH = 1500
+#: Rows of the sample.
+_SAMPLE = 512
+#: Rows and columns on which the estimator is tried.
+_TRIED = 256
+#: Nuggets of at most _SMOOTH, and those that fall by _FALLING with twice the sample, need no
+#: further proof; from _ROUGH on there is none.
+_SMOOTH, _FALLING, _ROUGH = 0.025, 0.67, 0.75
+#: The share of the optimum's dual value that prices of a quarter must recover.
+_GAIN = 0.5
+#: A sample has at most so many times as many rows, or columns, as its shorter side should.
+_LONGEST = 4
+
+
+def choose_first_prices(
+    problem: Problem, monitor: Monitor, seed: int, counts: Counts
+) -> tuple[str, Strata | None]:
+    """``"none"``, ``"estimate"`` or ``"levels"``, and the strata that levels are made of.
+
+    Reads some 512 rows, or pairs of them alone where these are cheap; they are counted.
+    Deterministic for a seed.
+    """
+    n, m = problem.shape
+    if min(n, m) < _WORTH:
+        return "none", None
+    generator = np.random.default_rng(seed)
+    # The same rows and columns: a special diagonal shows only then.
+    some = np.sort(generator.permutation(min(n, m))[:_TRIED])
+    if not pairs_are_cheap(problem):
+        return _choose_by_rows(problem, some, monitor, seed, counts)
+    if n == m:
+        costs = _signed(problem, some, some, monitor, counts)
+        if costs is None:
+            return "none", None
+        if _estimator_proves(costs):
+            return "estimate", None
+    strata = strata_of(problem, monitor, seed, counts)
+    drawn = _draw(problem, strata, _SAMPLE, np.random.default_rng([seed, 1]))
+    costs = _signed(problem, drawn.rows, drawn.columns, monitor, counts)
+    return ("none", None) if costs is None or not _worth(costs, drawn) else ("levels", strata)
+
+
+def _choose_by_rows(
+    problem: Problem, some: Array, monitor: Monitor, seed: int, counts: Counts
+) -> tuple[str, Strata | None]:
+    """The same where a pair costs its row: all of it from one reading of a few rows, which the
+    order of the rows is not known beyond."""
+    strata = strata_of(problem, monitor, seed, counts)
+    drawn = _draw(problem, strata, some.size, np.random.default_rng([seed, 1]))
+    drawn = replace(drawn, rows=some[: drawn.rows.size])
+    columns, places = np.unique(np.concatenate([some, drawn.columns]), return_inverse=True)
+    costs = _signed(problem, some, columns, monitor, counts)
+    if costs is None:
+        return "none", None
+    n, m = problem.shape
+    if n == m and _estimator_proves(np.ascontiguousarray(costs[:, places[: some.size]])):
+        return "estimate", None
+    sampled = costs[: drawn.rows.size, places[some.size :]]
+    worth = _worth(np.ascontiguousarray(sampled), drawn, ordered_rows=False)
+    return ("levels", strata) if worth else ("none", None)
+
+
+def estimated_prices(
+    problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], counts: Counts
+) -> tuple[Array, Array | None, bool]:
+    """Prices of A1015's estimator, an assignment if it proved one optimal, and whether
+    one plain phase is to follow."""
+    matrix = problem.source.resident() if isinstance(problem.source, Resident) else None
+    if matrix is not None:
+        rows = Rows.in_place(matrix)
+    else:
+        budget = 64 * problem.shape[1] * problem.source.dtype.itemsize
+        rows = Rows.cached(problem.shape, problem.source.dtype, RowCache(), budget)
+    engine = engine_for(problem, rows, team, monitor, price)
+    start = estimate(engine)
+    visits = rows.hits + rows.misses
+    counts.rows += visits
+    counts.pairs += visits * problem.shape[1]
+    return engine.state.v.copy(), start.solution, start.epsilon == 0
+
+
+def _estimator_proves(costs: Array) -> bool:
+    """Whether the estimator ends a sub-problem by itself."""
+    with Team(1) as team:
+        return estimate(_engine(costs, team)).epsilon == 0
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """rows, columns: a stratified sample in compact order; quarter_rows, quarter_columns:
+    places in it, of a stratified sample of the sample."""
+
+    rows: Array
+    columns: Array
+    quarter_rows: Array
+    quarter_columns: Array
+
+
+def _draw(problem: Problem, strata: Strata, size: int, generator: np.random.Generator) -> _Sample:
+    """About ``size`` of the shorter side, as many of the longer as there are for each."""
+    # Powers of two, so that strata of the sample are nodes of the whole's k-d tree.
+    step = 2 ** max(0, round(math.log2(min(problem.shape) / size)))
+    rows = one_of_each(strata.rows, step, generator)[: _LONGEST * size]
+    columns = one_of_each(strata.columns, step, generator)[: _LONGEST * size]
+    return _Sample(
+        rows, columns, one_of_each(np.arange(rows.size), SHARE, generator),
+        one_of_each(np.arange(columns.size), SHARE, generator),
+    )  # fmt: skip
+
+
+def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
+    """Whether levels pay, as a sample in compact order says."""
+    small = costs[::2, ::2]
+    now, before = nugget(costs.T), nugget(small.T)
+    if ordered_rows:
+        now, before = (now + nugget(costs)) / 2, (before + nugget(small)) / 2
+    if now > _ROUGH:
+        return False
+    return now <= _SMOOTH or now < _FALLING * before or _recovered(costs, drawn) > _GAIN
+
+
+def nugget(costs: Array) -> float:
+    """The share of the variance of costs (n, m), less the means of rows and columns, that is left
+    between rows 2 k and 2 k + 1. 0 for constant costs."""
+    scale = np.abs(costs).max()
+    if not scale > 0:
+        return 0.0
+    rest = costs / scale
+    rest = rest - rest.mean(axis=0) - rest.mean(axis=1, keepdims=True) + rest.mean()
+    half = rest.shape[0] // 2
+    between = ((rest[: 2 * half : 2] - rest[1 : 2 * half : 2]) ** 2).mean()
+    variance = (rest**2).mean()
+    return float(between / (2 * variance)) if variance > 0 else 0.0
+
+
+def _recovered(costs: Array, drawn: _Sample) -> float:
+    """The share of a sample's dual value, beyond prices 0, that a quarter's prices recover."""
+    with Team(1) as team:
+        v = _exact_prices(costs, team)
+        corner = np.ascontiguousarray(costs[np.ix_(drawn.quarter_rows, drawn.quarter_columns)])
+        inner = _exact_prices(corner, team)
+    u = (corner - inner).min(axis=1)
+    k, width = corner.shape
+    if k > width:
+        u = np.minimum(u, np.partition(u, width - 1)[width - 1])
+    coarse = (costs[drawn.quarter_rows] - u[:, None]).min(axis=0)
+    if k < width:
+        coarse = np.minimum(coarse, inner.max())
+    none = dual_value(costs, np.zeros(costs.shape[1]))
+    gain = dual_value(costs, v) - none
+    if not np.isfinite(gain) or gain <= 0:
+        return -np.inf
+    return float((dual_value(costs, coarse) - none) / gain)
+
+
+def dual_value(costs: Array, v: Array) -> float:
+    """The lower bound that prices v prove: of n < m at prices of at most 0, of n > m with the
+    best constant added."""
+    n, m = costs.shape
+    if n < m:
+        v = v - v.max()
+    u = (costs - v).min(axis=1)
+    if n > m:
+        u = np.partition(u, m - 1)[:m]
+    return float(u.sum() + v.sum())
+
+
+def _signed(
+    problem: Problem, rows: Array, columns: Array, monitor: Monitor, counts: Counts
+) -> Array | None:
+    """Signed costs as float64, None where some are not finite."""
+    costs = some_costs(problem, rows, columns, monitor, counts)
+    signed = problem.sign * costs.astype(np.float64)
+    return signed if np.isfinite(signed).all() else None
+
+
+def _engine(signed: Array, team: Team) -> Engine:
+    dense = Problem(ArraySource(signed))
+    return Engine(dense, Rows.in_place(signed), team, Monitor(), np.dtype(np.float64))
+
+
+def _exact_prices(signed: Array, team: Team) -> Array:
+    return ssp.run(_engine(signed, team), epsilon=True, seed=0, grid=0.0).v

@@ -1,0 +1,225 @@
+"""First prices from levels: exact solutions of ever larger samples that mirror the whole.
+
+Level k has one of every 4**k rows and columns, strata of the level above (``strata``). The
+coarsest is solved densely; the duals u of a level's rows give prices to the columns of the next
+finer one, ``v[j] = min over the rows of (c[i, j] - u[i])``, from which that is solved by
+compressed rows, and so on. The last prices are those of the whole problem.
+
+Rectangular problems keep their proportions. With n < m the free columns of a level have the
+largest price, its *cap*, which bounds the prices of the finer level too; with n > m the
+rows left over have the largest u that any assigned row has.
+
+Invariants: prices are a legal start whatever they are, so that nothing here bears on the
+answer; everything follows from the seed; a level that is done is its rows' u, which is all
+that a checkpoint needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine import lists as L
+from bigsap.engine.bounds import FEW_COORDINATES
+from bigsap.engine.compressed import ListEngine
+from bigsap.engine.cpu import Engine
+from bigsap.engine.gpu_lists import device_transform
+from bigsap.engine.precision import Arithmetic, choose
+from bigsap.engine.team import Team
+from bigsap.errors import InvalidCostError
+from bigsap.methods import ssp
+from bigsap.methods.outcome import Outcome
+from bigsap.methods.parts import Counts, all_costs, part_of, read_gently
+from bigsap.methods.strata import Strata, one_of_each
+from bigsap.monitor import Monitor, Part
+from bigsap.problem import Problem
+from bigsap.rows import Rows
+from bigsap.sources.arrays import ArraySource
+from bigsap.sources.base import Array, Resident, Selectable
+from bigsap.sources.device import OnDevice
+
+#: A level has one of so many rows and columns of the one above it.
+SHARE = 4
+#: Levels of at most so many rows or columns are solved densely, and have none below them.
+COARSEST = 2500
+# Fewer rows or columns are no problem worth solving.
+_LEAST = 8
+
+#: Solves a level from prices: its outcome, and the smallest ``c - v`` in each list or None.
+SolveLevel = Callable[[Problem, Arithmetic, Array, Monitor, int], tuple[Outcome, Array | None]]
+
+
+class Ladder:
+    """The levels of one problem, and how far up they are solved.
+
+    strata: of the problem. kept: what a checkpoint has of a ladder of the same problem and
+    seed, see ``kept``; empty to begin.
+    """
+
+    def __init__(
+        self, problem: Problem, strata: Strata, team: Team, monitor: Monitor,
+        price: np.dtype[Any], seed: int, counts: Counts, kept: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.problem, self.team, self.monitor, self.price = problem, team, monitor, price
+        self.seed, self.counts = seed, counts
+        n, m = problem.shape
+        generator = np.random.default_rng([seed, n, m])
+        rows, columns = strata.rows, strata.columns
+        #: Ids in the whole problem of the rows and columns of each level, ascending.
+        self.members: list[tuple[Array, Array]] = [(np.arange(n), np.arange(m))]
+        while min(rows.size, columns.size) > (COARSEST if len(self.members) > 1 else 0):
+            rows = one_of_each(rows, SHARE, generator)
+            columns = one_of_each(columns, SHARE, generator)
+            if min(rows.size, columns.size) < _LEAST:
+                break
+            self.members.append((np.sort(rows), np.sort(columns)))
+        #: The finest level that is solved, its rows' u and its cap; none yet.
+        self.level = len(self.members)
+        self.u, self.cap = np.empty(0, price), np.empty(0, price)
+        if kept:
+            self.level = int(kept["ladder_level"])
+            self.u, self.cap = kept["ladder_u"], kept["ladder_cap"]
+
+    def kept(self) -> dict[str, Any]:
+        """What continues the ladder; empty before its first level is solved."""
+        if self.level == len(self.members):
+            return {}
+        return {"ladder_level": self.level, "ladder_u": self.u, "ladder_cap": self.cap}
+
+    def climb(self, solve_level: SolveLevel) -> Array | None:
+        """Prices (m,) of the whole problem, or None where a level has no solution."""
+        if len(self.members) == 1:
+            return None
+        parts = self._parts()
+        while self.level > 1:
+            level = self.level - 1
+            part, below = parts[level], Part(self.monitor, self.members[level][0].size, level)
+            try:
+                fine = self._solve(part, level, parts, below, solve_level)
+            except InvalidCostError as error:
+                raise self._named(error, level) from None
+            finally:
+                below.close()
+            if not fine:
+                return None
+            self.monitor.save_now()
+        return self._transform(self.problem, 0, self.price, self.monitor)
+
+    def _parts(self) -> dict[int, Problem]:
+        """The problems of the levels that are still to be solved, each a part of the one above."""
+        parts = {0: self.problem}
+        for level in range(1, self.level):
+            upper, ids = self.members[level - 1], self.members[level]
+            rows, columns = (np.searchsorted(u, i) for u, i in zip(upper, ids, strict=True))
+            below = Part(self.monitor, rows.size, level)
+            counts = self.counts if level == 1 else Counts()
+            parts[level] = part_of(parts[level - 1], rows, columns, below, counts)
+            if counts is not self.counts and not isinstance(parts[level].source, ArraySource):
+                self.counts.add(counts)
+        return parts
+
+    def _solve(
+        self, part: Problem, level: int, parts: dict[int, Problem], below: Part,
+        solve_level: SolveLevel,
+    ) -> bool:  # fmt: skip
+        """Solve one level; False where it has no solution, or none in finite numbers."""
+        inner = choose(part, large=self.price.kind == "i")
+        u: Array | None
+        if self.level == len(self.members):
+            costs = all_costs(part, below)
+            dense = Problem(ArraySource(costs), part.maximize)
+            engine = Engine(dense, Rows.in_place(costs), self.team, below, inner.price)
+            outcome = ssp.run(engine, epsilon=True, seed=self.seed, grid=inner.grid)
+            self.counts.scans += engine.rows_scanned
+            self.counts.pairs += costs.size
+            u = (part.sign * costs.astype(inner.price) - outcome.v).min(axis=1)
+        else:
+            prices = self._transform(part, level, inner.price, below)
+            outcome, u = solve_level(part, inner, prices, below, self.seed + level)
+        if u is None or outcome.violator.size or not np.isfinite(u).all():
+            return False
+        n, m = part.shape
+        if u.max() >= (1 << 58 if inner.price.kind == "i" else np.inf):
+            return False
+        if n > m:
+            u = np.minimum(u, np.partition(u, m - 1)[m - 1])
+        cap = outcome.v[:0] if n >= m else outcome.v.max(keepdims=True)
+        self.level, self.u, self.cap = level, u, cap
+        return True
+
+    def _transform(
+        self, problem: Problem, level: int, price: np.dtype[Any], monitor: Monitor
+    ) -> Array:
+        """Prices of a level's columns from the u of the level below it."""
+        rows = np.searchsorted(self.members[level][0], self.members[level + 1][0])
+        v = bounded_transform(problem, rows, self.u, self.team, monitor, self.counts)
+        if v is None:
+            counts = self.counts if level == 0 else None
+            v = transform(problem, self.team, monitor, rows, self.u, counts, price)
+        return np.minimum(v, self.cap) if self.cap.size else v
+
+    def _named(self, error: InvalidCostError, level: int) -> Exception:
+        """The error about a part, by the ids of the whole."""
+        rows = self.members[level][0]
+        row = error.column if self.problem.transposed else error.row
+        if row is not None and 0 <= row < rows.size:
+            costs = np.empty((1, self.problem.shape[1]), self.problem.source.dtype)
+            self.problem.source.read(rows[[row]], slice(0, costs.shape[1]), costs)
+            try:
+                self.problem.check_row(int(rows[row]), costs[0])
+            except InvalidCostError as named:
+                return named
+        return error
+
+
+def transform(
+    problem: Problem, team: Team, monitor: Monitor, rows: Array, u: Array,
+    counts: Counts | None, price: np.dtype[Any],
+) -> Array:  # fmt: skip
+    """``v[j] = min over rows of (c[i, j] - u[i])``: prices from some rows' duals. P (m,).
+
+    counts: None for a part that lies in memory already, or whose ids are not the problem's.
+    """
+    source = problem.source
+    m = problem.shape[1]
+    v = np.full(m, np.inf if price.kind == "f" else 1 << 59, price)
+    if counts is not None:
+        counts.rows += rows.size
+        counts.pairs += rows.size * m
+    if isinstance(source, OnDevice):
+        return device_transform(problem, rows, u, price)
+    matrix = source.resident() if isinstance(source, Resident) else None
+    sign = price.type(problem.sign)
+    if matrix is not None:
+        team.run(L.run_transform, matrix, rows, u.astype(price), sign, v)
+    else:
+        for start, block in read_gently(problem, monitor, rows, counts):
+            duals = u[start : start + len(block)].astype(price)
+            team.run(L.run_transform, block, np.arange(len(block)), duals, sign, v)
+    return v
+
+
+def bounded_transform(
+    problem: Problem, rows: Array, u: Array, team: Team, monitor: Monitor, counts: Counts
+) -> Array | None:
+    """``transform`` as row minima of the transpose, so that bounds help; None without them."""
+    source = problem.source
+    if not isinstance(source, Selectable) or isinstance(source, OnDevice):
+        return None
+    selected = source.select(rows, np.arange(problem.shape[1]))
+    turned = None if selected is None else Problem(selected, problem.maximize).transpose()
+    if turned is None:
+        return None
+    engine = ListEngine(turned, team, monitor, np.dtype(np.float64), 1, 0)
+    if not engine.blocks.offset.size or engine.blocks.low.shape[0] > FEW_COORDINATES:
+        return None
+    engine.v[:] = u
+    engine.open_price[:] = u
+    engine.fit_bounds()
+    engine.evaluate(np.arange(turned.shape[0]))
+    # Rows of the problem, each begun once: those of the turned engine are columns here.
+    counts.rows += rows.size
+    counts.pairs += engine.pairs_evaluated
+    return engine.list_minima()

@@ -1,0 +1,168 @@
+"""Parts of a problem: some rows and columns of it, read as cheaply as the source allows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.sources.arrays import ArraySource
+from bigsap.sources.base import (
+    Array,
+    Fill,
+    Fillable,
+    Ids,
+    Resident,
+    Selectable,
+    read_while,
+)
+from bigsap.sources.compiled import read_pairs
+from bigsap.sources.device import OnDevice
+
+_READ_BYTES = 16 << 20
+_READ_SECONDS = 0.1
+# Pairs read one by one between two looks at the clock.
+_PAIRS_AT_ONCE = 1 << 16
+
+
+@dataclass
+class Counts:
+    """Rows and pairs evaluated and rows scanned, over all levels.
+
+    seconds_per_row: what a row took lately, where rows are read one by one. doubled,
+    refused: how often a list was doubled, or could not be; list_bytes: the most that a
+    level's lists took. rounds: what rounds of searches on a device did, see ``gpu_batch.Tally``.
+    """
+
+    rows: int = 0
+    pairs: int = 0
+    scans: int = 0
+    seconds_per_row: float = 0.0
+    doubled: int = 0
+    refused: int = 0
+    list_bytes: int = 0
+    rounds: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Counts) -> None:
+        """Count what another level counted."""
+        self.rows += other.rows
+        self.pairs += other.pairs
+        self.scans += other.scans
+        self.seconds_per_row = max(self.seconds_per_row, other.seconds_per_row)
+        self.doubled += other.doubled
+        self.refused += other.refused
+        self.list_bytes = max(self.list_bytes, other.list_bytes)
+        for name, count in other.rounds.items():
+            self.rounds[name] = self.rounds.get(name, 0) + count
+
+
+def read_gently(
+    problem: Problem, monitor: Monitor, rows: Array, counts: Counts | None
+) -> Iterator[tuple[int, Array]]:
+    """Blocks of whole rows, none of which takes long, and where each starts in ``rows``.
+
+    counts: of a whole problem, the costs of which are judged; None for a part, which has
+    other ids.
+    """
+    source = problem.source
+    m = problem.shape[1]
+    most = max(1, _READ_BYTES // max(1, m * source.dtype.itemsize))
+    step = 1
+    start = 0
+    while start < rows.size:
+        part = rows[start : start + min(step, most)]
+        block = np.empty((part.size, m), source.dtype)
+        clock = time.perf_counter()
+        read_while(source, monitor.tick, part, slice(0, m), block)
+        seconds = max(time.perf_counter() - clock, 1e-6)
+        if counts is not None:
+            counts.seconds_per_row = seconds / part.size
+            for row, costs in zip(part.tolist(), block, strict=True):
+                problem.check_row(row, costs)
+        yield start, block
+        start += part.size
+        step = max(1, min(2 * step, int(part.size * _READ_SECONDS / seconds)))
+        monitor.tick()
+
+
+def all_costs(part: Problem, monitor: Monitor) -> Array:
+    """All costs of a small part."""
+    costs = np.empty(part.shape, part.source.dtype)
+    for start, block in read_gently(part, monitor, np.arange(part.shape[0]), None):
+        costs[start : start + len(block)] = block
+    return costs
+
+
+def pair_fill(problem: Problem) -> Fill | None:
+    """Compiled code that computes single pairs; None where a pair costs more than its share."""
+    source = problem.source
+    fill = source.fill() if isinstance(source, Fillable) else None
+    return fill if fill is not None and fill.in_parts else None
+
+
+def pairs_are_cheap(problem: Problem) -> bool:
+    """Whether some costs of a row cost their share of the row only."""
+    source = problem.source
+    matrix = source.resident() if isinstance(source, Resident) else None
+    return matrix is not None or isinstance(source, OnDevice) or pair_fill(problem) is not None
+
+
+def part_of(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts: Counts) -> Problem:
+    """The problem on some rows and columns; what had to be read is counted."""
+    source = problem.source
+    if isinstance(source, Selectable):
+        selected = source.select(rows, columns)
+        if selected is not None:
+            return Problem(selected, problem.maximize, problem.transposed)
+    costs = some_costs(problem, rows, columns, monitor, counts)
+    return Problem(ArraySource(costs), problem.maximize, problem.transposed)
+
+
+def some_costs(
+    problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts: Counts
+) -> Array:
+    """``cost[rows][:, columns]``, of the source's dtype. Reads pairs alone where these cost
+    their share of a row, else whole rows. Raises InvalidCostError with the problem's own ids."""
+    source = problem.source
+    matrix = source.resident() if isinstance(source, Resident) else None
+    fill = pair_fill(problem)
+    counts.rows += rows.size
+    costs = np.empty((rows.size, columns.size), source.dtype)
+    if matrix is not None:
+        costs = matrix[np.ix_(rows, columns)]
+    elif isinstance(source, OnDevice) and isinstance(source, Selectable):
+        selected = source.select(rows, columns)
+        if selected is not None:
+            costs = all_costs(Problem(selected, problem.maximize), monitor)
+    elif fill is not None:
+        step = max(1, _PAIRS_AT_ONCE // max(1, columns.size))
+        for start in range(0, rows.size, step):
+            some = rows[start : start + step]
+            block = np.empty(some.size * columns.size, source.dtype)
+            read_pairs(fill, np.repeat(some, columns.size), np.tile(columns, some.size), block)
+            costs[start : start + step] = block.reshape(some.size, columns.size)
+            monitor.tick()
+    else:
+        for start, block in read_gently(problem, monitor, np.asarray(rows), counts):
+            costs[start : start + len(block)] = block[:, columns]
+        counts.pairs += rows.size * problem.shape[1]
+        return costs
+    counts.pairs += costs.size
+    _judge(problem, rows, columns, costs)
+    return costs
+
+
+def _judge(problem: Problem, rows: Ids, columns: Ids, costs: Array) -> None:
+    """Name the first invalid cost of a part by the problem's own row and column."""
+    if costs.dtype.kind != "f" or not costs.size:
+        return
+    wrong = np.inf if problem.maximize else -np.inf
+    for k, row in enumerate(np.asarray(rows).tolist()):
+        bad = np.isnan(costs[k]) | (costs[k] == wrong)
+        if bad.any():
+            place = int(bad.argmax())
+            problem.complain(row, int(columns[place]), costs[k, place])

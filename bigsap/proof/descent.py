@@ -1,0 +1,339 @@
+"""Each row's least ``c - v`` by descending a tree of boxes, and why a bound is one.
+
+Below, u is 2^-53, fl() a rounded operation, ``c`` the cost the source computes, for
+maximising its negative, as the pass over all pairs has it. A row's minimum is over
+``fl(c - v)``, and costs come from the source's own filler, so what is found is the pass's minimum
+bit for bit, if only no box is excluded that holds a smaller one. A box is excluded when a
+real number B with ``B <= c - v[j]`` for all its columns is at least the best ``fl(c - v)`` so far:
+rounding is monotone, so ``fl(c - v[j]) >= fl(B) >= best``. There are two such numbers.
+
+*Without slopes* (``_plain``). Let y' be the point of the box nearest the row, farthest when
+maximising. ``fl(x - y)`` is monotone in y, and so are products with a positive scale, squares,
+sums in one order and the root: the source's own operations, made with y', give a
+number ``c' <= c`` for every column of the box, with nothing to allow for. Hence ``fl(c' - top)
+<= fl(c - v[j])``, ties included: of many equal points one leaf is opened. Of other sources
+(``Geometry.slip`` > 0), whose order of operations is not known, and of powers, c' is lowered by
+slip times the sum of its terms' magnitudes.
+
+*With slopes* (``_sloped``). ``v[j] <= offset + g . (y - z)``, z the box's centre, and
+
+* a convex cost lies above its tangent at any point, whatever the point: of a sum of
+  squares at the minimiser of ``c - g . y`` in the box, coordinate by coordinate; of the norms and
+  the distance on a sphere (a convex increasing function of the chord) at z;
+* sums of ``abs(x - y)`` and products are piecewise linear: least at an end or at x;
+* the negatives of sums are least at corners, coordinate by coordinate; the negative of a
+  root (of a power) lies above ``-(r + s / r) / 2``, whatever r > 0, linear in the sum s.
+
+All are sums of at most 3 d + 3 terms, each of at most eight roundings (a power counts 64,
+and multiplies what its argument is wrong by; that is ``_POWER`` a unit of the exponent). Their
+magnitudes together are at most M = 8 C + 8 G + abs(offset) and what is added below, with C the
+cost of the farthest corner and G the sum of ``abs(g) max(width, abs(end - z))``. The source's cost
+is wrong by at most (d + 8) u C itself. So the sum is wrong by less than (4 d + 40) u M; the
+margin is (16 d + 64) u M, which also covers its own rounding and that of M. Products that
+underflow lose less than 1e-300 each, times a scale: ``_TINY`` of it is added. Where a divisor
+or a factor might be too small, or a number overflows, there is no bound (infinite margins
+exclude nothing, nor does NaN).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from bigsap.proof.geometry import ABSOLUTE, CHORD, LARGEST, POWER, PRODUCT, ROOT, SQUARE
+from bigsap.proof.tree import LEAF, Tree
+from bigsap.sources.base import Array
+from bigsap.sources.compiled import call_fill
+
+# numba's annotations describe the inside of its decorators, not what they return.
+njit: Any = numba.njit
+
+_UNIT = 2.0**-53
+_TINY = 1e-290
+_POWER = 64
+#: Of no use as a divisor below that.
+_LEAST_ROOT = 1e-100
+#: Deeper than any tree: two nodes are put on the stack for each level.
+_STACK = 128
+#: What a bound takes in pairs, of which one looked at here takes twice what it takes the pass.
+BOUND_PAIRS = 20
+
+
+class Costs(NamedTuple):
+    """Rows' points x (n, d), and the rest of ``Geometry`` as numbers; sign: -1 to maximise.
+
+    address, context: of the filler, for rows and columns in the tree's order.
+    """
+
+    x: Array
+    scale: Array
+    kind: int
+    sign: int
+    factor: float
+    power: float
+    slip: float
+    blur: float
+    address: int
+    context: int
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _larger(a: float, b: float) -> float:
+    """Not ``max``, which looks for NaN first. One that is lost here came of an overflow, which
+    makes the margin infinite or NaN as well."""
+    return a if a > b else b
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _smaller(a: float, b: float) -> float:
+    return a if a < b else b
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _plain(c: Costs, t: Tree, row: int, node: int) -> float:
+    """No signed cost of the row in the node's box is less."""
+    kind, d = c.kind, c.scale.size
+    total = 0.0
+    size = 0.0
+    far = c.sign < 0
+    for k in range(d):
+        x, low, high, w = c.x[row, k], t.low[node, k], t.high[node, k], c.scale[k]
+        if kind == PRODUCT:
+            p, q = x * low, x * high
+            size += _larger(abs(p), abs(q))
+            total += _larger(p, q) if far else _smaller(p, q)
+            continue
+        if far:
+            a = _larger(abs(x - low), abs(x - high))
+        elif x < low:
+            a = low - x
+        elif x > high:
+            a = x - high
+        else:
+            a = 0.0
+        if kind == ABSOLUTE:
+            total += w * a
+        elif kind == LARGEST:
+            total = _larger(total, w * a)
+        elif kind == POWER:
+            total += w * math.pow(a, c.power)
+        else:
+            total += w * (a * a)
+    if kind == SQUARE:
+        total *= c.factor
+    elif kind == ROOT:
+        total = math.sqrt(total)
+    elif kind == POWER:
+        if total < _TINY:
+            # Underflow may have hidden anything less.
+            total = 2.0 * _TINY if far else 0.0
+        total = math.pow(total, 1.0 / c.power)
+    elif kind == CHORD:
+        half = 0.5 * math.sqrt(total)
+        half = half + 16.0 * _UNIT if far else _larger(0.0, half - 16.0 * _UNIT)
+        total = 2.0 * c.power * math.asin(_smaller(1.0, half))
+    if kind != PRODUCT:
+        size = total
+    total = -total if far else total
+    if c.slip > 0.0:
+        total -= c.slip * size
+    if c.blur > 0.0:
+        total -= c.blur
+    return total
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _sloped(c: Costs, t: Tree, row: int, node: int) -> float:
+    """No signed cost less its column's price is less, in the node's box."""
+    kind, d, far = c.kind, c.scale.size, c.sign < 0
+    none = -np.inf
+    reach = parts = scales = 0.0  # C before its root, G, and for _TINY
+    total = 0.0
+    extra = 0.0
+    # First what the tangent, or the root's majorant, is made of.
+    root = 0.0
+    at_root = 0.0
+    best = 0
+    if kind in (ROOT, CHORD):
+        for k in range(d):
+            a = c.x[row, k] - t.centre[node, k]
+            root += c.scale[k] * (a * a)
+        root = math.sqrt(root)
+    elif kind == POWER:
+        for k in range(d):
+            root += c.scale[k] * math.pow(abs(c.x[row, k] - t.centre[node, k]), c.power)
+        if root < _TINY:
+            return none
+        root = math.pow(root, 1.0 / c.power)
+    elif kind == LARGEST:
+        for k in range(d):
+            a = c.scale[k] * abs(c.x[row, k] - t.centre[node, k])
+            if a >= root:
+                root, best = a, k
+    if (kind in (ROOT, POWER, CHORD)) and not (root > _LEAST_ROOT):
+        return none
+    if kind == CHORD:
+        if far or root < 1e-5 or root > 1.9:
+            return none
+        at_root = c.power / (root * math.sqrt(1.0 - 0.25 * root * root))
+    rise = 0.0
+    for k in range(d):
+        x, low, high, w = c.x[row, k], t.low[node, k], t.high[node, k], c.scale[k]
+        g, z = t.slope[node, k], t.centre[node, k]
+        p, q = low - z, high - z
+        width = high - low
+        parts += abs(g) * _larger(width, _larger(abs(p), abs(q)))
+        scales += w
+        a, b = x - low, x - high
+        most = _larger(abs(a), abs(b))
+        if kind == SQUARE:
+            f = w * c.factor
+            reach += f * (most * most)
+            if far:
+                total += _smaller(-f * (a * a) - g * p, -f * (b * b) - g * q)
+            else:
+                y = x + g / (2.0 * f)
+                y = low if not (y > low) else y
+                y = high if y > high else y
+                e = x - y
+                incline = -2.0 * f * e - g
+                total += f * (e * e) - g * (y - z)
+                total += _smaller(incline * (low - y), incline * (high - y))
+        elif kind == ABSOLUTE:
+            reach += w * most
+            if far:
+                total += _smaller(-w * abs(a) - g * p, -w * abs(b) - g * q)
+            else:
+                y = low if x < low else x
+                y = high if y > high else y
+                here = _smaller(w * abs(a) - g * p, w * abs(b) - g * q)
+                total += _smaller(here, w * abs(x - y) - g * (y - z))
+        elif kind == PRODUCT:
+            reach += _larger(abs(x * low), abs(x * high))
+            if far:
+                total += _smaller(-(x * low) - g * p, -(x * high) - g * q)
+            else:
+                total += _smaller(x * low - g * p, x * high - g * q)
+        elif kind == LARGEST:
+            reach = _larger(reach, w * most)
+            slide = _smaller(-g * p, -g * q)
+            total += slide
+            if far:
+                # The coordinate that is the largest, at one of its ends; the others slide.
+                here = _smaller(-w * abs(a) - g * p, -w * abs(b) - g * q) - slide
+                rise = _smaller(rise, here)
+            elif k == best:
+                incline = (w if z > x else -w) - g
+                total += _smaller(incline * p, incline * q) - slide
+        elif far:  # ROOT, POWER
+            if kind == ROOT:
+                f = 0.5 * w / root
+                left, right = f * (a * a), f * (b * b)
+                reach += w * (most * most)
+            else:
+                f = w / c.power * math.pow(root, 1.0 - c.power)
+                left, right = f * math.pow(abs(a), c.power), f * math.pow(abs(b), c.power)
+                reach += w * math.pow(most, c.power)
+            if not (f > _TINY):
+                return none
+            extra += left + right
+            total += _smaller(-left - g * p, -right - g * q)
+        else:
+            e = z - x
+            if kind == POWER:
+                incline = w * math.pow(abs(e) / root, c.power - 1.0)
+                incline = incline if e > 0.0 else -incline
+                reach += w * math.pow(most, c.power)
+            elif kind == ROOT:
+                incline = w * e / root
+                reach += w * (most * most)
+            else:
+                incline = at_root * e
+                reach += most * most
+            extra += abs(incline) * width
+            incline -= g
+            total += _smaller(incline * p, incline * q)
+    if kind == ROOT:
+        reach = math.sqrt(reach)
+        total += -0.5 * root if far else root
+    elif kind == POWER:
+        reach = math.pow(reach, 1.0 / c.power)
+        total += root / c.power - root if far else root
+    elif kind == LARGEST:
+        total += rise if far else root
+    elif kind == CHORD:
+        reach = 3.2 * c.power
+        total += 2.0 * c.power * math.asin(0.5 * root)
+    offset = t.offset[node]
+    size = 8.0 * (reach + parts + extra + root) + abs(offset)
+    units = 64.0 + 16.0 * d
+    if kind == POWER:
+        units += _POWER * (1.0 + c.power)
+    elif kind == CHORD:
+        units += 512.0
+    return total - offset - (units * _UNIT * size + _TINY * (1.0 + scales)) - c.blur
+
+
+@njit(nogil=True, cache=True)
+def descend(
+    c: Costs, t: Tree, v: Array, rows: Array, start: int, stop: int, limit: int, u: Array,
+    counts: Array,
+) -> int:  # fmt: skip
+    """Lower u[row] to the row's least ``c - v``, for ``rows[start:stop]``.
+
+    v: (m,) in the tree's order. u: (n,), any values of ``c - v`` of the row, or inf, in/out.
+    counts: int64 (2,), pairs looked at and bounds computed, in/out. Returns the position of
+    the first row that was not begun, because ``limit`` pairs' work was done.
+    """
+    stack = np.empty(_STACK, np.int64)
+    floor = np.empty(_STACK)
+    costs = np.empty(LEAF)
+    inner = t.leaves - 1
+    work = 0
+    for position in range(start, stop):
+        if work > limit:
+            return position
+        row = rows[position]
+        least = u[row]
+        pairs = bounds = 0
+        stack[0], floor[0] = 0, -np.inf
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            node = stack[depth]
+            if floor[depth] >= least:
+                continue
+            if node < inner:
+                child = 2 * node + 1
+                found = depth
+                for k in range(2):
+                    bounds += 1
+                    low = _plain(c, t, row, child + k) - t.top[child + k]
+                    if low >= least:
+                        continue
+                    other = _sloped(c, t, row, child + k)
+                    if other >= least:
+                        continue
+                    stack[depth] = child + k
+                    floor[depth] = other if other > low else low
+                    depth += 1
+                # The more promising one on top.
+                if depth == found + 2 and floor[found] < floor[found + 1]:
+                    stack[found], stack[found + 1] = stack[found + 1], stack[found]
+                    floor[found], floor[found + 1] = floor[found + 1], floor[found]
+                continue
+            first, last = t.first[node], t.last[node]
+            call_fill(c.address, c.context, row, first, last, costs.ctypes.data)
+            for k in range(last - first):
+                cost = costs[k] if c.sign > 0 else -costs[k]
+                tau = cost - v[first + k]
+                least = tau if tau < least else least
+            pairs += last - first
+        u[row] = least
+        counts[0] += pairs
+        counts[1] += bounds
+        work += pairs + BOUND_PAIRS * bounds
+    return stop

@@ -1,0 +1,142 @@
+"""What the proof knows of a source: points, and a cost that boxes of points bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigsap.sources.base import Array, CostSource, Fill, Fillable, Ids, Selectable, Separable
+from bigsap.sources.gated import Gated
+from bigsap.sources.lowrank import LowRankSource
+from bigsap.sources.metrics import PointSource
+
+#: What ``descent`` tells apart, see there.
+SQUARE, ABSOLUTE, ROOT, LARGEST, POWER, PRODUCT, CHORD = range(7)
+
+_METRICS = {
+    "sqeuclidean": SQUARE,
+    "cosine": SQUARE,
+    "euclidean": ROOT,
+    "cityblock": ABSOLUTE,
+    "chebyshev": LARGEST,
+    "minkowski": POWER,
+    "haversine": CHORD,
+}
+_KINDS = {
+    "square": SQUARE,
+    "absolute": ABSOLUTE,
+    "root": ROOT,
+    "largest": LARGEST,
+    "product": PRODUCT,
+}
+#: Metrics whose costs are computed by operations that rounding keeps monotone, in the order in
+#: which ``descent`` makes them: a bound of theirs needs no margin.
+_MONOTONE = {"sqeuclidean", "cosine", "euclidean", "cityblock", "chebyshev"}
+_UNIT = 2.0**-53
+# Beyond that a box of points bounds nothing.
+_MOST_COORDINATES = 16
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """x (n, d), y (m, d): points, C-contiguous float64. scale: (d,), positive.
+
+    kind: of the cost. factor: of a ``SQUARE`` cost, a power of two. power: of a ``POWER``
+    cost; the radius of a ``CHORD``. slip: relative error that a bound without slopes is lowered
+    by. blur: absolute error of any bound, cost units.
+    """
+
+    x: Array
+    y: Array
+    scale: Array
+    kind: int
+    factor: float
+    power: float
+    slip: float
+    blur: float
+
+
+def boundable(source: CostSource) -> tuple[CostSource, Gated | None] | None:
+    """The source whose costs boxes bound, and the gate before it; None when there is none."""
+    gate = source if isinstance(source, Gated) else None
+    inner = source if gate is None else gate.given
+    if not isinstance(inner, Selectable) or not isinstance(inner, Fillable):
+        return None
+    if gate is not None and (inner.dtype != gate.dtype or gate.fill() is None):
+        return None
+    known = isinstance(inner, (PointSource, Separable))
+    return (inner, gate) if known and np.dtype(inner.dtype) == np.float64 else None
+
+
+def geometry(source: CostSource) -> Geometry | None:
+    """The points and the cost of a source; None when boxes do not bound its costs. O((n+m)d)."""
+    if isinstance(source, PointSource):
+        name, x, y, scale, parameter = source.prepared()
+        if name == "haversine":
+            return _on_sphere(x, y, parameter)
+        slip = 0.0 if name in _MONOTONE else _slip(y.shape[0])
+        factor = 0.5 if name == "cosine" else 1.0
+        return _checked(x, y, scale, _METRICS[name], factor, parameter, slip)
+    terms = source.separable() if isinstance(source, Separable) else None
+    if terms is None:
+        return None
+    slip = 0.0 if isinstance(source, LowRankSource) else _slip(terms.y.shape[0])
+    return _checked(terms.x, terms.y, terms.scale, _KINDS[terms.kind], 1.0, 0.0, slip)
+
+
+def _slip(d: int) -> float:
+    """Twice the relative error of a cost of d coordinates, powers and roots included, and more.
+
+    A sum of d products of at most four factors is within (d + 8) units; a power is taken to
+    be within 64, which every known library keeps many times over.
+    """
+    return (512 + 8 * d) * _UNIT
+
+
+def _checked(
+    x: Array, y: Array, scale: Array, kind: int, factor: float, power: float, slip: float
+) -> Geometry | None:
+    d = y.shape[0]
+    usable = 0 < d <= _MOST_COORDINATES and bool((scale > 0).all())
+    if not usable or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return None
+    # Copies: to a kernel, an array that may not be written to is of another type.
+    at, there, weights = (np.array(a, np.float64, order="C") for a in (x, y.T, scale))
+    return Geometry(at, there, weights, kind, factor, power, slip, 0.0)
+
+
+def _on_sphere(x: Array, y: Array, radius: float) -> Geometry | None:
+    """Points of the unit sphere in space; the cost is an increasing function of their chord.
+
+    With h the square of half the chord, the cost is ``2 r asin(sqrt(h))``. The source
+    computes h from differences of angles, wrong by ``8 u (1 + largest difference)`` at
+    most; a coordinate in space is wrong by 2 u, a chord by 8 u. And since ``sin(a)^2 -
+    sin(b)^2 = sin(a + b) sin(a - b) >= sin(a - b)^2`` for ``pi/2 >= a >= b >= 0``, an error e
+    of h moves the cost by ``2 r asin(sqrt(e)) <= 2.1 r sqrt(e)``, near and far.
+    """
+    steepest = max(float(np.abs(a).max(initial=0.0)) for a in (x[:, 0], y[0]))
+    if not steepest <= np.pi / 2:
+        return None  # next to a pole, beyond it: h may be negative by rounding
+    widest = max(float(np.abs(a).max(initial=0.0)) for a in (x, y))
+    error = _UNIT * (256 + 64 * widest)
+    at, there = _in_space(x[:, 0], x[:, 1]), _in_space(y[0], y[1])
+    blur = 4.0 * radius * float(np.sqrt(error))
+    return Geometry(at, there, np.ones(3), CHORD, 1.0, radius, 0.0, blur)
+
+
+def _in_space(latitude: Array, longitude: Array) -> Array:
+    across = np.cos(latitude)
+    return np.ascontiguousarray(
+        np.column_stack((across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)))
+    )
+
+
+def filler(source: CostSource) -> Fill | None:
+    """What computes the costs of a source, where it is compiled."""
+    return source.fill() if isinstance(source, Fillable) else None
+
+
+def select(source: CostSource, rows: Ids, columns: Ids) -> CostSource | None:
+    """The source with its rows and columns in another order."""
+    return source.select(rows, columns) if isinstance(source, Selectable) else None

@@ -1,0 +1,204 @@
+"""Boxes of columns: a balanced k-d tree with majorants of the prices.
+
+Nodes are numbered as in a heap: the children of k are 2k + 1 and 2k + 2. Each holds a
+stretch of the columns in the tree's order, their bounding box, whose ends are coordinates of
+columns (nothing is rounded), their largest price, and an affine majorant of the prices,
+``v[j] <= offset + slope . (y[j] - centre)``, whatever the slope: least squares choose it,
+``offset`` is the largest rest and a margin.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from bigsap.sources.base import Array
+
+# numba's annotations describe the inside of its decorators, not what they return.
+njit: Any = numba.njit
+
+#: Columns in a leaf, at most.
+LEAF = 16
+# Of these many columns, at most, a slope is fitted to.
+_FITTED = 256
+
+
+class Tree(NamedTuple):
+    """first, last: int64 (nodes,), stretches of columns. low, high, centre, slope: (nodes, d).
+    top, offset: (nodes,). leaves: how many, a power of two; they are the last nodes."""
+
+    first: Array
+    last: Array
+    low: Array
+    high: Array
+    centre: Array
+    slope: Array
+    top: Array
+    offset: Array
+    leaves: int
+
+
+def planted(y: Array, weight: Array) -> tuple[Array, Array, Array, int]:
+    """The order of the columns (m,), and the stretch of each node. O(m log m).
+
+    y: (m, d); weight: (d,), what makes widths along different coordinates comparable.
+    """
+    leaves = 1
+    while leaves * LEAF < y.shape[0]:
+        leaves *= 2
+    order = np.arange(y.shape[0])
+    first, last = np.zeros((2, 2 * leaves - 1), np.int64)
+    _split(y, weight, order, first, last, leaves)
+    return order, first, last, leaves
+
+
+def grown(y: Array, v: Array, first: Array, last: Array, leaves: int) -> Tree:
+    """Boxes and majorants. y: (m, d), v: (m,), both in the tree's order. O(m d log m)."""
+    shape = (first.size, y.shape[1])
+    low, high, centre, slope = (np.zeros(shape) for _ in range(4))
+    top, offset = np.zeros(first.size), np.zeros(first.size)
+    tree = Tree(first, last, low, high, centre, slope, top, offset, leaves)
+    _fit(y, v, tree)
+    return tree
+
+
+@njit(nogil=True, cache=True)
+def _split(y: Array, weight: Array, order: Array, first: Array, last: Array, leaves: int) -> None:
+    m, d = y.shape
+    key = np.empty(m)
+    first[0], last[0] = 0, m
+    for node in range(leaves - 1):
+        start, stop = first[node], last[node]
+        middle = (start + stop) // 2
+        axis, widest = 0, -1.0
+        for k in range(d):
+            low = high = y[order[start], k]
+            for i in range(start, stop):
+                at = y[order[i], k]
+                low = at if at < low else low
+                high = at if at > high else high
+            if weight[k] * (high - low) > widest:
+                axis, widest = k, weight[k] * (high - low)
+        for i in range(start, stop):
+            key[i] = y[order[i], axis]
+        _select(key, order, start, stop - 1, middle)
+        first[2 * node + 1], last[2 * node + 1] = start, middle
+        first[2 * node + 2], last[2 * node + 2] = middle, stop
+
+
+@njit(nogil=True, cache=True)
+def _select(key: Array, order: Array, left: int, right: int, wanted: int) -> None:
+    """Hoare's selection: key[wanted] comes to lie where sorting would put it."""
+    state = np.uint64(88172645463325252)
+    while left < right:
+        # A pivot at random, so that no order of the points is a bad one.
+        state ^= state << np.uint64(13)
+        state ^= state >> np.uint64(7)
+        state ^= state << np.uint64(17)
+        pivot = key[left + np.int64(state % np.uint64(right - left + 1))]
+        i, j = left, right
+        while i <= j:
+            while key[i] < pivot:
+                i += 1
+            while key[j] > pivot:
+                j -= 1
+            if i <= j:
+                key[i], key[j] = key[j], key[i]
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if wanted <= j:
+            right = j
+        elif wanted >= i:
+            left = i
+        else:
+            return
+
+
+@njit(nogil=True, cache=True)
+def _fit(y: Array, v: Array, t: Tree) -> None:
+    d = y.shape[1]
+    normal, right, mean = np.empty((d, d)), np.empty(d), np.empty(d)
+    for node in range(t.first.size):
+        start, stop = t.first[node], t.last[node]
+        low, high, centre, slope = t.low[node], t.high[node], t.centre[node], t.slope[node]
+        top = v[start]
+        for k in range(d):
+            low[k] = high[k] = y[start, k]
+        for j in range(start, stop):
+            top = v[j] if v[j] > top else top
+            for k in range(d):
+                low[k] = y[j, k] if y[j, k] < low[k] else low[k]
+                high[k] = y[j, k] if y[j, k] > high[k] else high[k]
+        t.top[node] = top
+        for k in range(d):
+            centre[k] = 0.5 * low[k] + 0.5 * high[k]
+        _slope(y, v, start, stop, centre, normal, right, mean, slope)
+        largest, size = -np.inf, 0.0
+        for j in range(start, stop):
+            rest, parts = v[j], abs(v[j])
+            for k in range(d):
+                part = slope[k] * (y[j, k] - centre[k])
+                rest -= part
+                parts += abs(part)
+            largest = rest if rest > largest else largest
+            size = parts if parts > size else size
+        # A rest is a sum of d + 1 terms of at most two roundings each: its error is less than
+        # (d + 4) units of the sum of their magnitudes, however it is summed; twice that and
+        # more is added. Products that vanish are less than 1e-300 wrong together.
+        t.offset[node] = largest + (4 * d + 32) * 2.0**-53 * size + 1e-300
+
+
+@njit(nogil=True, cache=True)
+def _slope(
+    y: Array, v: Array, start: int, stop: int, centre: Array, normal: Array, right: Array,
+    mean: Array, slope: Array,
+) -> None:  # fmt: skip
+    """Least squares with a ridge. Any slope would do: nothing rests on its digits."""
+    d = y.shape[1]
+    step = 1 + (stop - start - 1) // _FITTED
+    count, price = 0, 0.0
+    mean[:] = 0.0
+    for j in range(start, stop, step):
+        count += 1
+        price += v[j]
+        for k in range(d):
+            mean[k] += y[j, k] - centre[k]
+    price /= count
+    for k in range(d):
+        mean[k] = centre[k] + mean[k] / count
+        slope[k] = 0.0
+    normal[:] = 0.0
+    right[:] = 0.0
+    for j in range(start, stop, step):
+        for a in range(d):
+            at = y[j, a] - mean[a]
+            right[a] += at * (v[j] - price)
+            for b in range(a + 1):
+                normal[a, b] += at * (y[j, b] - mean[b])
+    ridge = 0.0
+    for a in range(d):
+        ridge += normal[a, a]
+        for b in range(a):
+            normal[b, a] = normal[a, b]
+    if not (1e-280 < ridge < 1e280):
+        return
+    for a in range(d):
+        normal[a, a] += 1e-9 * ridge
+    for a in range(d):
+        for b in range(a + 1, d):
+            factor = normal[b, a] / normal[a, a]
+            for c in range(a, d):
+                normal[b, c] -= factor * normal[a, c]
+            right[b] -= factor * right[a]
+    for a in range(d - 1, -1, -1):
+        total = right[a]
+        for c in range(a + 1, d):
+            total -= normal[a, c] * slope[c]
+        slope[a] = total / normal[a, a]
+    for a in range(d):
+        if not abs(slope[a]) < 1e150:
+            slope[:] = 0.0
+            return

@@ -1,0 +1,378 @@
+"""First prices from levels: samples, decision, the same optimum, checkpoints within them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import checkpoint
+from bigsap.engine.ordering import LEAF, compact_order
+from bigsap.methods import first_prices, levels, strata
+from bigsap.methods.parts import Counts, part_of, some_costs
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.sources import as_source
+from instances import CLASSES, points_of, squared_distances
+from oracle import optimum
+
+COUNTERS = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "first_prices")
+
+
+def heavy(n, seed):
+    """Distances of points whose coordinates spread over orders of magnitude."""
+    generator = np.random.default_rng(seed)
+    x, y = generator.lognormal(0, 3, (n, 2)), generator.lognormal(0, 3, (n, 2))
+    return np.sqrt(squared_distances(x, y))
+
+
+def rows_of(cost):
+    """The same costs, a Python call a row."""
+    return bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
+
+
+# --- samples --------------------------------------------------------------------------
+
+
+def k_d(points, ids):
+    """The order by its definition: parted along the widest extent, the left part LEAF * 2**k."""
+    if len(ids) <= LEAF:
+        return [sorted(ids)]
+    part = points[ids]
+    axis = int(np.argmax(np.ptp(part, axis=0)))
+    left = LEAF
+    while 2 * left < len(ids):
+        left *= 2
+    ids = [ids[k] for k in np.argsort(part[:, axis], kind="stable")]
+    return k_d(points, ids[:left]) + k_d(points, ids[left:])
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 5, 64, 1000, 1023])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_the_order_is_a_k_d_trees(n, d):
+    points = np.random.default_rng(n + d).random((n, d))
+    order = compact_order(points)
+    leaves = k_d(points, list(range(n))) if n else []
+    at = 0
+    for leaf in leaves:
+        assert sorted(order[at : at + len(leaf)].tolist()) == leaf
+        at += len(leaf)
+    assert at == n
+
+
+@pytest.mark.parametrize("points", [
+    np.zeros((700, 2)), np.repeat(np.arange(7.0), 100)[:, None],
+    np.r_[np.zeros(699), 1e300][:, None], np.empty((5, 0)),
+])  # fmt: skip
+def test_orders_of_odd_points(points):
+    order = compact_order(points)
+    assert np.array_equal(np.sort(order), np.arange(len(points)))
+
+
+@pytest.mark.parametrize("n", [16, 17, 18, 19, 3, 1, 0])
+def test_one_of_each_stretch(n):
+    size = 4
+    order = np.random.default_rng(1).permutation(n)
+    drawn = strata.one_of_each(order, size, np.random.default_rng(2))
+    places = np.argsort(order)[drawn] if n else drawn
+    assert (places // size).tolist() == list(range(len(drawn)))
+    assert len(drawn) == n // size + (2 * (n % size) >= size)
+
+
+def sources(cost, x, y):
+    """Sources of all kinds of the same costs, and how their rows and columns get an order."""
+    return {
+        "points": (bigsap.points(x, y), "coordinates"),
+        "matrix": (cost, "landmarks"),
+        "expression": (bigsap.expression(
+            "(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**2", arrays={"x": x, "y": y}, shape=cost.shape
+        ), "landmarks"),
+        "rows": (rows_of(cost), "columns"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["points", "matrix", "expression", "rows"])
+def test_orders_of_sources(name):
+    x, y = points_of("disjoint", 300, seed=1)
+    cost = squared_distances(x, y[:200])
+    source, kind = sources(cost, x, y[:200])[name]
+    problem = Problem(as_source(source))
+    counts = Counts()
+    found = strata.strata_of(problem, Monitor(), 3, counts)
+    again = strata.strata_of(problem, Monitor(), 3, Counts())
+    assert found.kind == kind
+    assert np.array_equal(found.rows, again.rows)
+    assert np.array_equal(found.columns, again.columns)
+    assert np.array_equal(np.sort(found.rows), np.arange(300))
+    assert np.array_equal(np.sort(found.columns), np.arange(200))
+    assert counts.pairs <= 8 * (300 + 200)
+    # Neighbours in the order are near.
+    near = np.abs(np.diff(y[found.columns], axis=0)).sum(axis=1).mean()
+    assert near < 0.3 * np.abs(np.diff(y[:200], axis=0)).sum(axis=1).mean()
+
+
+@pytest.mark.parametrize("name", ["points", "matrix", "expression", "rows"])
+def test_parts_are_the_costs(name):
+    x, y = points_of("geometric", 60, seed=1)
+    cost = squared_distances(x, y[:50])
+    problem = Problem(as_source(sources(cost, x, y[:50])[name][0]))
+    rows, columns = np.array([3, 59, 7]), np.array([49, 0, 1, 20])
+    counts = Counts()
+    some = some_costs(problem, rows, columns, Monitor(), counts)
+    assert np.allclose(some, cost[rows][:, columns])
+    assert counts.pairs == (3 * 50 if name == "rows" else 12)
+    part = part_of(problem, rows, columns, Monitor(), Counts())
+    got = np.empty((3, 4))
+    part.source.read(np.arange(3), slice(0, 4), got)
+    assert np.allclose(got, cost[rows][:, columns])
+
+
+def test_an_invalid_cost_of_a_part_has_its_own_name():
+    cost = CLASSES["disjoint"](1600, seed=1)
+    cost[777, 1234] = np.nan
+    for method in ("compressed", "ssp"):
+        for start in ("auto", "levels"):
+            with pytest.raises(bigsap.InvalidCostError, match=r"cost\[777, 1234\] is nan"):
+                bigsap.solve(cost, method=method, start=start)
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[777, 1234\] is nan"):
+        bigsap.solve(rows_of(cost), start="levels")
+
+
+# --- the decision ---------------------------------------------------------------------
+
+
+def clusters(n, seed):
+    generator = np.random.default_rng(seed)
+    centres = generator.random((12, 5))
+    x, y = (centres[generator.integers(0, 12, n)] + 0.01 * generator.standard_normal((n, 5))
+            for _ in range(2))  # fmt: skip
+    return squared_distances(x, y)
+
+
+def embedded(n, seed):
+    generator = np.random.default_rng(seed)
+    x, y = generator.standard_normal((n, 64)), generator.standard_normal((n, 64))
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    y /= np.linalg.norm(y, axis=1)[:, None]
+    return 1 - x @ y.T
+
+
+def lattice(n, seed):
+    x, y = np.random.default_rng(seed).integers(0, 40, (2, n, 2)).astype(float)
+    return squared_distances(x, y)
+
+
+DECISIONS = {
+    "random": (CLASSES["random"], "none"), "int1n": (CLASSES["int1n"], "none"),
+    "embedded": (embedded, "none"),
+    "lognormal": (lambda n, s: np.random.default_rng(s).lognormal(0, 1, (n, n)), "none"),
+    "geometric": (CLASSES["geometric"], "levels"), "disjoint": (CLASSES["disjoint"], "levels"),
+    "rank2": (CLASSES["rank2"], "levels"), "rank8": (CLASSES["rank8"], "levels"),
+    "clusters": (clusters, "levels"), "duplicates": (lattice, "levels"),
+    "noise": (lambda n, s: CLASSES["geometric"](n, s)
+              + 0.1 * np.random.default_rng(s).random((n, n)), "none"),
+    "rank1": (CLASSES["rank1"], "estimate"), "sanity": (CLASSES["sanity"], "estimate"),
+    "i*j": (lambda n, _: np.outer(np.arange(n), np.arange(n)) * 1.0, "estimate"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", DECISIONS)
+def test_the_decision(name, seed):
+    make, wanted = DECISIONS[name]
+    counts = Counts()
+    problem = Problem(as_source(make(1700, seed)))
+    assert first_prices.choose_first_prices(problem, Monitor(), seed, counts)[0] == wanted
+    assert counts.pairs <= 0.15 * 1700**2
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("geometric", "levels"), ("random", "none")])
+def test_the_decision_from_few_rows(name, wanted):
+    cost = CLASSES[name](1700, seed=2)
+    counts = Counts()
+    problem = Problem(as_source(rows_of(cost)))
+    assert first_prices.choose_first_prices(problem, Monitor(), 0, counts)[0] == wanted
+    assert counts.rows <= 256 + 8
+
+
+def test_nuggets():
+    generator = np.random.default_rng(0)
+    assert first_prices.nugget(np.zeros((8, 8))) == 0
+    assert first_prices.nugget(generator.random((200, 200))) == pytest.approx(1, abs=0.1)
+    smooth = np.sin(np.arange(200)[:, None] / 30) * np.cos(np.arange(200) / 20)
+    assert first_prices.nugget(smooth) < 0.01
+    assert first_prices.nugget(1e300 * smooth) == pytest.approx(first_prices.nugget(smooth))
+
+
+# --- the same optimum -----------------------------------------------------------------
+
+SHAPES = [(400, 400), (300, 400), (150, 400), (400, 300), (400, 150)]
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", ["disjoint", "random", "int1n", "rank2"])
+def test_levels_end_at_the_optimum(name, shape, maximize, monkeypatch):
+    monkeypatch.setattr(levels, "COARSEST", 20)
+    cost = CLASSES[name](400, seed=3)[: shape[0], : shape[1]].copy()
+    best = float(optimum(cost[:120], maximize)[0])
+    for method in ("compressed", "ssp"):
+        res = bigsap.solve(cost[:120], method=method, start="levels", maximize=maximize)
+        assert (res.status, res.stats["first_prices"]) == ("optimal", "levels")
+        assert res.fun == pytest.approx(best, rel=1e-9)
+        whole = bigsap.solve(cost, method=method, start="levels", maximize=maximize)
+        plain = bigsap.solve(cost, method=method, start="none", maximize=maximize)
+        assert whole.status == "optimal"
+        assert whole.fun == pytest.approx(plain.fun, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["compressed", "ssp"])
+@pytest.mark.parametrize("name", ["points", "matrix", "expression", "rows"])
+def test_levels_of_sources(name, method, monkeypatch):
+    monkeypatch.setattr(levels, "COARSEST", 60)
+    x, y = points_of("disjoint", 500, seed=4)
+    cost = squared_distances(x, y)
+    res = bigsap.solve(sources(cost, x, y)[name][0], method=method, start="levels")
+    assert (res.status, res.stats["first_prices"]) == ("optimal", "levels")
+    assert res.fun == pytest.approx(bigsap.solve(cost, start="none").fun, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["compressed", "ssp"])
+def test_any_number_of_threads(method, monkeypatch):
+    monkeypatch.setattr(levels, "COARSEST", 100)
+    source = bigsap.points(*points_of("disjoint", 2000, seed=5))
+    one, *others = (
+        bigsap.solve(source, method=method, start="levels", threads=k) for k in (1, 2, 3)
+    )
+    for other in others:
+        assert np.array_equal(one.col4row, other.col4row)
+        assert np.array_equal(one.v, other.v)
+        assert all(one.stats[name] == other.stats[name] for name in COUNTERS)
+
+
+ODD = {
+    "equal points": bigsap.points(np.ones((300, 2)), np.ones((300, 2))),
+    "one far point": bigsap.points(
+        np.r_[np.random.default_rng(0).random((299, 2)), [[1e150, 0]]],
+        np.random.default_rng(1).random((300, 2)),
+    ),
+    "constant": np.full((300, 300), 7.0),
+    "half forbidden": np.where(
+        np.random.default_rng(2).random((300, 300)) < 0.5, np.inf,
+        np.random.default_rng(3).random((300, 300)),
+    ),
+    "integers": np.random.default_rng(4).integers(-5, 5, (300, 300)),
+    "large integers": np.random.default_rng(4).integers(0, 2**50, (300, 300)),
+    "offset": 1e9 + np.random.default_rng(5).random((300, 300)),
+    "float32": np.random.default_rng(6).random((300, 300)).astype(np.float32),
+    "few": np.random.default_rng(7).random((9, 11)),
+    "one": np.ones((1, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["compressed", "ssp"])
+@pytest.mark.parametrize("name", ODD)
+def test_odd_costs(name, method, monkeypatch):
+    monkeypatch.setattr(levels, "COARSEST", 20)
+    res = bigsap.solve(ODD[name], method=method, start="levels")
+    plain = bigsap.solve(ODD[name], method=method, start="none")
+    assert res.status == plain.status == "optimal"
+    assert res.fun == pytest.approx(plain.fun, rel=1e-9)
+
+
+def test_infeasible_levels_are_no_prices(monkeypatch):
+    """Rows without a column in the sample, and a problem that has no solution at all."""
+    monkeypatch.setattr(levels, "COARSEST", 20)
+    cost = np.full((200, 200), np.inf)
+    cost[np.arange(200), np.random.default_rng(1).permutation(200)] = 1.0
+    assert bigsap.solve(cost, method="compressed", start="levels").fun == 200
+    cost[5] = np.inf
+    assert bigsap.solve(cost, method="compressed", start="levels").status == "infeasible"
+
+
+def test_start_must_be_known():
+    with pytest.raises(bigsap.OptionError, match="start must be one of"):
+        bigsap.solve(np.ones((3, 3)), start="coarse")
+
+
+# --- work -----------------------------------------------------------------------------
+
+
+def test_levels_spare_scans():
+    """The counts of the bars, smaller; and the same without strata, which they would miss."""
+    n = 8000
+    source = bigsap.points(*points_of("disjoint", n, seed=1))
+    res = bigsap.solve(source, threads=2)
+    assert res.stats["first_prices"] == "levels"
+    assert res.stats["rows_scanned"] <= 30 * n
+    assert res.stats["rows_evaluated"] <= 2.5 * n
+    assert res.stats["pairs_evaluated"] <= 0.4 * n**2
+
+
+def test_strata_are_what_spares_them(monkeypatch):
+    n = 8000
+    source = bigsap.points(*points_of("disjoint", n, seed=1))
+    good = bigsap.solve(source, start="levels")
+    monkeypatch.setattr(levels, "one_of_each", lambda order, size, generator: np.sort(
+        generator.permutation(order)[: order.size // size]))  # fmt: skip
+    bad = bigsap.solve(source, start="levels")
+    assert good.stats["rows_scanned"] < 0.8 * bad.stats["rows_scanned"]
+    assert good.fun == pytest.approx(bad.fun, rel=1e-9)
+
+
+def test_whole_rows_start_from_levels_too():
+    cost = CLASSES["disjoint"](2000, seed=1)
+    levels_, published = (bigsap.solve(cost, method="ssp", start=s) for s in ("auto", "estimate"))
+    assert levels_.stats["first_prices"] == "levels"
+    assert published.stats["first_prices"] in (None, "estimate")
+    assert levels_.stats["rows_scanned"] < 0.75 * published.stats["rows_scanned"]
+    assert levels_.fun == pytest.approx(published.fun, rel=1e-9)
+
+
+def test_exhausted_lists_hand_over():
+    """A search by lists evaluated each row a thousand times."""
+    cost = heavy(1600, 1)
+    res = bigsap.solve(cost, method="compressed")
+    assert res.status == "optimal"
+    assert res.stats["pairs_evaluated"] <= 16 * 1600**2
+    assert res.fun == pytest.approx(bigsap.solve(cost, method="ssp").fun, rel=1e-9)
+
+
+# --- checkpoints ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["compressed", "ssp"])
+@pytest.mark.parametrize("name", ["points", "rows"])
+def test_a_solve_continues_at_its_level(name, method, tmp_path, monkeypatch):
+    monkeypatch.setattr(levels, "COARSEST", 100)
+    n = 4000
+    x, y = points_of("disjoint", n, seed=6)
+    source = bigsap.points(x, y) if name == "points" else rows_of(squared_distances(x, y))
+    options = {"method": method, "start": "levels", "callback_every": 0}
+    whole = bigsap.solve(source, **options)
+    solved = []
+    old = levels.Ladder._solve
+
+    def counted(self, part, level, *rest):
+        solved.append(level)
+        return old(self, part, level, *rest)
+
+    monkeypatch.setattr(levels.Ladder, "_solve", counted)
+    path = tmp_path / "c"
+
+    def stop(state):
+        if state.stage == "levels" and state.level == 1 and state.level_assigned > 0:
+            raise StopIteration
+
+    res = bigsap.solve(source, checkpoint=path, callback=stop, **options)
+    assert res.status == "cancelled"
+    assert solved == [3, 2, 1]
+    assert checkpoint.read(path).snapshot["ladder_level"] == 2
+    res = bigsap.resume(path, source, callback_every=0)
+    assert solved == [3, 2, 1, 1]
+    assert np.array_equal(res.col4row, whole.col4row)
+    assert np.array_equal(res.v, whole.v)
+    assert res.stats["first_prices"] == "levels"
+    assert [p["drops"] for p in res.stats["phases"]] == [p["drops"] for p in whole.stats["phases"]]
+    with pytest.raises(bigsap.CheckpointError, match="start ="):
+        bigsap.resume(path, source, start="none")

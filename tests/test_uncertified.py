@@ -1,0 +1,222 @@
+"""``certify=False``: the costs of the pairs come from what the search holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.engine.held import Listed
+from bigsap.engine.lists import Lists
+from bigsap.errors import CertificateError
+from bigsap.rows import RowCache
+
+SHAPES = [(70, 70), (50, 80), (80, 50)]
+METHODS = ["ssp", "compressed"]
+DTYPES = ["f8", "f4", "i4"]
+
+
+class Asked:
+    """A source with no ability but ``read``; single costs asked for are counted apart."""
+
+    def __init__(self, cost: np.ndarray) -> None:
+        self._cost = cost
+        self.shape, self.dtype = cost.shape, cost.dtype
+        self.single = self.whole = 0
+
+    def read(self, rows: Any, columns: slice, out: np.ndarray) -> None:
+        if columns.stop - columns.start == 1:
+            self.single += len(rows)
+        else:
+            self.whole += len(rows)
+        out[:] = self._cost[rows, columns]
+
+
+def costs(shape: tuple[int, int], dtype: str, seed: int = 0, offset: float = 0) -> np.ndarray:
+    g = np.random.default_rng([seed, *shape])
+    if dtype == "i4":
+        return g.integers(-500, 5000, shape, dtype=np.int32)
+    # Products of a factor a row and one a column, with noise: searches go far.
+    return (
+        np.outer(g.random(shape[0]), g.random(shape[1])) + g.random(shape) / 50 + offset
+    ).astype(dtype)
+
+
+def same_answer(found: bigsap.Result, proved: bigsap.Result, cost: np.ndarray) -> None:
+    """The certificate's ``fun`` to the bit, no claim of a bound, and duals that hold."""
+    assert (found.status, found.bound, found.gap) == ("optimal", None, None)
+    assert (type(found.fun), found.fun) == (type(proved.fun), proved.fun)
+    assert np.array_equal(found.col4row, proved.col4row)
+    assert found.verify(cost).optimal
+    reduced = cost.astype(float) - found.u[:, None] - found.v
+    if found.maximize:
+        reduced = -reduced
+    assert reduced.min() >= -1e-12 * np.abs(cost).max()
+    assert np.abs(reduced[found.row_ind, found.col_ind]).max() <= 1e-12 * np.abs(cost).max()
+    duals = found.u.sum() + found.v.sum()
+    assert duals == pytest.approx(proved.bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nothing_is_read_again(shape, method, dtype, maximize):
+    cost = costs(shape, dtype)
+    options = {"method": method, "maximize": maximize, "threads": 1}
+    proved = bigsap.solve(Asked(cost), **options)
+    source = Asked(cost)
+    found = bigsap.solve(source, certify=False, **options)
+    assert source.single == 0
+    assert source.whole == found.stats["rows_evaluated"] == proved.stats["rows_evaluated"]
+    assert found.stats["certificate_pairs"] == 0
+    same_answer(found, proved, cost)
+
+
+@pytest.mark.parametrize("offset", [1.0, -3.0, 1e6, 1e15])
+def test_lists_that_round_give_the_costs_back(offset):
+    """Lists hold costs less the smallest of the row."""
+    cost = costs((120, 120), "f8", 3, offset)
+    source = Asked(cost)
+    found = bigsap.solve(source, method="compressed", certify=False)
+    assert source.single == 0
+    assert found.fun == bigsap.solve(cost, method="compressed").fun
+
+
+def test_a_row_through_python_is_called_for_no_single_cost():
+    cost = costs((60, 60), "f8", 1)
+    calls = []
+
+    def row(i):
+        calls.append(i)
+        return cost[i]
+
+    source = bigsap.from_function(row, cost.shape, kind="row", compiled=False)
+    calls.clear()
+    found = bigsap.solve(source, method="compressed", certify=False)
+    assert len(calls) == found.stats["rows_evaluated"]
+
+
+@pytest.mark.parametrize("policy", ["slru", "lfu"])
+def test_rows_that_left_the_cache(policy):
+    cost = costs((160, 160), "f8", 2)
+    proved = bigsap.solve(cost, method="ssp")
+    source = Asked(cost)
+    cache = RowCache(16 * 160 * 8, policy)
+    found = bigsap.solve(source, method="ssp", cache=cache, certify=False)
+    assert found.stats["cache_slots"] == 16
+    # Only rows that got another column after they had left, within one search.
+    assert source.single <= 16
+    assert found.fun == proved.fun
+    assert found.verify(cost).optimal
+
+
+def test_lists_that_must_not_grow():
+    """Searches go on with whole rows; lists and cache hold costs of the one matching."""
+    cost = costs((300, 300), "f8", 5)
+    source = Asked(cost)
+    found = bigsap.solve(
+        source, method="compressed", memory_limit=300 * 8 * 40, threads=1, certify=False
+    )
+    assert found.fun == bigsap.solve(cost).fun
+    assert source.single <= 30
+
+
+def test_matrices_and_computed_costs():
+    g = np.random.default_rng(0)
+    x, y = g.random((90, 3)), g.random((90, 3))
+    for cost in (costs((90, 90), "f8"), bigsap.points(x, y), bigsap.lowrank(x, y)):
+        for method in METHODS:
+            proved = bigsap.solve(cost, method=method)
+            found = bigsap.solve(cost, method=method, certify=False)
+            assert found.fun == proved.fun
+            assert found.verify(cost).optimal
+            assert found.stats["seconds"]["certificate"] == 0
+
+
+def test_after_a_checkpoint(tmp_path):
+    cost = costs((90, 90), "f8", 4)
+    path = tmp_path / "solve"
+    proved = bigsap.solve(Asked(cost), method="compressed")
+    ended = []
+
+    def stop(progress):
+        if progress.phase == 2:
+            ended.append(progress)
+            raise StopIteration
+
+    bigsap.solve(Asked(cost), method="compressed", checkpoint=path, callback=stop)
+    assert ended
+    found = bigsap.resume(path, Asked(cost), certify=False)
+    same_answer(found, proved, cost)
+
+
+def test_rows_at_a_price_are_not_read_again():
+    cost = costs((60, 60), "f8", 6)
+    prices = np.full(60, 0.3)
+    source = Asked(cost)
+    proved = bigsap.solve(cost, unassigned_cost=prices)
+    found = bigsap.solve(source, unassigned_cost=prices, certify=False, method="compressed")
+    assert found.fun == proved.fun
+    assert found.stats["unassigned_rows"] == proved.stats["unassigned_rows"] > 0
+    # But for pairs that cost what their row costs alone, as those of rows left out do.
+    assert source.single <= found.stats["unassigned_rows"] + 2 < 30
+    found.verify(cost)
+
+
+def test_an_infeasible_problem_has_no_duals():
+    cost = np.ones((4, 4))
+    cost[:2, 1:] = np.inf
+    found = bigsap.solve(Asked(cost), certify=False)
+    assert found.status == "infeasible"
+    assert found.fun is None
+    found.verify(cost)
+
+
+def test_verify_says_that_there_are_no_duals():
+    cost = costs((30, 30), "f8")
+    found = bigsap.solve(cost, certify=False)
+    nothing = np.full(30, np.nan)
+    bare = dataclasses.replace(found, u=nothing, v=nothing)
+    with pytest.raises(CertificateError, match="has no duals"):
+        bare.verify(cost)
+    # One side is enough: the pass finds the other.
+    assert dataclasses.replace(found, u=nothing).verify(cost).optimal
+    with pytest.raises(CertificateError, match="no feasible dual"):
+        dataclasses.replace(found, u=found.u + 1e-6).verify(cost)
+
+
+def listed(entries: np.ndarray, ids: np.ndarray, low: float) -> Lists:
+    empty = np.empty(0)
+    return Lists(
+        ids=ids, costs=entries, start=np.zeros(1, np.int64), width=np.array([ids.size]),
+        size=np.array([ids.size]), theta=empty, reference=np.array([low]), low=empty, order=empty,
+        counters=empty,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_entries_of_two_costs_are_noted(sign):
+    """Where rounding hides which of two costs an entry stands for, it is noted as it comes."""
+    g = np.random.default_rng(7)
+    m = 5000
+    # Twice as fine as the costs: what is left is a half, and rounds to even.
+    low = 0.25 + 2.0**-54
+    row = sign * (0.76 + 0.23 * g.random(m))
+    entries = sign * row - low
+    ids = np.arange(m, dtype=np.int32)
+    without, noting = Listed(row.dtype, sign), Listed(row.dtype, sign)
+    noting.see(np.zeros(1, np.int32), row[None], listed(entries, ids, low))
+    n_doubtful = 0
+    for j in range(0, m, 5):
+        pair = np.array([j]), entries[j : j + 1], np.array([low])
+        cost, known = without.costs(*pair)
+        assert cost[0] == row[j] or not known[0]
+        n_doubtful += not known[0]
+        cost, known = noting.costs(*pair)
+        assert known[0]
+        assert cost[0] == row[j]
+    assert n_doubtful > 0
