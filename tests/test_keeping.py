@@ -54,12 +54,14 @@ def test_each_pair_once_whatever_the_method(method, threads):
     assert source.pairs == N * N == res.stats["pairs_evaluated"]
     assert res.stats["rows_evaluated"] == res.stats["cache_misses"] == N
     same = bigsap.solve(CLASSES["disjoint"](N, 0), method=method)
-    assert (res.col4row == same.col4row).all()
-    assert (res.v == same.v).all()
+    assert res.fun == pytest.approx(same.fun, rel=1e-13)
+    if method == "compressed":  # as of a matrix in memory
+        assert (res.col4row == same.col4row).all()
+        assert (res.v == same.v).all()
 
 
 @pytest.mark.parametrize("kind", ["value", "row", "part", "block"])
-@pytest.mark.parametrize("shape", [(90, 90), (60, 90), (90, 60)])
+@pytest.mark.parametrize("shape", [(60, 60), (40, 60), (60, 40)])
 def test_functions_of_every_kind(kind, shape):
     cost = np.random.default_rng(3).random(shape)
     calls = {
@@ -70,13 +72,11 @@ def test_functions_of_every_kind(kind, shape):
     }
     source = bigsap.from_function(calls[kind], shape, kind=kind, compiled=False)
     best, _ = optimum(cost)
-    for maximize in (False, True):
-        for method in ("ssp", "compressed"):
-            for cache in (None, 8 * 90, 8 * 90 * 20):
-                res = bigsap.solve(source, method=method, cache=cache, maximize=maximize)
-                res.verify(cost)
-                if not maximize:
-                    assert res.fun == pytest.approx(float(best), rel=1e-12)
+    for method, cache in (("ssp", 8 * 60 * 20), ("compressed", None), ("compressed", 8 * 60)):
+        res = bigsap.solve(source, method=method, cache=cache)
+        res.verify(cost)
+        assert res.fun == pytest.approx(float(best), rel=1e-12)
+    bigsap.solve(source, method="compressed", maximize=True).verify(cost)
 
 
 @pytest.mark.parametrize("share", [4, 16])
@@ -113,8 +113,10 @@ def total(cost, method, **options):
 
 
 @pytest.mark.parametrize("share", [1, 4, 16])
-@pytest.mark.parametrize("cls", ["disjoint", "rank2", "random", "int1n"])
-@pytest.mark.parametrize("n", [150, 720])
+@pytest.mark.parametrize(
+    ("cls", "n"),
+    [("disjoint", 150), ("rank2", 150), ("random", 150), ("int1n", 150), ("disjoint", 720)],
+)
 def test_never_twice_the_pairs_of_the_better_method(cls, share, n):
     cost = CLASSES[cls](n, 1)
     options = {"cache": cost.itemsize * n * (n // share)}
@@ -200,8 +202,6 @@ def test_a_stop_while_rows_are_read():
         if len(asked) == 100:
             cancel.set()
             time.sleep(0.1)  # for the solve to look up
-        if len(asked) > 100:
-            time.sleep(0.02)
         return np.random.default_rng(i).random(n)
 
     source = bigsap.from_function(cost, (n, n), kind="row", compiled=False)
@@ -210,6 +210,7 @@ def test_a_stop_while_rows_are_read():
     assert time.perf_counter() - clock < 5
     assert res.status == "cancelled"
     assert 50 <= res.stats["rows_evaluated"] <= 110
+    assert len(asked) <= 2.2 * n + 110  # the answer is priced and bounded from what is kept
     assert sorted(res.col_ind.tolist()) == list(range(n))
 
 
