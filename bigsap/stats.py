@@ -36,7 +36,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
     m = run.problem.shape[1]
     evaluated = engine.rows_evaluated if engine is not None else 0
     scanned = engine.rows_scanned if engine is not None else 0
-    if rows.policy != "in place":
+    if rows.policy != "in place" and run.lists is None:
         evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
     lists: dict[str, Any] = {
@@ -46,7 +46,8 @@ def solve_stats(run: Run) -> dict[str, Any]:
         counts = run.lists.totals()
         if not run.whole_rows:
             evaluated = pairs = 0
-        evaluated, pairs = _asked(run, evaluated + counts.rows, pairs + counts.pairs)
+        asked = _asked(run, counts.rows, counts.pairs)
+        evaluated, pairs = evaluated + asked[0], pairs + asked[1]
         scanned += counts.scans
         lists = {
             "list_bytes": counts.list_bytes,
