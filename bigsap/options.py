@@ -17,11 +17,14 @@ from bigsap.methods.parts import pairs_are_cheap
 from bigsap.orientation import resident
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
+from bigsap.sources.base import Fillable
 from bigsap.sources.device import device_numbers
 from bigsap.sources.device_slabs import SlabsOnDevices
 
 # Below this, lists save nothing over scanning whole rows.
 _FEW_ROWS = 700
+# Unless rows are evaluated again and again otherwise: from so many on.
+_FEWEST_ROWS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,15 @@ class Options:
         return parse_bytes(self.memory_limit, "memory_limit")
 
 
+def _fits(problem: Problem, budget: int) -> bool:
+    """Whether all rows that only Python delivers can be kept; others need not be."""
+    source = problem.source
+    if resident(problem) is not None or (isinstance(source, Fillable) and source.fill()):
+        return True
+    n, m = problem.shape
+    return n * m * source.dtype.itemsize <= budget
+
+
 def may_use_lists(problem: Problem, method: str) -> bool:
     """Whether a solve by ``method`` may be one by compressed rows."""
     return method == "compressed" or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
@@ -103,12 +115,14 @@ def ssp_takes_levels(problem: Problem, options: Options) -> bool:
     return options.start == "levels" or pairs_are_cheap(problem)
 
 
-def choose_method(problem: Problem) -> tuple[str, str]:
-    """What ``method="auto"`` takes, and why."""
+def choose_method(problem: Problem, budget: int) -> tuple[str, str]:
+    """What ``method="auto"`` takes, and why. budget: bytes for rows that are not in memory."""
     n, m = problem.shape
     on_device = device_method(problem.source)
     if on_device is not None:
         return on_device
+    if min(n, m) >= _FEWEST_ROWS and not _fits(problem, budget):
+        return "compressed", "evaluates rows a few times only, and not all of them can be kept"
     if min(n, m) < _FEW_ROWS:
         return "ssp", f"fewer than {_FEW_ROWS} rows or columns"
     if 6 * n < 5 * m < 10 * n and resident(problem) is not None:

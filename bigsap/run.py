@@ -22,6 +22,7 @@ from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.errors import BigsapError, CertificateError
 from bigsap.identity import identity
+from bigsap.keeping import KeptRows, kept_problem
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
@@ -37,7 +38,7 @@ from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sorted_first import sorted_outcome
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
 from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
@@ -71,8 +72,9 @@ class Run:
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated = warm_start, gated
         self.method, self.why = options.method, "asked for"
+        budget = options.cache_budget(problem)
         if self.method == "auto":
-            self.method, self.why = choose_method(problem)
+            self.method, self.why = choose_method(problem, budget)
         if self.method == "ssp":
             refuse_streaming(problem.source)
         else:
@@ -91,12 +93,12 @@ class Run:
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
         matrix = resident(problem)
-        budget = options.cache_budget(problem)
         if matrix is not None:
             self.rows = Rows.in_place(matrix)
         else:
             cache = options.cache if isinstance(options.cache, RowCache) else RowCache()
             self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
+        self.reading = problem  # the same costs, of which rows may be kept
         self._open_checkpoint()
 
     # -- checkpoints ----------------------------------------------------------------
@@ -152,7 +154,9 @@ class Run:
                 engine.resting = Resting(self.rows.table)
             first_bounds(self, engine)
             found: Array | None = None
+            self.reading = self.problem
             try:
+                self.reading = kept_problem(self)
                 if self.method == "compressed":
                     outcome = self._search_lists(engine, team)
                 else:
@@ -234,7 +238,7 @@ class Run:
         self.monitor.bounds = partial(list_bounds, self)
         try:
             solve_compressed(
-                self.problem, setting, solved, self._snapshot(), self.phases, self._warm()
+                self.reading, setting, solved, self._snapshot(), self.phases, self._warm()
             )
         except ListsExhausted:
             self.seconds["search"] += time.perf_counter() - clock
@@ -322,8 +326,8 @@ class Run:
 
         try:
             certificate = prove(
-                self.problem.source, column_of_row, v, maximize=self.problem.maximize,
-                threads=self.n_threads, block_bytes=self._block_bytes(), tick=tick,
+                self._looked_at(), column_of_row, v, maximize=self.problem.maximize,
+                threads=self.n_threads, block_bytes=self.block_bytes(), tick=tick,
                 pairs=self.options.certify == "pairs",
             )  # fmt: skip
         finally:
@@ -338,7 +342,13 @@ class Run:
             self.engine.known.tell(self.monitor)
         return certificate
 
-    def _block_bytes(self) -> int:
+    def _looked_at(self) -> CostSource:
+        """What a proof reads: kept rows where there are any."""
+        source = self.reading.source
+        return source.looking() if isinstance(source, KeptRows) else source
+
+    def block_bytes(self) -> int:
+        """Of a pass over the costs, for each thread."""
         most = BLOCK_BYTES
         if self.options.memory_limit is not None:
             # Two blocks a thread, of a quarter of it together.
@@ -400,8 +410,8 @@ class Run:
         while self.options.certify:
             try:
                 certify_infeasible(
-                    self.problem.source, outcome.violator, maximize=self.problem.maximize,
-                    threads=self.n_threads, block_bytes=self._block_bytes(),
+                    self._looked_at(), outcome.violator, maximize=self.problem.maximize,
+                    threads=self.n_threads, block_bytes=self.block_bytes(),
                     tick=lambda _: self.monitor.tick(),
                 )  # fmt: skip
                 break

@@ -89,8 +89,9 @@ def solve(
         would need many searches, or prove nothing: those go to "ssp".
     epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
-        Default: a quarter of ``memory_limit`` or of the free memory. With ``device``, of rows kept
-        there when not all of them fit; default: what panels leave of ``memory_limit``.
+        Default: a quarter of ``memory_limit`` or of the free memory. Where all rows of a source
+        that is slow (Python, stores, providers) fit, each is read once. With ``device``, of rows
+        kept there when not all of them fit; default: what panels leave of ``memory_limit``.
     memory_limit: bytes the solve may take beyond the costs in memory.
     threads: None: the cores available, fewer for few columns. Any number gives the
         same answer. Of more than the cores, and than one for 64 columns, 8 or so are used;

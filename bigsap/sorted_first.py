@@ -28,7 +28,7 @@ def sorted_outcome(
     pass taught ``engine.known``. Where no certificate is asked for, the pass still decides,
     and counts as the search's. A stop within it leaves the answer in the engine.
     """
-    problem, options = run.problem, run.options
+    problem, options = run.reading, run.options
     if device_name(problem.source) != "cpu":
         return None
     clock = time.perf_counter()

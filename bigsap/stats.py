@@ -14,6 +14,7 @@ from bigsap.engine.gpu_cache import DeviceRows
 from bigsap.engine.gpu_lists import DeviceListEngine
 from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.state import FREE
+from bigsap.keeping import KeptRows
 from bigsap.memory import peak_bytes
 from bigsap.methods.device import device_name
 from bigsap.result import Result
@@ -35,6 +36,8 @@ def solve_stats(run: Run) -> dict[str, Any]:
     m = run.problem.shape[1]
     evaluated = engine.rows_evaluated if engine is not None else 0
     scanned = engine.rows_scanned if engine is not None else 0
+    if rows.policy != "in place" and run.lists is None:
+        evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
     lists: dict[str, Any] = {
         "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "rounds": {}
@@ -43,7 +46,8 @@ def solve_stats(run: Run) -> dict[str, Any]:
         counts = run.lists.totals()
         if not run.whole_rows:
             evaluated = pairs = 0
-        evaluated, pairs = evaluated + counts.rows, pairs + counts.pairs
+        asked = _asked(run, counts.rows, counts.pairs)
+        evaluated, pairs = evaluated + asked[0], pairs + asked[1]
         scanned += counts.scans
         lists = {
             "list_bytes": counts.list_bytes,
@@ -86,6 +90,16 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "seconds": {**run.seconds, "total": run.monitor.seconds},
         "peak_bytes": peak_bytes(),
     }
+
+
+def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:
+    """Rows and pairs that the source was asked for: kept ones are not asked for again."""
+    source = run.reading.source
+    if isinstance(source, KeptRows):
+        return source.rows_read, source.pairs_read
+    if source is not run.problem.source:
+        return run.rows.misses, run.rows.misses * run.problem.shape[1]
+    return evaluated, pairs
 
 
 def device_rows(run: Run) -> DeviceRows | None:

@@ -94,7 +94,7 @@ def _lists_of_rows():
     """Rows through Python: many rounds of searches and evaluations."""
     cost = CLASSES["geometric"](400, seed=4)
     source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
-    return source, {"method": "compressed"}, 40
+    return source, {"method": "compressed", "cache": 8 * 400}, 40
 
 
 def _lists_of_integers():
@@ -191,8 +191,11 @@ def test_stopped_at_every_row_and_continued(shape, maximize, dtype, tmp_path):
     source = bigsap.from_function(
         lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False
     )
-    options = {"maximize": maximize, "cache": 8 * m * 8, "callback_every": 0, "certify": False}
-    whole = bigsap.solve(source, method="ssp", **options)
+    options = {
+        "method": "ssp", "maximize": maximize, "cache": 8 * m * 8, "callback_every": 0,
+        "certify": False,
+    }  # fmt: skip
+    whole = bigsap.solve(source, **options)
     path = tmp_path / "c"
     res = None
     stops = 0
@@ -227,9 +230,9 @@ def _points_in_two_dimensions():
 
 STOPPED = {
     "points": _points_in_two_dimensions,
-    "rows": lambda: (_as_rows(CLASSES["disjoint"](150, seed=2)), {}),
-    "tall rows": lambda: (_as_rows(CLASSES["disjoint"](200, seed=2)[:, :150]), {}),
-    "ties": lambda: (_as_rows(CLASSES["int0.1n"](300, seed=2)), {}),
+    "rows": lambda: (_as_rows(CLASSES["disjoint"](150, seed=2)), {"cache": 8 * 150}),
+    "tall rows": lambda: (_as_rows(CLASSES["disjoint"](200, seed=2)[:, :150]), {"cache": 8 * 150}),
+    "ties": lambda: (_as_rows(CLASSES["int0.1n"](300, seed=2)), {"cache": 8 * 300}),
     "tied array": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {}),
     "wide": lambda: (CLASSES["int10n"](150, seed=2)[:120].astype("i4"), {"maximize": True}),
     "large": lambda: (CLASSES["int10n"](120, seed=2) << 39, {}),
@@ -323,7 +326,8 @@ def test_written_at_each_phase_and_when_due(tmp_path, monkeypatch):
     assert written == [0, *range(res.nit), res.nit]
     source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
     written.clear()
-    bigsap.solve(source, checkpoint=tmp_path / "d", checkpoint_every=0, cache=5 * 120 * 8)
+    options = {"checkpoint": tmp_path / "d", "checkpoint_every": 0, "cache": 5 * 120 * 8}
+    bigsap.solve(source, method="ssp", **options)
     assert len(written) > 100
 
 

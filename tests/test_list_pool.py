@@ -206,7 +206,8 @@ def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
     if kind.endswith("rows"):
         # Then whole rows were scanned, through the row cache.
         certificate = stats["certificate_pairs"] // m
-        assert source.rows - counted - n == stats["rows_evaluated"] + certificate
+        spared = stats["rows_evaluated"] + certificate - (source.rows - counted - n)
+        assert 0 <= spared <= stats["cache_slots"]  # the proof looks at what is kept
     free = bigsap.solve(source, method="compressed", epsilon=epsilon, maximize=maximize)
     assert free.stats["list_growth_refused"] == 0
     assert free.fun == res.fun

@@ -1,0 +1,285 @@
+"""Costs that are dear: rows are kept, and nothing is asked for twice where there is room."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.keeping import KeptRows, is_dear
+from bigsap.problem import Problem
+from bigsap.rows import RowCache, Rows
+from bigsap.sources import as_source
+from bigsap.sources.wrappers import Counted
+from instances import CLASSES, points_of
+from oracle import optimum
+
+N = 300
+
+
+def values(n, seed=0):
+    """A Python function of one pair of points, and how often it was asked."""
+    x, y = (p.tolist() for p in points_of("disjoint", n, seed))
+    asked = [0]
+
+    def cost(i, j):
+        asked[0] += 1
+        (a, b), (c, d) = x[i], y[j]
+        return (a - c) ** 2 + (b - d) ** 2
+
+    return bigsap.from_function(cost, (n, n), compiled=False), asked
+
+
+def test_a_slow_function_of_pairs_at_a_thousand():
+    n = 1000
+    source, asked = values(n)
+    before = asked[0]
+    res = bigsap.solve(source)
+    assert res.stats["method"] == "compressed"
+    assert asked[0] - before <= 1.05 * n * n
+    assert res.stats["pairs_evaluated"] == n * n
+    x, y = points_of("disjoint", n, 0)
+    assert res.fun == pytest.approx(bigsap.solve(bigsap.points(x, y)).fun, rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_pair_once_whatever_the_method(method, threads):
+    source = Counted(as_source(CLASSES["disjoint"](N, 0)))
+    res = bigsap.solve(source, method=method, threads=threads)
+    assert source.per_row.tolist() == [1] * N
+    assert source.pairs == N * N == res.stats["pairs_evaluated"]
+    assert res.stats["rows_evaluated"] == res.stats["cache_misses"] == N
+    same = bigsap.solve(CLASSES["disjoint"](N, 0), method=method)
+    assert res.fun == pytest.approx(same.fun, rel=1e-13)
+    if method == "compressed":  # as of a matrix in memory
+        assert (res.col4row == same.col4row).all()
+        assert (res.v == same.v).all()
+
+
+@pytest.mark.parametrize("kind", ["value", "row", "part", "block"])
+@pytest.mark.parametrize("shape", [(60, 60), (40, 60), (60, 40)])
+def test_functions_of_every_kind(kind, shape):
+    cost = np.random.default_rng(3).random(shape)
+    calls = {
+        "value": lambda i, j: float(cost[i, j]),
+        "row": lambda i: cost[i].copy(),
+        "part": lambda i, start, stop: cost[i, start:stop].copy(),
+        "block": lambda rows, out: out.__setitem__(slice(None), cost[rows]),
+    }
+    source = bigsap.from_function(calls[kind], shape, kind=kind, compiled=False)
+    best, _ = optimum(cost)
+    for method, cache in (("ssp", 8 * 60 * 20), ("compressed", None), ("compressed", 8 * 60)):
+        res = bigsap.solve(source, method=method, cache=cache)
+        res.verify(cost)
+        assert res.fun == pytest.approx(float(best), rel=1e-12)
+    bigsap.solve(source, method="compressed", maximize=True).verify(cost)
+
+
+@pytest.mark.parametrize("share", [4, 16])
+@pytest.mark.parametrize("policy", ["lfu", "slru"])
+@pytest.mark.parametrize("cls", ["disjoint", "int1n", "random"])
+def test_out_of_core(cls, policy, share):
+    """Lists find kept rows again, and so does the proof; every row asked for is counted."""
+    slots = N // share
+    cost = CLASSES[cls](N, 0)
+    cache = RowCache(bytes=slots * cost.itemsize * N, policy=policy)
+    source = Counted(as_source(cost))
+    res = bigsap.solve(source, method="compressed", threads=1, cache=cache)
+    stats = res.stats
+    res.verify(cost)
+    assert stats["cache_slots"] == slots
+    assert source.rows == stats["rows_evaluated"] + N - slots
+    bare = Counted(as_source(cost))
+    least = cost.itemsize * N
+    without = bigsap.solve(bare, method="compressed", threads=1, cache=least).stats
+    # The same evaluations, some of them of kept rows.
+    assert stats["rows_evaluated"] + stats["cache_hits"] == (
+        without["rows_evaluated"] + without["cache_hits"]
+    )
+    assert source.rows < bare.rows
+    assert (res.col4row == bigsap.solve(bare, method="compressed", cache=least).col4row).all()
+
+
+def total(cost, method, **options):
+    """Pairs that a source was asked for, the proof's among them."""
+    source = Counted(as_source(cost))
+    res = bigsap.solve(source, method=method, threads=1, **options)
+    assert res.status == "optimal"
+    return source.pairs
+
+
+@pytest.mark.parametrize("share", [1, 4, 16])
+@pytest.mark.parametrize(
+    ("cls", "n"),
+    [("disjoint", 150), ("rank2", 150), ("random", 150), ("int1n", 150), ("disjoint", 720)],
+)
+def test_never_twice_the_pairs_of_the_better_method(cls, share, n):
+    cost = CLASSES[cls](n, 1)
+    options = {"cache": cost.itemsize * n * (n // share)}
+    found = {m: total(cost, m, **options) for m in ("auto", "ssp", "compressed")}
+    assert found["auto"] <= 2 * min(found["ssp"], found["compressed"]), found
+    if share == 1:
+        assert found["auto"] == n * n
+
+
+@pytest.mark.parametrize("cls", ["disjoint", "random"])
+def test_cheap_compiled_costs_are_computed_again(cls):
+    """Pairs of the better method, the proof's included, at most twice."""
+    n = 720
+    cost = CLASSES[cls](n, 1)
+    source = bigsap.from_function(lambda i, j, c: c[i, j], (n, n), args=(cost,))
+    found = {}
+    for method in ("auto", "ssp", "compressed"):
+        stats = bigsap.solve(source, method=method, threads=1).stats
+        found[method] = stats["pairs_evaluated"] + stats["certificate_pairs"]
+    assert found["auto"] <= 2.2 * min(found.values())
+
+
+def test_dear_compiled_costs_are_computed_once():
+    n, d = 720, 2000
+    g = np.random.default_rng(2)
+    x, y = g.random((n, d)), g.random((n, d))
+
+    def cost(i, j, x, y):
+        total = 0.0
+        for k in range(x.shape[1]):
+            total += abs(x[i, k] - y[j, k]) ** 1.5
+        return total
+
+    source = bigsap.from_function(cost, (n, n), args=(x[:, :50], y[:, :50]))
+    problem = Problem(source)
+    assert source.evaluated_by is None or source.evaluated_by != "python"
+    assert is_dear(problem)
+    res = bigsap.solve(source)
+    assert res.stats["evaluated_by"] != "python"
+    assert res.stats["pairs_evaluated"] == n * n
+    assert res.stats["cache_misses"] == n
+    cheap = bigsap.expression("abs(x[i]-y[j])", (n, n), x=x[:, 0], y=y[:, 0])
+    assert not is_dear(Problem(cheap))
+    assert not is_dear(Problem(bigsap.points(x[:, :2], y[:, :2])))
+
+
+def test_points_with_bounds_are_not_kept():
+    x, y = points_of("geometric", 2500)
+    stats = bigsap.solve(bigsap.points(x, y)).stats
+    assert stats["cache_misses"] == 0
+    assert stats["pairs_evaluated"] < 0.9 * 2500**2
+
+
+def test_an_invalid_cost_is_told_before_all_is_read():
+    n = 1200
+    cost = np.random.default_rng(0).random((n, n))
+    cost[3, 5] = np.nan
+    cost[900, 1] = np.nan
+    source = Counted(as_source(cost))
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[3, 5\]"):
+        bigsap.solve(source, threads=1)
+    assert source.rows < n
+
+
+def test_what_a_function_raises_names_its_row():
+    n = 200
+
+    def cost(i):
+        if i == 150:
+            raise RuntimeError("no such row")
+        return np.arange(n) * float(i)
+
+    for method in ("ssp", "compressed"):
+        with pytest.raises(bigsap.CallbackError, match="row 150"):
+            bigsap.solve(cost, shape=(n, n), method=method)
+
+
+def test_a_stop_while_rows_are_read():
+    n, asked, cancel = 300, [], threading.Event()
+
+    def cost(i):
+        asked.append(i)
+        if len(asked) == 100:
+            cancel.set()
+            time.sleep(0.1)  # for the solve to look up
+        return np.random.default_rng(i).random(n)
+
+    source = bigsap.from_function(cost, (n, n), kind="row", compiled=False)
+    clock = time.perf_counter()
+    res = bigsap.solve(source, method="compressed", cancel=cancel, threads=1)
+    assert time.perf_counter() - clock < 5
+    assert res.status == "cancelled"
+    assert 50 <= res.stats["rows_evaluated"] <= 110
+    assert len(asked) <= 2.2 * n + 110  # the answer is priced and bounded from what is kept
+    assert sorted(res.col_ind.tolist()) == list(range(n))
+
+
+def test_a_checkpoint_goes_on(tmp_path):
+    cost = CLASSES["disjoint"](N, 2)
+    path = tmp_path / "solve.ckpt"
+    whole = bigsap.solve(Counted(as_source(cost)), method="compressed")
+    stop = []
+
+    def listen(progress):
+        stop.append(progress.phase)
+        return progress.phase >= 2
+
+    bigsap.solve(
+        Counted(as_source(cost)), method="compressed", checkpoint=path, callback=listen,
+        callback_every=0.0,
+    )  # fmt: skip
+    again = bigsap.resume(path, Counted(as_source(cost)))
+    assert again.fun == whole.fun
+    assert (again.col4row == whole.col4row).all()
+    again.verify(cost)
+
+
+def test_kept_rows_find_and_keep():
+    cost = np.random.default_rng(1).random((40, 30))
+    rows = Rows.cached(cost.shape, cost.dtype, RowCache(), 8 * 30 * 10)
+    source = Counted(as_source(cost))
+    kept = KeptRows(source, rows, keep=True)
+    wanted = np.array([3, 7, 3, 39])
+    out = np.empty((4, 30))
+    kept.read(wanted, slice(0, 30), out)
+    assert (out == cost[wanted]).all()
+    assert (kept.rows_read, source.rows) == (4, 4)
+    kept.read(np.array([7, 8]), slice(0, 30), out[:2])
+    assert (out[:2] == cost[[7, 8]]).all()
+    assert source.rows == 5
+    part = np.empty((2, 10))
+    kept.looking().read(np.array([39, 20]), slice(5, 15), part)
+    assert (part == cost[[39, 20], 5:15]).all()
+    assert source.pairs == 5 * 30 + 10
+    assert rows.table.slot_of_row[20] == -1  # a part is no row
+    everything = np.empty((40, 30))
+    kept.read(np.arange(40), slice(0, 30), everything)
+    assert (everything == cost).all()
+    assert (rows.table.slot_of_row >= 0).sum() == 10
+    assert kept.cost_range() is None
+    table = rows.table
+    for slot, row in enumerate(table.row_of_slot.tolist()):
+        assert (table.slots[slot] == cost[row]).all()
+
+
+def test_kept_rows_by_several_threads():
+    cost = np.random.default_rng(2).random((200, 50))
+    rows = Rows.cached(cost.shape, cost.dtype, RowCache(policy="slru"), 8 * 50 * 20)
+    kept = KeptRows(as_source(cost), rows, keep=True)
+    wrong = []
+
+    def work(seed):
+        g = np.random.default_rng(seed)
+        for _ in range(200):
+            some = g.integers(0, 200, 7)
+            out = np.empty((7, 50))
+            kept.read(some, slice(0, 50), out)
+            wrong.append((out != cost[some]).any())
+
+    team = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for member in team:
+        member.start()
+    for member in team:
+        member.join()
+    assert len(wrong) == 800
+    assert not any(wrong)
