@@ -140,7 +140,10 @@ def _read_all(run: Run) -> None:
         stream(problem.source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)
     finally:
         table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
-        run.seconds["start"] += time.perf_counter() - clock
+        seconds = time.perf_counter() - clock
+        run.seconds["start"] += seconds
+        if run.engine is not None:  # what follows a stop must know how slow rows are
+            run.engine.seconds_per_row = seconds * run.n_threads / max(1, int(table.head[MISSES]))
 
 
 class KeptRows:
