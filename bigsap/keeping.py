@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 #: Compiled costs that take so long a pair are kept: some fifty times what a look into memory
 #: does, so that no clock decides about what is near.
 _DEAR_SECONDS = 5e-8
-#: Pairs and trials that tell; problems with fewer pairs are quick either way.
-_SAMPLED, _TRIALS = 4096, 3
+#: Pairs that tell, and the share of them to begin with; smaller problems are quick either way.
+_SAMPLED, _FIRST_SHARE = 4096, 64
+#: Seconds that may be spent on it, about.
+_PATIENCE = 0.05
 _WORTH_PAIRS = 1 << 16
 #: Python functions are asked for blocks of so many bytes: what a stop cuts off is lost.
 _FUNCTION_BYTES = 1 << 17
@@ -87,18 +89,24 @@ def is_dear(problem: Problem) -> bool:
     if terms is not None and terms.y.shape[0] <= FEW_COORDINATES:
         return False  # bounds spare most pairs
     fill = source.fill() if isinstance(source, Fillable) else None
-    width = min(m, _SAMPLED) if fill is None or fill.in_parts else m
+    in_parts = fill is None or fill.in_parts
+    width = min(m, _SAMPLED) if in_parts else m
     costs = np.empty((1, width), source.dtype)
-    least = np.inf
-    for row in range(0, n, -(-n // _TRIALS)):
+    least, spent = np.inf, 0.0
+    first = max(1, width // _FIRST_SHARE) if in_parts else width
+    for row, part in ((0, first), (0, width), (n // 2, width), (n - 1, width)):
         clock = time.perf_counter()
         try:
-            source.read(np.array([row]), slice(0, width), costs)
+            source.read(np.array([row]), slice(0, part), costs[:, :part])
         except BigsapError:
             return False  # the solve says so
-        least = min(least, time.perf_counter() - clock)
-        if least < _DEAR_SECONDS * width:
-            return False
+        seconds = time.perf_counter() - clock
+        spent += seconds
+        least = min(least, seconds / part)
+        if least < _DEAR_SECONDS:
+            return False  # a call of few pairs seems dearer, never cheaper
+        if least > _PATIENCE / width or spent > _PATIENCE:
+            break
     return True
 
 
@@ -132,20 +140,23 @@ def _read_all(run: Run) -> None:
         stream(problem.source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)
     finally:
         table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
-        run.seconds["start"] += time.perf_counter() - clock
+        seconds = time.perf_counter() - clock
+        run.seconds["start"] += seconds
+        if run.engine is not None:  # what follows a stop must know how slow rows are
+            run.engine.seconds_per_row = seconds * run.n_threads / max(1, int(table.head[MISSES]))
 
 
 class KeptRows:
     """A source whose rows are looked for in the row cache first.
 
     keep: rows that were read whole are put there; otherwise they are only looked up. Rows and
-    pairs that the source itself was asked for are counted.
+    pairs that were found are counted.
     """
 
     def __init__(self, source: CostSource, rows: Rows, *, keep: bool) -> None:
         self.source, self.rows, self.keep = source, rows, keep
         self.shape, self.dtype = source.shape, source.dtype
-        self.rows_read = self.pairs_read = 0
+        self.rows_found = self.pairs_found = 0
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -183,10 +194,8 @@ class KeptRows:
             self.source.read(wanted, columns, costs)
             out[absent] = costs
         whole = columns.stop - columns.start == self.shape[1]
-        with self._lock:
-            self.rows_read += wanted.size
-            self.pairs_read += costs.size
-            if self.keep and whole:
+        if self.keep and whole:
+            with self._lock:
                 self._put(wanted, costs)
 
     def _find(self, rows: Ids, columns: slice, out: Array) -> Array:
@@ -198,6 +207,8 @@ class KeptRows:
             if here.size:
                 found = slots[here]
                 out[here] = table.slots[found, columns]
+                self.rows_found += here.size
+                self.pairs_found += here.size * out.shape[1]
                 if self.keep:
                     for slot in found.tolist():
                         touch(table, slot)

@@ -96,7 +96,7 @@ def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:
     """Rows and pairs that the source was asked for: kept ones are not asked for again."""
     source = run.reading.source
     if isinstance(source, KeptRows):
-        return source.rows_read, source.pairs_read
+        return evaluated - source.rows_found, pairs - source.pairs_found
     if source is not run.problem.source:
         return run.rows.misses, run.rows.misses * run.problem.shape[1]
     return evaluated, pairs

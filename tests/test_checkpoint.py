@@ -273,8 +273,12 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
         assert (course.MATCH, True) in stages
     assert np.array_equal(res.col4row, whole.col4row)
     assert res.fun == whole.fun
-    for counter in ("rows_scanned", "rows_evaluated", "pairs_evaluated", "first_prices"):
+    for counter in ("rows_scanned", "first_prices"):
         assert res.stats[counter] == whole.stats[counter]
+    for counter in ("rows_evaluated", "pairs_evaluated"):
+        # A solve that is continued has no rows at hand that were kept.
+        again = res.stats[counter] - whole.stats[counter]
+        assert 0 <= again <= (0.02 * whole.stats[counter] if "cache" in options else 0)
     assert [p["drops"] for p in res.stats["phases"]] == [p["drops"] for p in whole.stats["phases"]]
     assert res.stats["resumed"] >= 3
 

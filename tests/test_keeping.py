@@ -243,10 +243,10 @@ def test_kept_rows_find_and_keep():
     out = np.empty((4, 30))
     kept.read(wanted, slice(0, 30), out)
     assert (out == cost[wanted]).all()
-    assert (kept.rows_read, source.rows) == (4, 4)
+    assert (kept.rows_found, source.rows) == (0, 4)
     kept.read(np.array([7, 8]), slice(0, 30), out[:2])
     assert (out[:2] == cost[[7, 8]]).all()
-    assert source.rows == 5
+    assert (kept.rows_found, kept.pairs_found, source.rows) == (1, 30, 5)
     part = np.empty((2, 10))
     kept.looking().read(np.array([39, 20]), slice(5, 15), part)
     assert (part == cost[[39, 20], 5:15]).all()
