@@ -54,14 +54,12 @@ def _by_solve(costs: Array, maximize: bool) -> tuple[Array, Array]:
     from bigsap.result import Status
     from bigsap.solve import solve
 
-    # What is small was tried already.
-    method = "ssp" if suits(costs) else "auto"
     # scipy gives no warnings; an overflow that matters fails the certificate.
     with np.errstate(over="ignore"):
         try:
-            result = solve(costs, maximize=maximize, method=method)
+            result = solve(costs, maximize=maximize)
         except OverflowRiskError:
-            result = solve(_with_room_for_sums(costs), maximize=maximize, method=method)
+            result = solve(_with_room_for_sums(costs), maximize=maximize)
     if result.status == Status.INFEASIBLE:
         raise InfeasibleError("cost matrix is infeasible", result.violator.tolist())
     return result.row_ind, result.col_ind

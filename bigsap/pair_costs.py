@@ -122,20 +122,28 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isfinite(here).all():
             return Unproved(problem.sign * math.inf, None, None, 0.0)
-        fun = exact_sum(here.astype(np.int64 if integer else np.float64))
+        fun = exact_sum(here.astype(np.int64 if integer else np.float64, copy=False))
         number = np.int64 if integer and prices.dtype.kind == "i" else np.float64
         v = prices.astype(number)
         largest = float(v.max() - v.min()) if v.size else 0.0
-        v = np.minimum(v - np.partition(v, n - 1)[n - 1], 0) if n < m else v - v.max(initial=v[0])
+        # In place: no more vectors than the search's own (see tests/test_memory.py).
+        v -= np.partition(v, n - 1)[n - 1] if n < m else v.max(initial=v[0])
+        if n < m:
+            np.minimum(v, 0, out=v)
+        signed = here.astype(number, copy=False)
+        if problem.sign < 0:
+            signed = -signed
+        del here
         u = np.zeros(n, number)
-        u[wanted] = problem.sign * here.astype(number) - v[column_of_row[wanted]]
-        top = u[wanted].max()
+        u[wanted] = signed
+        u[wanted] -= v[column_of_row[wanted]]
+        top = u.max(where=wanted, initial=-np.inf if number is np.float64 else np.iinfo(number).min)
         shift = number(0)
         if n > m:  # rows without a pair have 0, and none has more
             shift = top
             u[wanted] -= shift
             v += shift
-        size = max(float(np.abs(u).max()), float(np.abs(v).max()))
+        size = max(abs(float(end)) for x in (u, v) for end in (x.min(), x.max()))
     if number is np.float64 and not math.isfinite(size + largest):
         return Unproved(fun, None, None, 0.0)
     exact = integer and bool((v == np.rint(v)).all())

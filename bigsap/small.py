@@ -249,6 +249,7 @@ def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "pairs_evaluated": n * m,
         "certificate_pairs": n * m if proved else 0,
         "proof": "pairs" if proved else None,
+        "proof_bounds": 0,
         "rows_scanned": scans,
         "pairs_skipped": 0,
         "cache_policy": "in place",

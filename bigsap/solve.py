@@ -86,7 +86,7 @@ def solve(
         solves at once, ``stats["method"] == "dense"``, by one thread: searches without epsilon
         that fit a cache. So far none of the options below is given but ``maximize``,
         ``threads`` and ``seed``, neither of which changes its result; and never where it
-        would need many searches, or prove nothing: those go to "ssp".
+        would need many searches, or prove nothing: those go the general way.
     epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
         Default: a quarter of ``memory_limit`` or of the free memory. Where all rows of a source
@@ -163,7 +163,8 @@ def solve(
 
     Time: O(scans * m / threads) plus the evaluation of absent rows; scans grow about
     as n**1.2 to n**1.36 with epsilon (A1015, table 1). Memory: the row cache plus, with
-    ``ssp``, ten vectors of 8 bytes a row; about four more when it can be stopped.
+    ``ssp`` and ``start="estimate"``, ten vectors of 8 bytes a row; about four more when it can be
+    stopped. Levels take the costs of a sixteenth of the pairs for a matrix, and their lists.
     """
     monitor = Monitor(
         time_limit=time_limit, callback=callback, interval=callback_every, cancel=cancel,
@@ -191,9 +192,7 @@ def solve(
     if small is not None:
         found = solve_small(small, options.maximize)
         if found is not None:
-            return found
-        # What is hard for its size needs epsilon phases; its rows are in the cache.
-        options = replace(options, method="ssp")
+            return found  # what is hard for its size needs epsilon phases
     gated = None
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)

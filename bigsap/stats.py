@@ -74,7 +74,8 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "rows_evaluated": evaluated,
         "pairs_evaluated": pairs,
         "certificate_pairs": run.certificate_pairs,
-        "proof": None,  # the result tells it, where there is a certificate
+        "proof": None,  # the result tells both, where there is a certificate
+        "proof_bounds": 0,
         "rows_scanned": scanned,
         "pairs_skipped": engine.pairs_skipped if engine is not None else 0,
         "cache_policy": (there or rows).policy,

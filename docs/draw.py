@@ -47,7 +47,7 @@ def draw_phases(file: Path, n: int) -> None:
     figure, axis = plt.subplots()
     widest = 0.0
     for place, epsilon in enumerate((False, True)):
-        done = bigsap.solve(source, method="ssp", epsilon=epsilon)
+        done = bigsap.solve(source, method="ssp", epsilon=epsilon, start="estimate")
         left = 0.0
         for phase in done.stats["phases"]:
             scans = phase["rows_scanned"] / n
@@ -86,7 +86,7 @@ def draw_rows(file: Path, sizes: list[int]) -> None:
     dense, compressed = [], []
     for n in sizes:
         source = bigsap.points(*disjoint(n))
-        done = bigsap.solve(source, method="ssp")
+        done = bigsap.solve(source, method="ssp", start="estimate")
         dense.append(done.stats["rows_scanned"] / n)
         done = bigsap.solve(source, method="compressed")
         compressed.append(done.stats["rows_evaluated"] / n)

@@ -107,7 +107,7 @@ def test_an_invalid_cost_is_named_in_any_part(threads, monkeypatch):
         certify_infeasible(InParts(cost), [2, 3], threads=threads)
     cost[3, 63] = 1.0
     certify_infeasible(InParts(cost), [1, 2], threads=threads)
-    with pytest.raises(CertificateError, match="have 1 allowed"):
+    with pytest.raises(CertificateError, match="has 1 allowed"):
         certify_infeasible(InParts(cost), [3], threads=threads)
 
 

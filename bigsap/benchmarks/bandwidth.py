@@ -28,11 +28,13 @@ def run(settings: Settings, log: Log) -> None:
             missing = [c for c in counts if not log.has(NAME, CLASS, n, seed, SOLVER, c)]
             if not missing:
                 continue
-            warm(CLASS, counts, method="ssp", certify=False)
+            warm(CLASS, counts, method="ssp", start="estimate", certify=False)
             cost = matrix(CLASS, n, seed)
             for count in missing[::-1] if seed % 2 else missing:
                 before = bytes_per_second(cost, count)
-                result, seconds = timed(cost, method="ssp", threads=count, certify=False)
+                result, seconds = timed(
+                    cost, method="ssp", start="estimate", threads=count, certify=False
+                )
                 after = bytes_per_second(cost, count)
                 search = result.stats["seconds"]["search"]
                 scanned = result.stats["rows_scanned"] * n * cost.itemsize

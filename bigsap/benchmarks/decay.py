@@ -30,7 +30,7 @@ def distances(cost: Array) -> list[list[float]]:
     A solve stopped when phase p + 1 begins shows the prices at the end of phase p. Prices are
     free in one constant: the smallest difference counts as 0.
     """
-    final = bigsap.solve(cost, method="ssp", threads=1)
+    final = bigsap.solve(cost, method="ssp", start="estimate", threads=1)
     found = []
     for phase in range(1, final.nit):
 
@@ -38,7 +38,7 @@ def distances(cost: Array) -> list[list[float]]:
             if progress.phase > phase:
                 raise StopIteration
 
-        part = bigsap.solve(cost, method="ssp", threads=1, callback=stop)
+        part = bigsap.solve(cost, method="ssp", start="estimate", threads=1, callback=stop)
         above = part.v - final.v
         epsilon = final.stats["phases"][phase - 1]["epsilon"]
         found.append([epsilon, float((above - above.min()).mean())])

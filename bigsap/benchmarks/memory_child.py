@@ -32,14 +32,20 @@ def main() -> None:
     certify = what == "certified"
     generator = np.random.default_rng(seed)
     for proof in (False, True):
-        bigsap.solve(generator.random((_WARM, _WARM)), method="ssp", threads=1, certify=proof)
+        bigsap.solve(
+            generator.random((_WARM, _WARM)),
+            method="ssp",
+            start="estimate",
+            threads=1,
+            certify=proof,
+        )
     # After everything else: what was freed before must not hide what the solve takes.
     cost = np.random.default_rng(seed).random((n, n))
     traced = "traced" in sys.argv
     if traced:
         tracemalloc.start()
     if what != "base":
-        bigsap.solve(cost, method="ssp", threads=1, certify=certify)
+        bigsap.solve(cost, method="ssp", start="estimate", threads=1, certify=certify)
     answer = {"peak_bytes": own_peak()}
     if traced:
         answer["traced_bytes"] = tracemalloc.get_traced_memory()[1]

@@ -43,8 +43,8 @@ def _measure(
     _store(folder / "warm.zarr", matrix(cls, WARM_SIZE, 0))
     for share in shares.values():  # each policy has kernels of its own
         _solve(folder / "warm.zarr", WARM_SIZE, share)
-    timed(matrix(cls, WARM_SIZE, 0), method="ssp", threads=1, certify=False)
-    reference, seconds = timed(cost, method="ssp", threads=1, certify=False)
+    timed(matrix(cls, WARM_SIZE, 0), method="ssp", start="estimate", threads=1, certify=False)
+    reference, seconds = timed(cost, method="ssp", start="estimate", threads=1, certify=False)
     if IN_MEMORY in kinds:
         scanned = reference.stats["rows_scanned"]
         log.add(NAME, cls, n, 0, IN_MEMORY, 1, seconds=seconds, rows_scanned=scanned)
@@ -83,7 +83,9 @@ def _solve(path: Path, n: int, divisor: int) -> tuple[bigsap.Result, float, int]
 
     source.read = counted
     cache = bigsap.RowCache(bytes=(max(1, n // divisor) if divisor else 1) * 8 * n)
-    result, seconds = timed(source, method="ssp", threads=1, cache=cache, certify=False)
+    result, seconds = timed(
+        source, method="ssp", start="estimate", threads=1, cache=cache, certify=False
+    )
     return result, seconds, n_reads
 
 

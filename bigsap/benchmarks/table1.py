@@ -32,12 +32,17 @@ def run(settings: Settings, log: Log) -> None:
                     )
                 ]
                 if missing and not warmed:
-                    warm(method="ssp", certify=False)
+                    warm(method="ssp", start="estimate", certify=False)
                     warmed = True
                 cost = matrix(cls, n, seed) if missing else None
                 for solver in missing:
                     result, seconds = timed(
-                        cost, method="ssp", epsilon=solver == SOLVER, threads=1, certify=False
+                        cost,
+                        method="ssp",
+                        start="estimate",
+                        epsilon=solver == SOLVER,
+                        threads=1,
+                        certify=False,
                     )
                     kept = ("rows_scanned", "rows_evaluated", "pairs_evaluated")
                     log.add(

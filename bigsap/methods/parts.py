@@ -25,8 +25,9 @@ from bigsap.sources.device import OnDevice
 
 _READ_BYTES = 16 << 20
 _READ_SECONDS = 0.1
-# Pairs read one by one between two looks at the clock.
-_PAIRS_AT_ONCE = 1 << 16
+# Pairs read one by one: the first, and the most, between two looks at the clock.
+_FIRST_PAIRS, _MOST_PAIRS = 64, 1 << 16
+_PAIR_SECONDS = 0.02
 
 
 @dataclass
@@ -139,12 +140,20 @@ def some_costs(
         if selected is not None:
             costs = all_costs(Problem(selected, problem.maximize), monitor)
     elif fill is not None:
-        step = max(1, _PAIRS_AT_ONCE // max(1, columns.size))
-        for start in range(0, rows.size, step):
-            some = rows[start : start + step]
-            block = np.empty(some.size * columns.size, source.dtype)
-            read_pairs(fill, np.repeat(some, columns.size), np.tile(columns, some.size), block)
-            costs[start : start + step] = block.reshape(some.size, columns.size)
+        flat = costs.reshape(-1)
+        start, step = 0, _FIRST_PAIRS
+        while start < flat.size:
+            part = np.arange(start, min(start + step, flat.size))
+            clock = time.perf_counter()
+            read_pairs(
+                fill,
+                rows[part // columns.size],
+                columns[part % columns.size],
+                flat[start : start + step],
+            )
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            start += part.size
+            step = max(1, min(2 * step, _MOST_PAIRS, int(part.size * _PAIR_SECONDS / seconds)))
             monitor.tick()
     else:
         for start, block in read_gently(problem, monitor, np.asarray(rows), counts):
