@@ -130,14 +130,13 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
         v -= np.partition(v, n - 1)[n - 1] if n < m else v.max(initial=v[0])
         if n < m:
             np.minimum(v, 0, out=v)
-        signed = here.astype(number, copy=False)
-        if problem.sign < 0:
-            signed = -signed
+        signed: Array = problem.sign * here.astype(number)
         del here
         u = np.zeros(n, number)
+        signed -= v[column_of_row[wanted]]
         u[wanted] = signed
-        u[wanted] -= v[column_of_row[wanted]]
-        top = u.max(where=wanted, initial=-np.inf if number is np.float64 else np.iinfo(number).min)
+        low = -np.inf if number is np.float64 else np.iinfo(np.int64).min
+        top = u.max(where=wanted, initial=low)
         shift = number(0)
         if n > m:  # rows without a pair have 0, and none has more
             shift = top

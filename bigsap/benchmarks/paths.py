@@ -78,8 +78,8 @@ def trace(cost: Array, *, epsilon: bool) -> dict[str, Any]:
                 record(progress.phase, checkpoint.read(file).snapshot["column_of_row"])
 
         done = bigsap.solve(
-            _Rows(cost), method="ssp", start="estimate", epsilon=epsilon, cache=cost[0].nbytes, threads=1,
-            callback=watch, callback_every=0, checkpoint=file, checkpoint_every=0,
+            _Rows(cost), method="ssp", start="estimate", epsilon=epsilon, threads=1,
+            cache=cost[0].nbytes, callback=watch, callback_every=0, checkpoint=file, checkpoint_every=0,
         )  # fmt: skip
         record(done.nit, done.col4row)
     rest = done.stats["rows_scanned"] - scanned  # after the last call
