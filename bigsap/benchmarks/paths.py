@@ -79,7 +79,8 @@ def trace(cost: Array, *, epsilon: bool) -> dict[str, Any]:
 
         done = bigsap.solve(
             _Rows(cost), method="ssp", start="estimate", epsilon=epsilon, threads=1,
-            cache=cost[0].nbytes, callback=watch, callback_every=0, checkpoint=file, checkpoint_every=0,
+            cache=cost[0].nbytes, callback=watch, callback_every=0, checkpoint=file,
+            checkpoint_every=0,
         )  # fmt: skip
         record(done.nit, done.col4row)
     rest = done.stats["rows_scanned"] - scanned  # after the last call
