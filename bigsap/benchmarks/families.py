@@ -74,7 +74,8 @@ def _place(rng: np.random.Generator, how: str, n: int, d: int) -> Array:
     if how == "lattice":
         return rng.integers(0, int(rng.integers(5, 60)), (n, d)).astype(float)
     x = rng.standard_normal((n, d))
-    return x / np.linalg.norm(x, axis=1, keepdims=True) * rng.integers(1, 4, (n, 1))
+    shells: Array = x / np.linalg.norm(x, axis=1, keepdims=True) * rng.integers(1, 4, (n, 1))
+    return shells
 
 
 def _points(rng: np.random.Generator, n: int, m: int, facts: dict[str, Any]) -> Array:
@@ -155,7 +156,7 @@ def race(seed: int, peers: tuple[str, ...], most: int = MOST) -> dict[str, Any]:
                 "pairs": stats["pairs_evaluated"] / cost.size,
             }  # fmt: skip
         elif value is not None and not math.isclose(
-            result.fun, value, rel_tol=1e-9, abs_tol=1e-9 * largest
+            float(result.fun or 0), value, rel_tol=1e-9, abs_tol=1e-9 * largest
         ):
             record["differs"] = name
     square = cost.shape[0] == cost.shape[1] and bool(np.isfinite(cost).all())
