@@ -45,6 +45,11 @@ from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.streaming import BLOCK_BYTES
 from bigsap.warm_start import WarmStart
 
+# Lists are given up once evaluations have taken so many times all pairs. Most problems take one to
+# three; of the random families that took 2.5 to 4, whole rows were faster in three of four.
+_EXHAUSTED = 3
+# The same where lists were asked for, or where whole rows have to be evaluated first.
+_EXHAUSTED_LATE = 8
 # How often a matching that is not tight enough is repaired from its own prices.
 _REPAIRS = 2
 # The certificate looks at the clock after each block or part: one of slow rows is no longer.
@@ -179,6 +184,9 @@ class Run:
         clock = time.perf_counter()
         try:
             if warm is None:
+                outcome = self._sorted(engine)
+                if outcome is not None:
+                    return outcome
                 warm = self._first_prices(team, snapshot)
                 if warm is not None:
                     snapshot = {}
@@ -201,14 +209,17 @@ class Run:
         return Setting(
             team, self.monitor, self.arithmetic, options.epsilon, options.seed, start=options.start,
             enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
-            scans_affordable=self._rows_fit(), hold=not options.certify,
+            exhausted=self._exhausted(), hold=not options.certify,
         )  # fmt: skip
 
-    def _rows_fit(self) -> bool:
-        """Whether all rows are in the host's memory, or may stay in its cache."""
-        if device_name(self.problem.source) != "cpu":
-            return False
-        return self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
+    def _exhausted(self) -> int:
+        """After how many times all pairs lists give way to scans of whole rows: never, where
+        these are not in the host's memory and may not stay in its cache."""
+        fit = self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
+        if device_name(self.problem.source) != "cpu" or not fit:
+            return 0
+        chosen = self.options.method == "compressed" or self.rows.policy != "in place"
+        return _EXHAUSTED_LATE if chosen else _EXHAUSTED
 
     def _first_prices(self, team: Team, snapshot: Snapshot) -> Warm | None:
         """Prices of levels for whole rows, where they pay; None for the method's own start."""
@@ -219,7 +230,7 @@ class Run:
         within = "ladder_level" in snapshot
         if (snapshot and not within) or not ssp_takes_levels(self.problem, self.options):
             return None
-        self.levels = Solved()
+        self.levels = self.levels or Solved()
         setting = replace(self._setting(team), enough=None)
         first = first_prices(self.problem, setting, self.levels, snapshot, own_estimate=True)
         return None if first.v is None else Warm(first.v, guided=True)
@@ -228,12 +239,10 @@ class Run:
         """Solve by compressed rows; the dense engine closes, and repairs if need be."""
         solved = Solved()
         self.lists = solved
-        setting, options = self._setting(team), self.options
-        fresh = self.warm_start is None and not self._snapshot()
-        if fresh and options.epsilon and options.start == "auto":
-            outcome = sorted_outcome(self, engine, solved, self._prove)
-            if outcome is not None:
-                return outcome
+        setting = self._setting(team)
+        outcome = self._sorted(engine)
+        if outcome is not None:
+            return outcome
         clock = time.perf_counter()
         self.monitor.bounds = partial(list_bounds, self)
         try:
@@ -259,13 +268,32 @@ class Run:
             engine.adopt(outcome.column_of_row, outcome.v)
         return outcome
 
+    def _sorted(self, engine: Engine) -> Outcome | None:
+        """The answer for costs that sorting makes Monge, where nothing else was asked for."""
+        options = self.options
+        fresh = self.warm_start is None and not self._snapshot()
+        asked = options.start != "auto" or options.method == "ssp" or not options.epsilon
+        if not fresh or asked:
+            return None
+        if self.lists is None:
+            self.levels = Solved()
+            self.levels.first_prices = "estimate"
+        solved = self.lists or self.levels
+        assert solved is not None
+        return sorted_outcome(self, engine, solved, self._prove)
+
     def _search_without_lists(self, engine: Engine, solved: Solved) -> Outcome:
-        """Go on where lists may not grow and only Python can read rows: scan whole rows."""
-        known = solved.known()
+        """Go on by scans of whole rows from the prices that the lists have come to."""
+        known, warm = solved.known(), None
         self.whole_rows, self.monitor.save = True, None  # a resumed solve comes here again
+        if known is not None and self._exhausted():
+            # Few rows may be left, whose plain searches would go through all others.
+            warm = Warm(known[1], guided=True)
+        elif known is not None:
+            warm = Warm(known[1], known[0])
         outcome = ssp.run(
             engine, epsilon=self.options.epsilon, seed=self.options.seed,
-            grid=self.arithmetic.grid, warm=None if known is None else Warm(known[1], known[0]),
+            grid=self.arithmetic.grid, warm=warm,
             enough=self._enough if self.options.gap > 0 else None, phases=self.phases,
         )  # fmt: skip
         for stage, seconds in outcome.seconds.items():

@@ -62,9 +62,6 @@ _EASY = 8.0
 #: real ones fill up first; and in the last phase, in epsilons of the one before it.
 _BELOW = 20.0
 _LAST_BELOW = 2.0
-#: Lists are given up for scans of whole rows, where these can be had again, once evaluations
-#: have taken so many times all pairs: most problems take one to three.
-_EXHAUSTED = 8
 #: Events are postponed by so many epsilons in phases with epsilon > 0: more of them means
 #: fewer evaluations and more scans, which large problems can afford.
 SIGMA, _LONG_SIGMA = 20.0, 32.0
@@ -318,8 +315,8 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
     if setting.memory is not None:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
-    if setting.scans_affordable:
-        engine.most_pairs = _EXHAUSTED * n * problem.shape[1]
+    if setting.exhausted:
+        engine.most_pairs = setting.exhausted * n * problem.shape[1]
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
     solved.engine = engine

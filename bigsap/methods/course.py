@@ -116,8 +116,8 @@ class Setting:
 
     start: one of ``first_prices.STARTS``.
     enough: asked after each phase whether its matching will do; None below the top level.
-    memory: bytes the lists may begin with, None as many as they like. scans_affordable: rows
-    that were read once can be scanned again at once. hold: the costs of the
+    memory: bytes the lists may begin with, None as many as they like. exhausted: lists are given
+    up once evaluations have taken so many times all pairs; 0: never. hold: the costs of the
     pairs found are asked for in the end.
     """
 
@@ -129,7 +129,7 @@ class Setting:
     k: int | None = None
     enough: Callable[[], bool] | None = None
     memory: int | None = None
-    scans_affordable: bool = False
+    exhausted: int = 0
     start: str = "auto"
     hold: bool = False
 
