@@ -6,6 +6,10 @@ then and what is proved of it.
 
     python examples/in_asyncio.py                # ends by itself
     python examples/in_asyncio.py --seconds 0.5  # ends after half a second; or with Ctrl-C
+    python examples/in_asyncio.py --full         # n = 30,000
+
+Measured on 2 shared cores: n = 30,000 (full size) in 6 s from start to end, 275 MiB, with 310 turns
+of the loop; a solve that is ended is back within a second.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def test_service_that_does_not_start_says_why(tmp_path):
 
 def test_peak_counts_service_and_workers(tmp_path):
     with local_service.LocalService(tmp_path / "data") as service:
-        assert 100 << 20 < service.peak_bytes() < 1 << 30
+        assert 50 << 20 < service.peak_bytes() < 1 << 30
     assert service.peak_bytes() == 0
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.engine import state
+from bigsap.engine import state, team
 from bigsap.engine.skip import (
     CENTRE,
     ORIGIN,
@@ -150,6 +150,7 @@ def test_leaving_stretches_out_changes_nothing(kind, maximize, monkeypatch):
     whole = bigsap.solve(cost, method="ssp", threads=2, maximize=maximize)
     assert whole.stats["pairs_skipped"] == 0
     monkeypatch.undo()
+    monkeypatch.setattr(team, "available_threads", lambda: 16)
     for threads in (1, 2, 3, 9):
         result = bigsap.solve(cost, method="ssp", threads=threads, maximize=maximize)
         assert result.status == "optimal"
