@@ -39,9 +39,8 @@ def main(n_rows: int = 300, n_columns: int = 400) -> None:
             print(f"status: {result.status}, total: {result.fun / 60:.0f} minutes on foot")
             print(f"gap: {result.gap:g}")
             print(f"rows evaluated by the solve: {result.stats['rows_evaluated']}")
-            print(
-                f"rows looked at by the certificate: {result.stats['certificate_pairs'] // n_columns}"
-            )
+            looked_at = result.stats["certificate_pairs"] // n_columns
+            print(f"rows looked at by the certificate: {looked_at}")
             print(f"rows served by the provider: {app.state.rows_served}")
             print(f"requests: {cost.counts['requests']}")
             print(f"bytes received: {cost.counts['bytes']}")
