@@ -21,7 +21,7 @@ from faults import Cluster, job_of, post, runner, same, searching, states, store
 import bigsap
 from live_server import LiveServer
 
-ROWS = 3200
+ROWS = 5000
 pytestmark = pytest.mark.timeout(240)
 
 
