@@ -50,7 +50,8 @@ WHY = "a small matrix in memory"
 class _Told:
     """What the kernel told of one problem, rows no longer than columns.
 
-    shape: as the user has it; kept: see ``engine.dense``. seconds: of a batch the mean.
+    shape: as the user has it; kept: see ``engine.dense``.
+    seconds: of a batch the mean.
     """
 
     status: int

@@ -18,7 +18,6 @@ from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.changed import changed
 from bigsap.engine.fetch import Terms
-from bigsap.engine.held import Listed
 from bigsap.engine.list_pool import (
     NO_GROWTH,
     NO_ROOM,
@@ -29,6 +28,7 @@ from bigsap.engine.list_pool import (
     reserve,
     widen,
 )
+from bigsap.engine.listed import Listed
 from bigsap.engine.opening import run_evaluations
 from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.team import Team

@@ -20,9 +20,9 @@ from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.cpu import Engine
 from bigsap.engine.gpu_lists import list_engine_for
-from bigsap.engine.held import Listed
 from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.list_snapshot import continued, kept
+from bigsap.engine.listed import Listed
 from bigsap.engine.lists import ENTRY_BYTES
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.precision import Arithmetic

@@ -1,7 +1,7 @@
 """Whether blocks of columns help evaluations: a probe on a few rows decides.
 
-Three ways to open an evaluation, best first: bounds of the source (``engine.bounds``), the
-blocks' minima as they were last seen (``engine.lists``), or nothing, and the whole row.
+Three ways to open an evaluation, best first: bounds of the source (``engine.bounds``),
+the blocks' minima as they were last seen (``engine.lists``), or nothing, and the whole row.
 Both of the former pay only where near columns share a block, which the sampled rows show:
 bounds that leave too much open are dropped, and minima are kept only in a column order in
 which few blocks hold all that matters. For a matrix that order is the compact one of the
