@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bigsap.certificate import Certificate, certify
     from bigsap.errors import (
         BigsapError,
         CallbackError,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from bigsap.linear_sum import linear_sum_assignment
     from bigsap.many import solve_many
     from bigsap.monitor import Progress
+    from bigsap.proof.certificate import Certificate, certify
     from bigsap.result import Result, Status
     from bigsap.rows import RowCache
     from bigsap.solve import resume, solve
@@ -104,7 +104,7 @@ __all__ = [
 
 # Where the public names live, as above.
 _HOMES = {
-    "bigsap.certificate": "Certificate certify",
+    "bigsap.proof.certificate": "Certificate certify",
     "bigsap.errors": (
         "BigsapError CallbackError CertificateError CheckpointError DeviceMemoryError DtypeError "
         "ExpressionError InfeasibleError InputError InvalidCostError KernelError OptionError "

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.certificate import Certificate
 from bigsap.engine.cpu import Engine
 from bigsap.engine.state import FREE
 from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate
 from bigsap.rows import ABSENT, RowTable
 from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
 from bigsap.sources.compiled import read_pairs

@@ -58,7 +58,7 @@ def numba_cache() -> Path:
     if chosen:
         return Path(chosen)
     package = bigsap.engine.__file__
-    return Path(package).parent / "__pycache__" if package else Path("__pycache__")
+    return Path(package).parent if package else Path("__pycache__")
 
 
 def _existing(folder: Path) -> Path:

@@ -22,6 +22,7 @@ from bigsap.engine.bounds import FEW_COORDINATES
 from bigsap.errors import BigsapError
 from bigsap.methods.device import device_name
 from bigsap.problem import Problem
+from bigsap.proof.streaming import Work, stream
 from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch
 from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import (
@@ -35,7 +36,6 @@ from bigsap.sources.base import (
     range_of,
 )
 from bigsap.sources.callbacks import FunctionSource
-from bigsap.streaming import Work, stream
 
 if TYPE_CHECKING:
     from bigsap.run import Run

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from bigsap.certificate import Certificate
 from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate
 from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import Array, Resident
 

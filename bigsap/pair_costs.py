@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.certificate import exact_sum
 from bigsap.engine.held import Held
 from bigsap.problem import Problem
+from bigsap.proof.certificate import exact_sum
 from bigsap.rows import Rows
 from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
 from bigsap.sources.compiled import read_pairs
@@ -100,7 +100,7 @@ class Unproved:
     """An assignment without a certificate, in the solve's orientation.
 
     fun: as a certificate has it, user's sense. u, v: signed duals, normalised as in
-    ``bigsap.certificate``, of which nobody has looked whether they are feasible; None where
+    ``bigsap.proof.certificate``, of which nobody has looked whether they are feasible; None where
     unknown. magnitude: as ``Certificate.magnitude``.
     """
 

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from bigsap import checkpoint
-from bigsap.certificate import Certificate, certify_infeasible
-from bigsap.certificate import certify as prove
 from bigsap.closing import Answer, Deadline, Late, answer, as_float
 from bigsap.engine.cpu import Engine
 from bigsap.engine.held import Resting
@@ -34,7 +32,10 @@ from bigsap.options import Options, choose_method, ssp_takes_levels
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.pair_costs import pair_costs, unproved
 from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate, certify_infeasible
+from bigsap.proof.certificate import certify as prove
 from bigsap.proof.minima import seconds_by_bounds
+from bigsap.proof.streaming import BLOCK_BYTES
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sorted_first import sorted_outcome
@@ -42,7 +43,6 @@ from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
 from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
-from bigsap.streaming import BLOCK_BYTES
 from bigsap.warm_start import WarmStart
 
 # Lists are given up once evaluations have taken so many times all pairs. Most problems take one to

@@ -15,7 +15,6 @@ from bigsap import checkpoint as checkpoints
 from bigsap.engine.compilation import compilation_told
 from bigsap.engine.precision import LargeCosts
 from bigsap.engine.team import check_threads, useful_threads
-from bigsap.gating import ungate, widen_start
 from bigsap.memory import free_memory as free_memory
 from bigsap.methods.device import place_costs
 from bigsap.monitor import Callback, Monitor
@@ -23,6 +22,7 @@ from bigsap.options import Options, may_use_lists
 from bigsap.orientation import orient
 from bigsap.problem import Problem
 from bigsap.progress import Bar
+from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.rows import RowCache
 from bigsap.run import Run

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bigsap.certificate import Certificate
 from bigsap.engine.cpu import Engine
 from bigsap.errors import CertificateError, InvalidCostError
 from bigsap.methods import Outcome
 from bigsap.methods.course import Solved
 from bigsap.methods.device import device_name
 from bigsap.methods.monge import sorted_start
+from bigsap.proof.certificate import Certificate
 from bigsap.sources.base import Array
 
 if TYPE_CHECKING:

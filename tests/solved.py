@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.certificate import certify
+from bigsap.proof.certificate import certify
 from bigsap.result import Result, Status
 from bigsap.sources.arrays import ArraySource
 from instances import geometric, integers

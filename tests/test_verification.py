@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.certificate import certify
 from bigsap.errors import CertificateError, InvalidCostError, ShapeError
+from bigsap.proof.certificate import certify
 from bigsap.result import Result, Status
 from bigsap.sources.arrays import ArraySource
 from instances import geometric

@@ -24,8 +24,8 @@ from bigsap.engine.team import Team
 from bigsap.engine.watch import watched
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array
-from bigsap.tightness import UNIT
 
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_SCANS, _MOST_SCANS = 2000, 1 << 40

@@ -1,6 +1,6 @@
 """The proof of a small problem's result: one pass over its costs, from the prices alone.
 
-As ``bigsap.certificate``, in whose words everything is told; here it is compiled, so that it
+As ``bigsap.proof.certificate``, in whose words everything is told; here it is compiled, so that it
 costs what one look at the costs does. Nothing is taken over from the search but the
 assignment and the prices: the assignment is counted, row duals are minima over all costs, and
 a pair passes that is no farther from tight than ``tightness.allowance`` says of its rounding.
@@ -16,8 +16,8 @@ from numba import njit
 
 from bigsap.engine.dense_sums import add, rounded
 from bigsap.engine.dense_vectors import item, least
+from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array
-from bigsap.tightness import UNIT
 
 # Half of ``tightness.allowance``: what passes here passes there, in whatever order it is added.
 _ALLOWED = 8.0

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.certificate import Certificate, exact_sum
 from bigsap.engine.state import FREE
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate, exact_sum
+from bigsap.proof.tightness import UNIT
 from bigsap.rows import Rows
 from bigsap.sources.base import Array, Fill, Separable, Separation, range_of
 from bigsap.sources.compiled import read_pairs
-from bigsap.tightness import UNIT
 
 # Single pairs computed between two looks at the clock.
 _PAIRS_AT_ONCE = 512
@@ -68,7 +68,7 @@ class Known:
     def see_duals(self, low: Array, v: Array) -> None:
         """Row minima ``low[i] = min_j c[i,j] - v[j]`` at the prices v. O(n + m).
 
-        Any prices prove a bound (see ``bigsap.certificate``); what rounding may have
+        Any prices prove a bound (see ``bigsap.proof.certificate``); what rounding may have
         added is taken off again.
         """
         n, m = self._problem.shape

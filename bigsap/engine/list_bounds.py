@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.engine.compressed import ListEngine
+from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array
-from bigsap.tightness import UNIT
 
 
 def row_bounds(engine: ListEngine) -> Array | None:

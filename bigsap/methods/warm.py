@@ -17,8 +17,8 @@ from bigsap.engine.compressed import ListEngine
 from bigsap.engine.cpu import Engine
 from bigsap.engine.search import NEXT_ROW
 from bigsap.engine.sweep import Survey, first_survey
+from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array
-from bigsap.tightness import UNIT, allowance
 
 # With more loose rows than this share of all, epsilon phases from the old prices scan
 # fewer rows than plain searches from them (measured on geometric, disjoint, rank 2).

@@ -145,7 +145,7 @@ class _Device:
     def row_minima(
         self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
     ) -> tuple[Array, Array] | None:
-        """The certificate's pass, see ``bigsap.row_minima``; None where it needs the host."""
+        """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
         from bigsap.sources.device_proof import row_minima
 
         return row_minima(self, [(self, 0, self.shape[1])], matching, prices, maximize, tick)

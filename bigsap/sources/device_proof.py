@@ -28,7 +28,7 @@ def row_minima(
     source: Any, pieces: list[tuple[Any, int, int]], matching: Array | None, prices: Array,
     maximize: bool, tick: Callable[[int], None],
 ) -> tuple[Array, Array] | None:  # fmt: skip
-    """u (n,) and matched (n,) as in ``bigsap.row_minima.row_minima``.
+    """u (n,) and matched (n,) as in ``bigsap.proof.row_minima.row_minima``.
 
     source: reads rows. pieces: sources on devices, each with the columns of its slab.
     None when a row holds an invalid cost, or a finite row an infinite dual, or integer sums

@@ -221,7 +221,7 @@ class SlabsOnDevices:
     def row_minima(
         self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
     ) -> tuple[Array, Array] | None:
-        """The certificate's pass, see ``bigsap.row_minima``; None where it needs the host."""
+        """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
         from bigsap.sources.device_proof import row_minima
 
         pieces = [(slab.source, slab.start, slab.stop) for slab in self.slabs()]

@@ -17,7 +17,7 @@ from bigsap.engine.team import Team
 from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError, OptionError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.row_minima import row_minima
+from bigsap.proof.row_minima import row_minima
 from bigsap.sources import ArraySource, as_source, device_memory
 from bigsap.sources.device import MatrixOnDevice, place
 

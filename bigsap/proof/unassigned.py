@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.certificate import Certificate, certify_infeasible, exact_sum
-from bigsap.certificate import _checked_prices as checked_prices
-from bigsap.certificate import _conclude as conclude
 from bigsap.errors import CertificateError
+from bigsap.proof.certificate import Certificate, certify_infeasible, exact_sum
+from bigsap.proof.certificate import _checked_prices as checked_prices
+from bigsap.proof.certificate import _conclude as conclude
 from bigsap.proof.minima import Looked, minima
-from bigsap.row_minima import reach
+from bigsap.proof.row_minima import reach
+from bigsap.proof.streaming import BLOCK_BYTES
+from bigsap.proof.verify import _check_consistency as check_consistency
+from bigsap.proof.verify import _check_duals as check_duals
+from bigsap.proof.verify import _check_values as check_values
+from bigsap.proof.verify import _unknown as unknown
+from bigsap.proof.verify import magnitude_of
 from bigsap.sources.base import Array, CostSource, Resident
 from bigsap.sources.gated import Gated
-from bigsap.streaming import BLOCK_BYTES
-from bigsap.verification import _check_consistency as check_consistency
-from bigsap.verification import _check_duals as check_duals
-from bigsap.verification import _check_values as check_values
-from bigsap.verification import _unknown as unknown
-from bigsap.verification import magnitude_of
 
 if TYPE_CHECKING:
     from bigsap.result import Result

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import CertificateError, InvalidCostError, OverflowRiskError
+from bigsap.proof.streaming import Work, gives_parts, stream
 from bigsap.sources.base import Array, CostSource, Minimised
-from bigsap.streaming import Work, gives_parts, stream
 
 # Differences ``c - v`` that are held at a time, by each thread: three rows, but no more
 # than its cache holds and no fewer than are worth numpy's calls.

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsap.certificate import (
+from bigsap.errors import CertificateError
+from bigsap.proof.certificate import (
     Certificate,
     certify,
     certify_infeasible,
     exact_sum,
 )
-from bigsap.errors import CertificateError
+from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array, CostSource
-from bigsap.tightness import UNIT, allowance
 
 if TYPE_CHECKING:
     from bigsap.result import Result

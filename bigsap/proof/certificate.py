@@ -39,10 +39,10 @@ import numpy.typing as npt
 
 from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.proof.minima import minima
-from bigsap.row_minima import reach, refuse_invalid
+from bigsap.proof.row_minima import reach, refuse_invalid
+from bigsap.proof.streaming import BLOCK_BYTES, Work, stream
+from bigsap.proof.tightness import UNIT, Pairs, allowance
 from bigsap.sources.base import Array, CostSource
-from bigsap.streaming import BLOCK_BYTES, Work, stream
-from bigsap.tightness import UNIT, Pairs, allowance
 
 
 @dataclass(frozen=True, eq=False)
