@@ -32,8 +32,8 @@ from bigsap.cli_common import (
 from bigsap.client_http import ServiceError
 from bigsap.errors import BigsapError, CertificateError, InputError, OptionError
 from bigsap.info import version
-from bigsap.progress import clock
-from bigsap.report import align, bytes_text, number, result_record, result_text
+from bigsap.show.progress_bar import clock
+from bigsap.show.text import align, bytes_text, number, result_record, result_text
 
 if TYPE_CHECKING:
     from bigsap.result import Result

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigsap.errors import InputError
-from bigsap.report import plain
+from bigsap.show.text import plain
 
 if TYPE_CHECKING:
     from bigsap.result import Result

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bigsap.cli_common import Exit, add_output_flags, check_output, exit_of, note, print_json
 from bigsap.client_http import JobFailedError, ServiceError, UploadError
 from bigsap.errors import InputError
-from bigsap.report import align, number, result_record, result_text
+from bigsap.show.text import align, number, result_record, result_text
 
 if TYPE_CHECKING:
     from bigsap.client import Client, Job

@@ -26,8 +26,8 @@ from bigsap.client_http import (
     UnreachableError,
     UploadError,
 )
-from bigsap.progress import Bar
 from bigsap.result import Result
+from bigsap.show.progress_bar import Bar
 from bigsap.sources.base import Array
 
 __all__ = [

@@ -29,8 +29,8 @@ from bigsap.pictures import (
     reduced,
     save_side_by_side,
 )
-from bigsap.progress import State, clock, counts, title
-from bigsap.report import align, bytes_text, result_lines
+from bigsap.show.progress_bar import State, clock, counts, title
+from bigsap.show.text import align, bytes_text, result_lines
 
 if TYPE_CHECKING:
     from bigsap.client import Job

@@ -401,7 +401,7 @@ class Result:
         ``res.plot().savefig("solve.png")`` keeps it. Raises ImportError when
         matplotlib is missing.
         """
-        from bigsap.picture import draw
+        from bigsap.show.figure import draw
 
         return draw(self)
 

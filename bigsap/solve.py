@@ -21,11 +21,11 @@ from bigsap.monitor import Callback, Monitor
 from bigsap.options import Options, may_use_lists
 from bigsap.orientation import orient
 from bigsap.problem import Problem
-from bigsap.progress import Bar
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.rows import RowCache
 from bigsap.run import Run
+from bigsap.show.progress_bar import Bar
 from bigsap.small import solve_small, suits
 from bigsap.sources import as_source
 from bigsap.sources.arrays import ArraySource

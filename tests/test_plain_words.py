@@ -12,7 +12,7 @@ import pytest
 
 import bigsap
 from bigsap.errors import DtypeError, StoreError
-from bigsap.report import result_lines
+from bigsap.show.text import result_lines
 from bigsap.sources.infinite import infinities, why_infinite
 from bigsap.sources.speed import PerformanceWarning
 
