@@ -29,7 +29,7 @@ from bigsap.cli_common import (
     note,
     print_json,
 )
-from bigsap.client_http import ServiceError
+from bigsap.client.http import ServiceError
 from bigsap.errors import BigsapError, CertificateError, InputError, OptionError
 from bigsap.info import version
 from bigsap.show.progress_bar import clock

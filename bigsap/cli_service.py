@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bigsap.cli_common import Exit, add_output_flags, check_output, exit_of, note, print_json
-from bigsap.client_http import JobFailedError, ServiceError, UploadError
+from bigsap.client.http import JobFailedError, ServiceError, UploadError
 from bigsap.errors import InputError
 from bigsap.show.text import align, number, result_record, result_text
 
 if TYPE_CHECKING:
-    from bigsap.client import Client, Job
+    from bigsap.client.jobs import Client, Job
     from bigsap.result import Result
     from bigsap.sources.base import Array
 
@@ -111,7 +111,7 @@ def exit_of_error(error: ServiceError) -> Exit:
 
 
 def _client(args: argparse.Namespace) -> Client:
-    from bigsap.client import Client
+    from bigsap.client.jobs import Client
 
     url = args.url or os.environ.get("BIGSAP_URL") or URL
     return Client(url, args.key or os.environ.get("BIGSAP_KEY") or None)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bigsap
-from bigsap.client import Client, Shown
+from bigsap.client.jobs import Client, Shown
+from bigsap.client.local_service import LocalService
 from bigsap.errors import InputError
-from bigsap.local_service import LocalService
 from bigsap.memory import peak_bytes
 from bigsap.pictures import (
     features,

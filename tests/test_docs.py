@@ -466,7 +466,7 @@ def test_api_reference_is_built(tmp_path):
 
 def test_every_public_member_says_what_it_is():
     """Methods and properties of what ``bigsap`` and ``bigsap.client`` offer."""
-    from bigsap import client
+    from bigsap.client import jobs as client
 
     offered = [getattr(bigsap, name) for name in bigsap.__all__]
     offered += [thing for name, thing in vars(client).items() if not name.startswith("_")]

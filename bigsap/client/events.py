@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from bigsap.client_http import _MISSING, Transport, refusal, unreachable
+from bigsap.client.http import _MISSING, Transport, refusal, unreachable
 
 
 def events(transport: Transport, job_id: str, after: int) -> Iterator[dict[str, Any]]:

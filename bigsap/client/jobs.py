@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from bigsap.client_arrays import fetch, inline, upload
-from bigsap.client_costs import RowBlocks, request_of, spec_of
-from bigsap.client_http import (
+from bigsap.client.arrays import fetch, inline, upload
+from bigsap.client.costs import RowBlocks, request_of, spec_of
+from bigsap.client.http import (
     JobFailedError,
     ServiceError,
     Transport,
@@ -229,7 +229,7 @@ class Client:
         after: only events with a larger ``seq``. A lost connection is made anew and goes on
         where it was. Ends when the job has ended.
         """
-        from bigsap.client_events import events
+        from bigsap.client.events import events
 
         return events(self._transport, job_id, after)
 
