@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import cli
+from bigsap.cli import commands as cli
 
 pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")

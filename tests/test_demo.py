@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import demo, pictures
+from bigsap.cli import demo
+from bigsap.cli import photographs as pictures
 from bigsap.client import local_service
 from bigsap.errors import BigsapError, OptionError
 from bigsap.monitor import Progress

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import cli
-from bigsap.costspec import open_costs
+from bigsap.cli import commands as cli
+from bigsap.cli.costspec import open_costs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

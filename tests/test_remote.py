@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.costspec import open_costs
+from bigsap.cli.costspec import open_costs
 from bigsap.errors import DtypeError, InputError, OptionError, ShapeError, SourceError, StoreError
 from bigsap.sources import remote_wire
 from bigsap.sources.base import Fingerprinted, Prefetching

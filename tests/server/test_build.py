@@ -19,7 +19,7 @@ from bigsap_server.specs import MEMBERS
 from checks import problem, solved, upload
 from pydantic import BaseModel, ValidationError
 
-from bigsap import costspec
+from bigsap.cli import costspec
 
 A = [[4, 1, 3], [2, 0, 5]]
 X, Y = [[0.0, 1], [2, 3]], [[1.0, 1], [0, 2], [5, 5]]

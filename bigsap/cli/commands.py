@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import bigsap
-from bigsap import cli_bench, cli_service
-from bigsap.cli_common import (
+from bigsap.cli import bench as cli_bench
+from bigsap.cli import service as cli_service
+from bigsap.cli.common import (
     COSTS_HELP,
     EXIT_CODES,
     Exit,
@@ -213,7 +214,7 @@ def _show_warning(
 
 
 def _solve(args: argparse.Namespace) -> Exit:
-    from bigsap.costspec import open_costs
+    from bigsap.cli.costspec import open_costs
 
     output = None if args.output is None else check_output(Path(args.output))
     cache = None
@@ -267,7 +268,7 @@ def _solve(args: argparse.Namespace) -> Exit:
 
 
 def _verify(args: argparse.Namespace) -> Exit:
-    from bigsap.costspec import open_costs
+    from bigsap.cli.costspec import open_costs
 
     file = Path(args.result)
     if not file.is_file():
@@ -353,7 +354,7 @@ def _rechunk(args: argparse.Namespace) -> Exit:
 
 
 def _demo(args: argparse.Namespace) -> Exit:
-    from bigsap.demo import run
+    from bigsap.cli.demo import run
 
     result = run(
         pixels=args.pixels,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bigsap.cli_common import Exit, add_output_flags, check_output, exit_of, note, print_json
+from bigsap.cli.common import Exit, add_output_flags, check_output, exit_of, note, print_json
 from bigsap.client.http import JobFailedError, ServiceError, UploadError
 from bigsap.errors import InputError
 from bigsap.show.text import align, number, result_record, result_text
@@ -191,7 +191,7 @@ def read_request(spec: Path) -> dict[str, Any]:
 
     Raises InputError when there is no such file, or it is neither.
     """
-    from bigsap.costspec import read_json
+    from bigsap.cli.costspec import read_json
 
     if not spec.is_file():
         raise InputError(f"{spec}: no such file")
@@ -221,7 +221,7 @@ class _Files:
 
     def sent(self, spec: Any, pointer: str = "") -> Any:
         """``spec`` with the ids of uploaded arrays in the place of files."""
-        from bigsap.costspec import load_npy
+        from bigsap.cli.costspec import load_npy
 
         if isinstance(spec, Mapping):
             if spec.get("type") == "npy" and set(spec) == {"type", "path"}:

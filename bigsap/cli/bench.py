@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigsap.cli_common import Exit
+from bigsap.cli.common import Exit
 from bigsap.errors import InputError, OptionError
 
 if TYPE_CHECKING:

@@ -17,11 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bigsap
-from bigsap.client.jobs import Client, Shown
-from bigsap.client.local_service import LocalService
-from bigsap.errors import InputError
-from bigsap.memory import peak_bytes
-from bigsap.pictures import (
+from bigsap.cli.photographs import (
     features,
     grid,
     photograph,
@@ -29,6 +25,10 @@ from bigsap.pictures import (
     reduced,
     save_side_by_side,
 )
+from bigsap.client.jobs import Client, Shown
+from bigsap.client.local_service import LocalService
+from bigsap.errors import InputError
+from bigsap.memory import peak_bytes
 from bigsap.show.progress_bar import State, clock, counts, title
 from bigsap.show.text import align, bytes_text, result_lines
 
