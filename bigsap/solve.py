@@ -24,9 +24,9 @@ from bigsap.problem import Problem
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.rows import RowCache
-from bigsap.run import Run
 from bigsap.show.progress_bar import Bar
-from bigsap.small import solve_small, suits
+from bigsap.solving.session import Run
+from bigsap.solving.small_arrays import solve_small, suits
 from bigsap.sources import as_source
 from bigsap.sources.arrays import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout

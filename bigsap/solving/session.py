@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 
 from bigsap import checkpoint
-from bigsap.closing import Answer, Deadline, Late, answer, as_float
 from bigsap.engine.cpu import Engine
 from bigsap.engine.held import Resting
 from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
 from bigsap.errors import BigsapError, CertificateError
-from bigsap.identity import identity
-from bigsap.keeping import KeptRows, kept_problem
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
@@ -30,7 +27,6 @@ from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options, choose_method, ssp_takes_levels
 from bigsap.orientation import exchanged, inverse, resident, rows_outside
-from bigsap.pair_costs import pair_costs, unproved
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.certificate import certify as prove
@@ -38,11 +34,15 @@ from bigsap.proof.minima import seconds_by_bounds
 from bigsap.proof.streaming import BLOCK_BYTES
 from bigsap.result import Result, Status
 from bigsap.rows import RowCache, Rows, parse_bytes
-from bigsap.sorted_first import sorted_outcome
+from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
+from bigsap.solving.identity import identity
+from bigsap.solving.keeping import KeptRows, kept_problem
+from bigsap.solving.pair_costs import pair_costs, unproved
+from bigsap.solving.sorted_first import sorted_outcome
+from bigsap.solving.stopped import Answer, Deadline, Late, answer, as_float
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
-from bigsap.stats import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.warm_start import WarmStart
 
 # Lists are given up once evaluations have taken so many times all pairs. Most problems take one to
@@ -457,7 +457,7 @@ class Run:
         return outcome
 
     def _stopped(self, engine: Engine, stop: Stopped, found: Array | None) -> Answer:
-        """The best that is known; see ``bigsap.closing``."""
+        """The best that is known; see ``bigsap.solving.stopped``."""
         self.stopped = Status(stop.reason)
         deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
 

@@ -16,7 +16,7 @@ from bigsap.proof.certificate import Certificate
 from bigsap.sources.base import Array
 
 if TYPE_CHECKING:
-    from bigsap.run import Run
+    from bigsap.solving.session import Run
 
 
 def sorted_outcome(

@@ -185,7 +185,7 @@ def _fields(told: _Told) -> dict[str, Any]:
     }  # fmt: skip
     stats = _stats(told, int(scans), phase)
     if told.status == INFEASIBLE:
-        from bigsap.run import explain
+        from bigsap.solving.session import explain
 
         violator = _violator(n, m, told.column_of_row, kept)
         return vars(

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsap.closing import Deadline, Late
 from bigsap.engine.cpu import Engine
 from bigsap.engine.gpu_cache import DeviceRows
 from bigsap.engine.gpu_lists import DeviceListEngine
 from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.state import FREE
-from bigsap.keeping import KeptRows
 from bigsap.memory import peak_bytes
 from bigsap.methods.device import device_name
 from bigsap.result import Result
+from bigsap.solving.keeping import KeptRows
+from bigsap.solving.stopped import Deadline, Late
 from bigsap.sources.base import Fillable
 from bigsap.sources.device import OnDevice
 
 if TYPE_CHECKING:
-    from bigsap.run import Run
+    from bigsap.solving.session import Run
 
 # That pricing the pairs in order may take; and its share of the time limit.
 _FIRST_SECONDS = 0.2

@@ -38,7 +38,7 @@ from bigsap.sources.base import (
 from bigsap.sources.callbacks import FunctionSource
 
 if TYPE_CHECKING:
-    from bigsap.run import Run
+    from bigsap.solving.session import Run
 
 #: Compiled costs that take so long a pair are kept: some fifty times what a look into memory
 #: does, so that no clock decides about what is near.
