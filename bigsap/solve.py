@@ -16,10 +16,10 @@ from bigsap.engine.compilation import compilation_told
 from bigsap.engine.precision import LargeCosts
 from bigsap.engine.team import check_threads, useful_threads
 from bigsap.memory import free_memory as free_memory
-from bigsap.methods.device import place_costs
+from bigsap.methods.orientation import orient
+from bigsap.methods.placement import place_costs
 from bigsap.monitor import Callback, Monitor
 from bigsap.options import Options, may_use_lists
-from bigsap.orientation import orient
 from bigsap.problem import Problem
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result

@@ -20,8 +20,8 @@ from bigsap.engine import gpu, gpu_parts
 from bigsap.engine.gpu import DeviceEngine, merge_minima
 from bigsap.engine.gpu_parts import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
-from bigsap.methods import device as devices_of
-from bigsap.methods.device import few_values, unrelated
+from bigsap.methods import placement as devices_of
+from bigsap.methods.placement import few_values, unrelated
 from bigsap.sources import as_source, device_memory
 from bigsap.sources.device import place
 from bigsap.sources.device_slabs import slab_bounds

@@ -16,7 +16,7 @@ from bigsap.engine.gpu_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.gpu_parts import geometry
 from bigsap.engine.state import BLOCK
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
-from bigsap.methods.device import device_method, place_costs, refuse_streaming
+from bigsap.methods.placement import device_method, place_costs, refuse_streaming
 from bigsap.monitor import Monitor
 from bigsap.sources.device import StreamedToDevice, device_numbers
 from bigsap.sources.device_code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code

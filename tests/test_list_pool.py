@@ -18,7 +18,8 @@ from bigsap.engine import lists as L
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.list_pool import NO_GROWTH, NO_ROOM, WIDENED, widen
 from bigsap.engine.team import Team
-from bigsap.methods import compressed, locality
+from bigsap.methods import bounds_choice as locality
+from bigsap.methods import compressed
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source

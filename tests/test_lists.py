@@ -12,7 +12,7 @@ from bigsap.engine import bounds, lists
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.team import Team
-from bigsap.methods.locality import settle
+from bigsap.methods.bounds_choice import settle
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

@@ -15,7 +15,7 @@ from bigsap.engine import tight as T
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
-from bigsap.methods import tight
+from bigsap.methods import tight_start as tight
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

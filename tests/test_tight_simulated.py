@@ -13,7 +13,7 @@ from bigsap.engine import tight as T
 from bigsap.engine.gpu_tight import DevicePass
 from bigsap.engine.precision import choose
 from bigsap.engine.team import Team
-from bigsap.methods import tight
+from bigsap.methods import tight_start as tight
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source

@@ -23,7 +23,7 @@ from bigsap.sources.base import Array, Separable
 BLOCK = 128
 GROUP = 16
 #: More coordinates than this, and boxes bound hardly anything; up to FEW they always do
-#: well enough, in between a probe decides (``methods.locality``).
+#: well enough, in between a probe decides (``methods.bounds_choice``).
 MOST_COORDINATES = 16
 FEW_COORDINATES = 6
 

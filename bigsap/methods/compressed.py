@@ -27,14 +27,14 @@ from bigsap.engine.lists import ENTRY_BYTES
 from bigsap.engine.ordering import compact_order
 from bigsap.engine.precision import Arithmetic
 from bigsap.methods import list_warm, ssp
+from bigsap.methods.bounds_choice import settle
 from bigsap.methods.course import DONE, MATCH, OPEN, REFRESH, SURVEY, Course, Setting, Solved
 from bigsap.methods.first_prices import choose_first_prices, estimated_prices
 from bigsap.methods.levels import Ladder
-from bigsap.methods.locality import settle
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts, all_costs
 from bigsap.methods.strata import strata_of
-from bigsap.methods.tight import TightStart, hand_over, tight_start
+from bigsap.methods.tight_start import TightStart, hand_over, tight_start
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

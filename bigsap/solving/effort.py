@@ -14,7 +14,7 @@ from bigsap.engine.gpu_lists import DeviceListEngine
 from bigsap.engine.known import Known, cost_of_pairs
 from bigsap.engine.state import FREE
 from bigsap.memory import peak_bytes
-from bigsap.methods.device import device_name
+from bigsap.methods.placement import device_name
 from bigsap.result import Result
 from bigsap.solving.keeping import KeptRows
 from bigsap.solving.stopped import Deadline, Late

@@ -20,7 +20,7 @@ import numpy as np
 
 from bigsap.engine.bounds import FEW_COORDINATES
 from bigsap.errors import BigsapError
-from bigsap.methods.device import device_name
+from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.proof.streaming import Work, stream
 from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch

@@ -21,12 +21,12 @@ from bigsap.errors import BigsapError, CertificateError
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
-from bigsap.methods.device import device_name, engine_where, refuse_slabs, refuse_streaming
+from bigsap.methods.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.methods.parts import Counts
+from bigsap.methods.placement import device_name, engine_where, refuse_slabs, refuse_streaming
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options, choose_method, ssp_takes_levels
-from bigsap.orientation import exchanged, inverse, resident, rows_outside
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.certificate import certify as prove

@@ -28,7 +28,7 @@ from bigsap.engine.dense import (
 )
 from bigsap.errors import InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
-from bigsap.orientation import inverse
+from bigsap.methods.orientation import inverse
 from bigsap.problem import Problem
 from bigsap.result import MESSAGES, Result, Status, views_of
 from bigsap.sources.arrays import ArraySource

@@ -10,8 +10,8 @@ from bigsap.engine.cpu import Engine
 from bigsap.errors import CertificateError, InvalidCostError
 from bigsap.methods import Outcome
 from bigsap.methods.course import Solved
-from bigsap.methods.device import device_name
 from bigsap.methods.monge import sorted_start
+from bigsap.methods.placement import device_name
 from bigsap.proof.certificate import Certificate
 from bigsap.sources.base import Array
 
