@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bigsap.engine.team import available_threads
+from bigsap.engine.core.team import available_threads
 from bigsap.memory import memory_bytes, memory_limit_bytes
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from bigsap.engine.team import check_threads
+from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
 from bigsap.result import Result
 from bigsap.solve import free_memory, solve

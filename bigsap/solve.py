@@ -12,9 +12,9 @@ from typing import Any
 import numpy.typing as npt
 
 from bigsap import checkpoint as checkpoints
-from bigsap.engine.compilation import compilation_told
-from bigsap.engine.precision import LargeCosts
-from bigsap.engine.team import check_threads, useful_threads
+from bigsap.engine.core.compilation import compilation_told
+from bigsap.engine.core.precision import LargeCosts
+from bigsap.engine.core.team import check_threads, useful_threads
 from bigsap.memory import free_memory as free_memory
 from bigsap.methods.orientation import orient
 from bigsap.methods.placement import place_costs

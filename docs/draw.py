@@ -11,8 +11,8 @@ import numpy as np
 import bigsap
 from bigsap.engine import bounds, lists
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core.team import Team
 from bigsap.engine.ordering import compact_order
-from bigsap.engine.team import Team
 from bigsap.methods.levels import SHARE
 from bigsap.methods.strata import one_of_each
 from bigsap.monitor import Monitor

@@ -14,8 +14,8 @@ from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
 from bigsap.engine import compressed as engine_compressed
-from bigsap.engine.precision import choose
-from bigsap.engine.team import Team
+from bigsap.engine.core.precision import choose
+from bigsap.engine.core.team import Team
 from bigsap.methods import compressed
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved

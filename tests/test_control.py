@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.known import _row_floors
+from bigsap.engine.core.known import _row_floors
 from bigsap.problem import Problem
 from bigsap.solving.stopped import complete
 from bigsap.sources import as_source

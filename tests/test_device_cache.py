@@ -14,9 +14,9 @@ import pytest
 
 import bigsap
 from bigsap.engine import gpu_cache
+from bigsap.engine.core.team import Team
 from bigsap.engine.gpu_cache import DeviceRows, shares
 from bigsap.engine.gpu_lists import DeviceListEngine
-from bigsap.engine.team import Team
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem

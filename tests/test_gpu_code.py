@@ -12,9 +12,9 @@ import pytest
 
 import bigsap
 import device_twins as twins
+from bigsap.engine.core.state import BLOCK
 from bigsap.engine.gpu_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.gpu_parts import geometry
-from bigsap.engine.state import BLOCK
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.methods.placement import device_method, place_costs, refuse_streaming
 from bigsap.monitor import Monitor

@@ -12,8 +12,8 @@ import bigsap
 from bigsap.engine import frontier as F
 from bigsap.engine import lists as L
 from bigsap.engine.bounds import BLOCK
-from bigsap.engine.precision import choose
-from bigsap.engine.team import Team
+from bigsap.engine.core.precision import choose
+from bigsap.engine.core.team import Team
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.monitor import Monitor

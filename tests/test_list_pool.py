@@ -16,8 +16,8 @@ from scipy.optimize import linear_sum_assignment as reference
 import bigsap
 from bigsap.engine import lists as L
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core.team import Team
 from bigsap.engine.list_pool import NO_GROWTH, NO_ROOM, WIDENED, widen
-from bigsap.engine.team import Team
 from bigsap.methods import bounds_choice as locality
 from bigsap.methods import compressed
 from bigsap.monitor import Monitor

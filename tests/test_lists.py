@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.engine import bounds, lists
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core.team import Team
 from bigsap.engine.ordering import compact_order
-from bigsap.engine.team import Team
 from bigsap.methods.bounds_choice import settle
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor

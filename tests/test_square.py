@@ -11,10 +11,10 @@ import scipy.optimize
 
 import bigsap
 from bigsap.engine import cpu
-from bigsap.engine import state as S
+from bigsap.engine.core import state as S
+from bigsap.engine.core.team import Team
 from bigsap.engine.cpu import Engine
 from bigsap.engine.search import NEXT_ROW
-from bigsap.engine.team import Team
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows

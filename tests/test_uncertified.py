@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.held import Listed
+from bigsap.engine.core.held import Listed
 from bigsap.engine.lists import Lists
 from bigsap.errors import CertificateError
 from bigsap.rows import RowCache

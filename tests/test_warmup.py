@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bigsap.engine import kernel_files
+from bigsap.engine.core import kernel_files
 
 SECOND = """
 import numpy as np

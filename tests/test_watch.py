@@ -14,7 +14,7 @@ import pytest
 import bigsap
 from bigsap.engine import compressed as engine_compressed
 from bigsap.engine import frontier as F
-from bigsap.engine.watch import watched
+from bigsap.engine.core.watch import watched
 from bigsap.monitor import Monitor, Stopped
 from test_hiding import check_thresholds, clusters, solved_by_lists, squared
 

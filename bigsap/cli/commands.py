@@ -313,7 +313,7 @@ def _info(args: argparse.Namespace) -> Exit:
 
 
 def _warmup(args: argparse.Namespace) -> Exit:
-    from bigsap.engine.team import available_threads
+    from bigsap.engine.core.team import available_threads
     from bigsap.info import numba_cache
 
     if args.processes is not None and args.processes < 1:

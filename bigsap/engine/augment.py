@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.state import (
+from bigsap.engine.core.state import (
     FREE,
     GROUP_PRED,
     GROUP_SIZE,

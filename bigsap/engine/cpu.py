@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import state as S
-from bigsap.engine.changed import changed, refuse_wild
-from bigsap.engine.fetch import Terms
+from bigsap.engine.core import state as S
+from bigsap.engine.core.changed import changed, refuse_wild
+from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.held import Resting
+from bigsap.engine.core.known import Known, cost_of_pairs
+from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
+from bigsap.engine.core.team import Team
 from bigsap.engine.front import SKIPPED, clear_front
-from bigsap.engine.held import Resting
-from bigsap.engine.known import Known, cost_of_pairs
-from bigsap.engine.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.search import NEXT_ROW, run_phase
 from bigsap.engine.square import run_square
 from bigsap.engine.sweep import Survey, run_sweep, run_undercut
-from bigsap.engine.team import Team
 from bigsap.errors import CheckpointError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

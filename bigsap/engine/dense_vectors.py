@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bigsap.engine.atomics import lowest_bit
+from bigsap.engine.core.atomics import lowest_bit
 
 # Items that are taken at a time, widest first.
 _WIDTHS = (32, 8, 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigsap.engine.state import RECORD, State
+from bigsap.engine.core.state import RECORD, State
 from bigsap.sources.base import Array
 
 # In ``State.place``: in no queue, and settled.

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine import frontier as F
-from bigsap.engine import state as S
+from bigsap.engine.core import state as S
 from bigsap.engine.gpu_pool import DevicePool
 from bigsap.sources.base import Array
 from bigsap.sources.device_code import DeviceCode

@@ -16,12 +16,12 @@ import numpy as np
 from bigsap.engine import lists as L
 from bigsap.engine.bounds import FEW_COORDINATES
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core.precision import refuse_large
+from bigsap.engine.core.team import Team
 from bigsap.engine.gpu_cache import DeviceRows
 from bigsap.engine.gpu_rounds import MOST_ENTRIES, RoundsEngine
 from bigsap.engine.gpu_wait import Wait
 from bigsap.engine.list_store import Wave
-from bigsap.engine.precision import refuse_large
-from bigsap.engine.team import Team
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array

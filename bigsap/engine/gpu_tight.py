@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.state import BLOCK, ID
+from bigsap.engine.core.state import BLOCK, ID
 from bigsap.engine.tight import PER_BLOCK, ROOM, Tight, valid_costs
 from bigsap.problem import Problem
 from bigsap.sources.base import Array

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from bigsap.engine.fetch import Terms
+from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.lists import (
     DOUBLED,
     ENTRY_BYTES,
@@ -29,7 +30,6 @@ from bigsap.engine.lists import (
     REFUSED,
     Lists,
 )
-from bigsap.engine.scan import n_invalid
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 

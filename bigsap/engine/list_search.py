@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.atomics import prefetch
 from bigsap.engine.bounds import Blocks
-from bigsap.engine.fetch import Terms
+from bigsap.engine.core.atomics import prefetch
+from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.scan import LINE
+from bigsap.engine.core.state import GROUPED
 from bigsap.engine.frontier import (
     BAD_COST,
     CAP,
@@ -51,8 +53,6 @@ from bigsap.engine.hiding import leave_out, reveal, smallest_label
 from bigsap.engine.list_pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists import EVALUATIONS, Lists, Scratch
 from bigsap.engine.opening import RENEWED, renew
-from bigsap.engine.scan import LINE
-from bigsap.engine.state import GROUPED
 from bigsap.sources.base import Array
 
 # In place of a row: the virtual rows (n_rows < n_columns).

@@ -13,8 +13,8 @@ import numpy as np
 
 from bigsap.engine import frontier as F
 from bigsap.engine import lists as L
-from bigsap.engine import state as S
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core import state as S
 from bigsap.engine.list_store import Wave
 from bigsap.errors import CheckpointError
 from bigsap.sources.base import Array

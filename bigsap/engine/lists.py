@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from bigsap.engine.state import LANES
+from bigsap.engine.core.state import LANES
 from bigsap.sources.base import Array
 
 #: Bytes of an entry of a list.

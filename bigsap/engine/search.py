@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.atomics import cross
 from bigsap.engine.augment import TO_GROUP, augment, lower_cap, lower_prices
-from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
-from bigsap.engine.scan import NOWHERE, locate, relax_root, relax_row, relax_virtual
-from bigsap.engine.state import (
+from bigsap.engine.core.atomics import cross
+from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.core.scan import NOWHERE, locate, relax_root, relax_row, relax_virtual
+from bigsap.engine.core.state import (
     AT_ROOT,
     BY_GROUP,
     CAP,

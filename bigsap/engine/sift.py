@@ -23,12 +23,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigsap.engine.atomics import lowest_bit, prefetch
+from bigsap.engine.core.atomics import lowest_bit, prefetch
+from bigsap.engine.core.scan import LINE, NOWHERE
+from bigsap.engine.core.state import LANES
+from bigsap.engine.core.vectors import root_minima, sifted
 from bigsap.engine.front import KNOWN_FREE, SKIPPED, hear_next, reach, tell_next
-from bigsap.engine.scan import LINE, NOWHERE
 from bigsap.engine.skip import ORIGIN, code_of, plan, step
-from bigsap.engine.state import LANES
-from bigsap.engine.vectors import root_minima, sifted
 from bigsap.sources.base import Array
 
 # Bytes that a row is asked for ahead of its use, and the next row's beginning before a row's

@@ -23,8 +23,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from bigsap.engine.atomics import lowest_bit
-from bigsap.engine.state import CODES
+from bigsap.engine.core.atomics import lowest_bit
+from bigsap.engine.core.state import CODES
 from bigsap.sources.base import Array
 
 # The largest code; steps an octave, for which float32 has 2**23 values.

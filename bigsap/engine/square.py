@@ -11,30 +11,11 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.atomics import cross, meet
 from bigsap.engine.augment import augment
-from bigsap.engine.fetch import Terms, fill_own, find, foresee
-from bigsap.engine.front import (
-    BASE,
-    FALL,
-    FREE_COLUMN,
-    FREE_LABEL,
-    KNOWN_FREE,
-    QUEUED,
-    SETTLED,
-    TOUCHED,
-    forget,
-    largest_price,
-    pop,
-    rounded_up,
-    set_sieve,
-    tell_next,
-)
-from bigsap.engine.scan import NOWHERE
-from bigsap.engine.search import NEXT_ROW, SCAN
-from bigsap.engine.sift import free_at_root, open_root, relax_all, relax_sifted, survey_root
-from bigsap.engine.skip import note_lows
-from bigsap.engine.state import (
+from bigsap.engine.core.atomics import cross, meet
+from bigsap.engine.core.fetch import Terms, fill_own, find, foresee
+from bigsap.engine.core.scan import NOWHERE
+from bigsap.engine.core.state import (
     AT_ROOT,
     CHANGED,
     DONE,
@@ -59,6 +40,25 @@ from bigsap.engine.state import (
     YIELD,
     State,
 )
+from bigsap.engine.front import (
+    BASE,
+    FALL,
+    FREE_COLUMN,
+    FREE_LABEL,
+    KNOWN_FREE,
+    QUEUED,
+    SETTLED,
+    TOUCHED,
+    forget,
+    largest_price,
+    pop,
+    rounded_up,
+    set_sieve,
+    tell_next,
+)
+from bigsap.engine.search import NEXT_ROW, SCAN
+from bigsap.engine.sift import free_at_root, open_root, relax_all, relax_sifted, survey_root
+from bigsap.engine.skip import note_lows
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 

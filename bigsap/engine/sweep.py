@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from bigsap.engine.atomics import cross, prefetch
-from bigsap.engine.fetch import BAD_COSTS, Terms, foresee, obtain
-from bigsap.engine.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
-from bigsap.engine.state import (
+from bigsap.engine.core.atomics import cross, prefetch
+from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.core.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
+from bigsap.engine.core.state import (
     BLOCK,
     CHANGED,
     DONE,

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from bigsap.engine import state as S
-from bigsap.engine.atomics import fetch_add, lowest_bit, prefetch
-from bigsap.engine.precision import INT64_LIMIT, USUAL
-from bigsap.engine.scan import AHEAD, LINE, fold, n_invalid
-from bigsap.engine.state import BLOCK, FREE, ID, LANES
+from bigsap.engine.core import state as S
+from bigsap.engine.core.atomics import fetch_add, lowest_bit, prefetch
+from bigsap.engine.core.precision import INT64_LIMIT, USUAL
+from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
+from bigsap.engine.core.state import BLOCK, FREE, ID, LANES
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 

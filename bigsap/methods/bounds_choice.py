@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, FEW_COORDINATES
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core import state as S
 from bigsap.engine.ordering import compact_order
 from bigsap.methods.parts import Counts, read_gently
 from bigsap.sources.base import Array

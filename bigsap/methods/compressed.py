@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine import frontier as F
-from bigsap.engine import state as S
 from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core import state as S
+from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.cpu import Engine
 from bigsap.engine.gpu_lists import list_engine_for
 from bigsap.engine.list_pool import ListsExhausted
@@ -25,7 +26,6 @@ from bigsap.engine.list_snapshot import continued, kept
 from bigsap.engine.listed import Listed
 from bigsap.engine.lists import ENTRY_BYTES
 from bigsap.engine.ordering import compact_order
-from bigsap.engine.precision import Arithmetic
 from bigsap.methods import list_warm, ssp
 from bigsap.methods.bounds_choice import settle
 from bigsap.methods.course import DONE, MATCH, OPEN, REFRESH, SURVEY, Course, Setting, Solved

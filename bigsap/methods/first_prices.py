@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.engine.core.team import Team
 from bigsap.engine.cpu import Engine
 from bigsap.engine.gpu import engine_for
-from bigsap.engine.team import Team
 from bigsap.methods import ssp
 from bigsap.methods.levels import SHARE
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs

@@ -24,10 +24,10 @@ import numpy as np
 from bigsap.engine import lists as L
 from bigsap.engine.bounds import FEW_COORDINATES
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core.precision import Arithmetic, choose
+from bigsap.engine.core.team import Team
 from bigsap.engine.cpu import Engine
 from bigsap.engine.gpu_lists import device_transform
-from bigsap.engine.precision import Arithmetic, choose
-from bigsap.engine.team import Team
 from bigsap.errors import InvalidCostError
 from bigsap.methods import ssp
 from bigsap.methods.outcome import Outcome

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import state as S
+from bigsap.engine.core import state as S
 from bigsap.engine.cpu import Engine
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.start import estimate, plain

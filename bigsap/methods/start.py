@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.cpu import Engine
-from bigsap.engine.state import FREE, ID
 from bigsap.engine.sweep import Survey, first_survey, later_survey
 from bigsap.sources.base import Array
 

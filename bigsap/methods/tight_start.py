@@ -20,13 +20,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bigsap.engine import state as S
 from bigsap.engine import tight as T
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core import state as S
+from bigsap.engine.core.precision import Arithmetic
+from bigsap.engine.core.team import Team
 from bigsap.engine.gpu_tight import DevicePass
 from bigsap.engine.lists import EVALUATIONS, PAIRS
-from bigsap.engine.precision import Arithmetic
-from bigsap.engine.team import Team
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

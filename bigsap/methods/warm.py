@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import state as S
 from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core import state as S
 from bigsap.engine.cpu import Engine
 from bigsap.engine.search import NEXT_ROW
 from bigsap.engine.sweep import Survey, first_survey

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.precision import Arithmetic
+from bigsap.engine.core.precision import Arithmetic
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.sources.base import Fingerprinted

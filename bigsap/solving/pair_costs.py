@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.held import Held
+from bigsap.engine.core.held import Held
 from bigsap.problem import Problem
 from bigsap.proof.certificate import exact_sum
 from bigsap.rows import Rows

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from bigsap import checkpoint
+from bigsap.engine.core.held import Resting
+from bigsap.engine.core.precision import choose
+from bigsap.engine.core.team import Team
 from bigsap.engine.cpu import Engine
-from bigsap.engine.held import Resting
 from bigsap.engine.list_pool import ListsExhausted
-from bigsap.engine.precision import choose
-from bigsap.engine.team import Team
 from bigsap.errors import BigsapError, CertificateError
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed

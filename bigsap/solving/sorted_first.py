@@ -25,7 +25,7 @@ def sorted_outcome(
     """The answer of ``methods.monge`` once ``prove``, a pass over all pairs, bears it out.
 
     None for costs that are not Monge: then nothing has changed but the counts, and what the
-    pass taught ``engine.known``. Where no certificate is asked for, the pass still decides,
+    pass taught ``engine.core.known``. Where no certificate is asked for, the pass still decides,
     and counts as the search's. A stop within it leaves the answer in the engine.
     """
     problem, options = run.reading, run.options

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.engine.core.state import FREE
 from bigsap.engine.cpu import Engine
-from bigsap.engine.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.rows import ABSENT, RowTable

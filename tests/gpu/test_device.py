@@ -12,8 +12,8 @@ import pytest
 import bigsap
 import device_twins as twins
 from bigsap.engine import gpu, gpu_lists, gpu_parts
+from bigsap.engine.core.team import Team
 from bigsap.engine.gpu_lists import DeviceListEngine
-from bigsap.engine.team import Team
 from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError, OptionError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigsap.engine.atomics import prefetch
-from bigsap.engine.state import BLOCK, LANES
+from bigsap.engine.core.atomics import prefetch
+from bigsap.engine.core.state import BLOCK, LANES
 from bigsap.sources.base import Array
 
 #: In place of a column: the value looked for is not there, though a pass over the same costs

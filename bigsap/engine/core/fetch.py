@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from numba import njit
 
-from bigsap.engine.atomics import cross, hear, tell
-from bigsap.engine.scan import n_invalid
-from bigsap.engine.state import BLOCK, RECORD, ROWS_FILLED, WANTED, State
+from bigsap.engine.core.atomics import cross, hear, tell
+from bigsap.engine.core.scan import n_invalid
+from bigsap.engine.core.state import BLOCK, RECORD, ROWS_FILLED, WANTED, State
 from bigsap.rows import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill

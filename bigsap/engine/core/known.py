@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.state import FREE
+from bigsap.engine.core.state import FREE
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate, exact_sum

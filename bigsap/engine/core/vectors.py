@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from bigsap.engine.state import LANES
+from bigsap.engine.core.state import LANES
 
 _WORD = ir.IntType(32)
 

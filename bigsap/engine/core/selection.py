@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigsap.engine.atomics import below_bits, lowest_bit, within_bits
-from bigsap.engine.state import LANES
+from bigsap.engine.core.atomics import below_bits, lowest_bit, within_bits
+from bigsap.engine.core.state import LANES
 from bigsap.sources.base import Array
 
 _BISECTIONS = 24
