@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.engine.core import state, team
 from bigsap.engine.core.state import CODES, LANES, RECORD, ROOM, RUNS
-from bigsap.engine.skip import (
+from bigsap.engine.dense.stretches import (
     CENTRE,
     ORIGIN,
     code_of,

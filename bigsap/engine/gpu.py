@@ -16,11 +16,11 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.known import cost_of_pairs
 from bigsap.engine.core.team import Team
-from bigsap.engine.cpu import Engine
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.dense.rectangular import NEXT_ROW
+from bigsap.engine.dense.sweep import Survey
 from bigsap.engine.gpu_parts import Exchange, Part
 from bigsap.engine.gpu_wait import ABORT_FLAG, AT_POSITION, AT_SCANS, Wait
-from bigsap.engine.search import NEXT_ROW
-from bigsap.engine.sweep import Survey
 from bigsap.errors import BigsapError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

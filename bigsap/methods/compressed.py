@@ -19,7 +19,7 @@ from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
-from bigsap.engine.cpu import Engine
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu_lists import list_engine_for
 from bigsap.engine.list_pool import ListsExhausted
 from bigsap.engine.list_snapshot import continued, kept

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.team import Team
-from bigsap.engine.cpu import Engine
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu import engine_for
 from bigsap.methods import ssp
 from bigsap.methods.levels import SHARE

@@ -26,7 +26,7 @@ from bigsap.engine.bounds import FEW_COORDINATES
 from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core.precision import Arithmetic, choose
 from bigsap.engine.core.team import Team
-from bigsap.engine.cpu import Engine
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu_lists import device_transform
 from bigsap.errors import InvalidCostError
 from bigsap.methods import ssp

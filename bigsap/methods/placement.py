@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsap.engine.bounds import blocks_of
 from bigsap.engine.core.team import Team
-from bigsap.engine.cpu import Engine
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu import engine_for
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsap.engine.core.known import Known, cost_of_pairs
 from bigsap.engine.core.state import FREE
-from bigsap.engine.cpu import Engine
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu_cache import DeviceRows
 from bigsap.engine.gpu_lists import DeviceListEngine
 from bigsap.memory import peak_bytes

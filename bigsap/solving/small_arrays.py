@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.dense import (
+from bigsap.engine.dense.small_search import (
     FACTS,
     INFEASIBLE,
     INVALID,
@@ -50,7 +50,7 @@ WHY = "a small matrix in memory"
 class _Told:
     """What the kernel told of one problem, rows no longer than columns.
 
-    shape: as the user has it; kept: see ``engine.dense``.
+    shape: as the user has it; kept: see ``engine.dense.small_search``.
     seconds: of a batch the mean.
     """
 
@@ -280,7 +280,7 @@ _ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Problems (k, 7) as ``engine.dense.solve_some`` has them, and what came of them.
+    """Problems (k, 7) as ``engine.dense.small_search.solve_some`` has them, and what came of them.
 
     shapes: (n, m) of the user, of each or of all; integer: likewise.
     """

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bigsap.engine.cpu import Engine
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.errors import CertificateError, InvalidCostError
 from bigsap.methods import Outcome
 from bigsap.methods.course import Solved

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.state import FREE
-from bigsap.engine.cpu import Engine
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.rows import ABSENT, RowTable

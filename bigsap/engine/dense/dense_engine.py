@@ -20,10 +20,10 @@ from bigsap.engine.core.held import Resting
 from bigsap.engine.core.known import Known, cost_of_pairs
 from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.core.team import Team
-from bigsap.engine.front import SKIPPED, clear_front
-from bigsap.engine.search import NEXT_ROW, run_phase
-from bigsap.engine.square import run_square
-from bigsap.engine.sweep import Survey, run_sweep, run_undercut
+from bigsap.engine.dense.queue import SKIPPED, clear_front
+from bigsap.engine.dense.rectangular import NEXT_ROW, run_phase
+from bigsap.engine.dense.square import run_square
+from bigsap.engine.dense.sweep import Survey, run_sweep, run_undercut
 from bigsap.errors import CheckpointError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

@@ -14,8 +14,8 @@ import math
 import numpy as np
 from numba import njit
 
-from bigsap.engine.dense_sums import add, rounded
-from bigsap.engine.dense_vectors import item, least
+from bigsap.engine.dense.small_sums import add, rounded
+from bigsap.engine.dense.small_vectors import item, least
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array
 

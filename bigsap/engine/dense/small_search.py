@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigsap.engine.dense_proof import prove_dense, prove_infeasible
-from bigsap.engine.dense_sums import add
-from bigsap.engine.dense_vectors import (
+from bigsap.engine.dense.small_proof import prove_dense, prove_infeasible
+from bigsap.engine.dense.small_sums import add
+from bigsap.engine.dense.small_vectors import (
     find,
     item,
     judge,

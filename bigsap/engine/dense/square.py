@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.augment import augment
 from bigsap.engine.core.atomics import cross, meet
 from bigsap.engine.core.fetch import Terms, fill_own, find, foresee
 from bigsap.engine.core.scan import NOWHERE
@@ -40,7 +39,8 @@ from bigsap.engine.core.state import (
     YIELD,
     State,
 )
-from bigsap.engine.front import (
+from bigsap.engine.dense.augment import augment
+from bigsap.engine.dense.queue import (
     BASE,
     FALL,
     FREE_COLUMN,
@@ -56,9 +56,9 @@ from bigsap.engine.front import (
     set_sieve,
     tell_next,
 )
-from bigsap.engine.search import NEXT_ROW, SCAN
-from bigsap.engine.sift import free_at_root, open_root, relax_all, relax_sifted, survey_root
-from bigsap.engine.skip import note_lows
+from bigsap.engine.dense.rectangular import NEXT_ROW, SCAN
+from bigsap.engine.dense.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
+from bigsap.engine.dense.stretches import note_lows
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 

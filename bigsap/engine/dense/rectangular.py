@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.engine.core.atomics import cross
 from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.core.scan import NOWHERE, locate, relax_root, relax_row, relax_virtual
@@ -60,6 +59,7 @@ from bigsap.engine.core.state import (
     YIELD,
     State,
 )
+from bigsap.engine.dense.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
