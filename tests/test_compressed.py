@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
-from bigsap.engine import compressed as engine_compressed
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
+from bigsap.engine.lists import list_engine as engine_compressed
 from bigsap.methods import compressed
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved

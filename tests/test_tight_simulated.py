@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import tight as T
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.gpu_tight import DevicePass
+from bigsap.engine.lists import tight as T
 from bigsap.methods import tight_start as tight
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

@@ -10,7 +10,7 @@ import pytest
 
 import bigsap
 from bigsap.engine.core.held import Listed
-from bigsap.engine.lists import Lists
+from bigsap.engine.lists.layout import Lists
 from bigsap.errors import CertificateError
 from bigsap.rows import RowCache
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import frontier as F
 from bigsap.engine.core import state as S
 from bigsap.engine.gpu_pool import DevicePool
+from bigsap.engine.lists import workspace as F
 from bigsap.sources.base import Array
 from bigsap.sources.device_code import DeviceCode
 from bigsap.sources.device_kernels import Kernels, compiled, load_cupy

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import lists as L
-from bigsap.engine.bounds import FEW_COORDINATES
-from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
 from bigsap.engine.gpu_cache import DeviceRows
 from bigsap.engine.gpu_rounds import MOST_ENTRIES, RoundsEngine
 from bigsap.engine.gpu_wait import Wait
-from bigsap.engine.list_store import Wave
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.bounds import FEW_COORDINATES
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.store import Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array

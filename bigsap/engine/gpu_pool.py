@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import lists as L
-from bigsap.engine.list_pool import left_places
-from bigsap.engine.lists import Lists
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.layout import Lists
+from bigsap.engine.lists.pool import left_places
 from bigsap.sources.base import Array
 from bigsap.sources.device_kernels import load_cupy
 from bigsap.sources.device_memory import empty

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import frontier as F
-from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core import state as S
 from bigsap.engine.core.team import Team
 from bigsap.engine.gpu_batch import Matching, Tally, match
 from bigsap.engine.gpu_pool import DevicePool
-from bigsap.engine.list_store import Wave
+from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.store import Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array

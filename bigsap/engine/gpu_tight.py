@@ -1,4 +1,4 @@
-"""The pass that finds tight pairs, by a device that has the costs; see ``engine.tight``."""
+"""The pass that finds tight pairs, by a device that has the costs; see ``engine.lists.tight``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.state import BLOCK, ID
-from bigsap.engine.tight import PER_BLOCK, ROOM, Tight, valid_costs
+from bigsap.engine.lists.tight import PER_BLOCK, ROOM, Tight, valid_costs
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 from bigsap.sources.device import OnDevice

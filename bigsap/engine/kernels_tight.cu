@@ -1,4 +1,4 @@
-// Tight pairs of rows, a warp each, and the costs of some columns; see bigsap/engine/tight.py.
+// Tight pairs of rows, a warp each, and the costs of some columns; see bigsap/engine/lists/tight.py.
 //
 // Macros set by the host: ROOM, PER_BLOCK, BLOCK as there; kernels_rows.cu comes before.
 

@@ -1,7 +1,7 @@
 """Whether blocks of columns help evaluations: a probe on a few rows decides.
 
-Three ways to open an evaluation, best first: bounds of the source (``engine.bounds``),
-the blocks' minima as they were last seen (``engine.lists``), or nothing, and the whole row.
+Three ways to open an evaluation, best first: bounds of the source (``engine.lists.bounds``),
+the blocks' minima as they were last seen (``engine.lists.layout``), or nothing, and the whole row.
 Both of the former pay only where near columns share a block, which the sampled rows show:
 bounds that leave too much open are dropped, and minima are kept only in a column order in
 which few blocks hold all that matters. For a matrix that order is the compact one of the
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.engine.bounds import BLOCK, FEW_COORDINATES
-from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core import state as S
-from bigsap.engine.ordering import compact_order
+from bigsap.engine.lists.bounds import BLOCK, FEW_COORDINATES
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.ordering import compact_order
 from bigsap.methods.parts import Counts, read_gently
 from bigsap.sources.base import Array
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core import state as S
 from bigsap.engine.core.known import Known
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
-from bigsap.engine.list_bounds import pair_costs, row_bounds
-from bigsap.engine.lists import DOUBLED, REFUSED
+from bigsap.engine.lists.layout import DOUBLED, REFUSED
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import lists as L
-from bigsap.engine.bounds import FEW_COORDINATES
-from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core.precision import Arithmetic, choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu_lists import device_transform
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.bounds import FEW_COORDINATES
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import InvalidCostError
 from bigsap.methods import ssp
 from bigsap.methods.outcome import Outcome

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.bounds import blocks_of
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu import engine_for
+from bigsap.engine.lists.bounds import blocks_of
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem

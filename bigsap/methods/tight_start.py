@@ -1,7 +1,7 @@
 """The quickest start: prices under which nearly all rows can have a column they like best.
 
 Two guesses at the prices, each tried by one pass over the rows that finds every row's tight
-pairs while these are matched (``engine.tight``). A perfect matching on them is optimal. Where
+pairs while these are matched (``engine.lists.tight``). A perfect matching on them is optimal. Where
 a guess is wrong the matching fails after few rows, and the pass ends there: after some
 sqrt(n) rows for i.i.d. costs.
 
@@ -20,13 +20,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bigsap.engine import tight as T
-from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
 from bigsap.engine.gpu_tight import DevicePass
-from bigsap.engine.lists import EVALUATIONS, PAIRS
+from bigsap.engine.lists import tight as T
+from bigsap.engine.lists.layout import EVALUATIONS, PAIRS
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
@@ -55,7 +55,7 @@ _SCATTERED = 1 << 20
 
 @dataclass(frozen=True)
 class TightStart:
-    """v: P (n_columns,) the prices. tight, matching: see ``engine.tight``. left: ID (k,) the
+    """v: P (n_columns,) the prices. tight, matching: see ``engine.lists.tight``. left: ID (k,) the
     rows that no tight pair is left for, in order."""
 
     v: Array

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core import state as S
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.dense.rectangular import NEXT_ROW
 from bigsap.engine.dense.sweep import Survey, first_survey
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array
 

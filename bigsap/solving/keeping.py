@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsap.engine.bounds import FEW_COORDINATES
+from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.errors import BigsapError
 from bigsap.methods.placement import device_name
 from bigsap.problem import Problem

@@ -16,7 +16,7 @@ from bigsap.engine.core.held import Resting
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.list_pool import ListsExhausted
+from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.errors import BigsapError, CertificateError
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.engine.compressed import ListEngine
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array
 

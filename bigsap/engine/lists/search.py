@@ -16,12 +16,16 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.bounds import Blocks
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import LINE
 from bigsap.engine.core.state import GROUPED
-from bigsap.engine.frontier import (
+from bigsap.engine.lists.bounds import Blocks
+from bigsap.engine.lists.hiding import leave_out, reveal, smallest_label
+from bigsap.engine.lists.layout import EVALUATIONS, Lists, Scratch
+from bigsap.engine.lists.opening import RENEWED, renew
+from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
+from bigsap.engine.lists.workspace import (
     BAD_COST,
     CAP,
     DONE,
@@ -49,10 +53,6 @@ from bigsap.engine.frontier import (
     pop,
     push,
 )
-from bigsap.engine.hiding import leave_out, reveal, smallest_label
-from bigsap.engine.list_pool import NO_GROWTH, NO_ROOM, write_whole
-from bigsap.engine.lists import EVALUATIONS, Lists, Scratch
-from bigsap.engine.opening import RENEWED, renew
 from bigsap.sources.base import Array
 
 # In place of a row: the virtual rows (n_rows < n_columns).

@@ -16,7 +16,7 @@ from numba import njit
 
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import n_invalid
-from bigsap.engine.lists import (
+from bigsap.engine.lists.layout import (
     DOUBLED,
     ENTRY_BYTES,
     EVALUATIONS,

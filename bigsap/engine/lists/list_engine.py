@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import frontier as F
-from bigsap.engine import lists as L
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
 from bigsap.engine.core.watch import watched
-from bigsap.engine.list_pool import ListsExhausted
-from bigsap.engine.list_search import run_searches
-from bigsap.engine.list_store import ListStore
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.pool import ListsExhausted
+from bigsap.engine.lists.search import run_searches
+from bigsap.engine.lists.store import ListStore
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT

@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigsap.engine.bounds import BLOCK, GROUP, Blocks, bound_row
 from bigsap.engine.core.atomics import fetch_add
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.selection import cheapest_blocks, gather, thin
-from bigsap.engine.evaluation import evaluate, smallest, store
-from bigsap.engine.frontier import Frontier
-from bigsap.engine.hiding import hide
-from bigsap.engine.list_pool import NO_GROWTH, WIDENED, widen
-from bigsap.engine.lists import BAD_ROW, EVALUATIONS, NEXT_ITEM, PAIRS, Lists, Scratch
+from bigsap.engine.lists.bounds import BLOCK, GROUP, Blocks, bound_row
+from bigsap.engine.lists.evaluation import evaluate, smallest, store
+from bigsap.engine.lists.hiding import hide
+from bigsap.engine.lists.layout import BAD_ROW, EVALUATIONS, NEXT_ITEM, PAIRS, Lists, Scratch
+from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
+from bigsap.engine.lists.workspace import Frontier
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 

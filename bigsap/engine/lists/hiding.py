@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from numba import njit
 
-from bigsap.engine.bounds import BLOCK
-from bigsap.engine.frontier import N_HIDDEN, Frontier
-from bigsap.engine.lists import Lists
+from bigsap.engine.lists.bounds import BLOCK
+from bigsap.engine.lists.layout import Lists
+from bigsap.engine.lists.workspace import N_HIDDEN, Frontier
 from bigsap.sources.base import Array
 
 #: Roundings between a slack and the ``c - v`` that it bounds, with room.

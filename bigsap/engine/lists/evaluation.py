@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigsap.engine.bounds import BLOCK
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.selection import bracket, extremes, gather, n_within, thin
 from bigsap.engine.core.state import LANES
-from bigsap.engine.lists import CHUNK, PANEL, Lists, Scratch
+from bigsap.engine.lists.bounds import BLOCK
+from bigsap.engine.lists.layout import CHUNK, PANEL, Lists, Scratch
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import frontier as F
-from bigsap.engine import lists as L
-from bigsap.engine.compressed import ListEngine
 from bigsap.engine.core import state as S
-from bigsap.engine.list_store import Wave
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.store import Wave
 from bigsap.errors import CheckpointError
 from bigsap.sources.base import Array
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.lists import Lists
+from bigsap.engine.lists.layout import Lists
 from bigsap.sources.base import Array
 
 

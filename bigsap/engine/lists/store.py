@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import lists as L
-from bigsap.engine.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.core.team import Team
-from bigsap.engine.list_pool import (
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
+from bigsap.engine.lists.listed import Listed
+from bigsap.engine.lists.opening import run_evaluations
+from bigsap.engine.lists.pool import (
     NO_GROWTH,
     NO_ROOM,
     UNLIMITED,
@@ -30,8 +32,6 @@ from bigsap.engine.list_pool import (
     reserve,
     widen,
 )
-from bigsap.engine.listed import Listed
-from bigsap.engine.opening import run_evaluations
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while

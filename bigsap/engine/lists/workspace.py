@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from bigsap.engine.bounds import BLOCK
 from bigsap.engine.core import state as S
 from bigsap.engine.core.state import ID
+from bigsap.engine.lists.bounds import BLOCK
 from bigsap.sources.base import Array
 
 # What searches return.
