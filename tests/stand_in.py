@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bigsap.engine import gpu_parts
+from bigsap.engine.gpu import shares as gpu_parts
 from bigsap.sources import device_kernels
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import gpu_cache
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu_cache import DeviceRows, shares
-from bigsap.engine.gpu_lists import DeviceListEngine
+from bigsap.engine.gpu import row_cache as gpu_cache
+from bigsap.engine.gpu.device_lists import DeviceListEngine
+from bigsap.engine.gpu.row_cache import DeviceRows, shares
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import gpu, gpu_parts
-from bigsap.engine.gpu import DeviceEngine, merge_minima
-from bigsap.engine.gpu_parts import greetings
+from bigsap.engine.gpu import device_engine as gpu
+from bigsap.engine.gpu import shares as gpu_parts
+from bigsap.engine.gpu.device_engine import DeviceEngine, merge_minima
+from bigsap.engine.gpu.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.methods import placement as devices_of
 from bigsap.methods.placement import few_values, unrelated

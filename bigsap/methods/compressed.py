@@ -17,7 +17,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu_lists import list_engine_for
+from bigsap.engine.gpu.device_lists import list_engine_for
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.lists.layout import ENTRY_BYTES

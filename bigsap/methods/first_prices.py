@@ -19,7 +19,7 @@ import numpy as np
 
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu import engine_for
+from bigsap.engine.gpu.device_engine import engine_for
 from bigsap.methods import ssp
 from bigsap.methods.levels import SHARE
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs

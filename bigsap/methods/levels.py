@@ -24,7 +24,7 @@ import numpy as np
 from bigsap.engine.core.precision import Arithmetic, choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu_lists import device_transform
+from bigsap.engine.gpu.device_lists import device_transform
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine

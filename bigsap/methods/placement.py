@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu import engine_for
+from bigsap.engine.gpu.device_engine import engine_for
 from bigsap.engine.lists.bounds import blocks_of
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped

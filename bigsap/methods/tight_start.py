@@ -23,7 +23,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu_tight import DevicePass
+from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.lists import tight as T
 from bigsap.engine.lists.layout import EVALUATIONS, PAIRS
 from bigsap.engine.lists.list_engine import ListEngine

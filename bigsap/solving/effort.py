@@ -11,8 +11,8 @@ import numpy as np
 from bigsap.engine.core.known import Known, cost_of_pairs
 from bigsap.engine.core.state import FREE
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu_cache import DeviceRows
-from bigsap.engine.gpu_lists import DeviceListEngine
+from bigsap.engine.gpu.device_lists import DeviceListEngine
+from bigsap.engine.gpu.row_cache import DeviceRows
 from bigsap.memory import peak_bytes
 from bigsap.methods.placement import device_name
 from bigsap.result import Result

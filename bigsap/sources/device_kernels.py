@@ -24,13 +24,13 @@ Settings = tuple[tuple[str, int], ...]
 #: The package of a module's texts, and the texts in their order.
 _FILES = {
     "dense": (
-        "bigsap.engine",
+        "bigsap.engine.gpu",
         ("kernels_group", "kernels_post", "kernels_agree", "kernels_dense", "kernels_start"),
     ),
-    "rows": ("bigsap.engine", ("kernels_price", "kernels_rows", "kernels_lists")),
-    "tight": ("bigsap.engine", ("kernels_price", "kernels_rows", "kernels_tight")),
+    "rows": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_lists")),
+    "tight": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_tight")),
     "batch": (
-        "bigsap.engine",
+        "bigsap.engine.gpu",
         ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
     ),
     "pairs": ("bigsap.sources", ("kernels_pairs",)),

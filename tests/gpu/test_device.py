@@ -11,9 +11,11 @@ import pytest
 
 import bigsap
 import device_twins as twins
-from bigsap.engine import gpu, gpu_lists, gpu_parts
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu_lists import DeviceListEngine
+from bigsap.engine.gpu import device_engine as gpu
+from bigsap.engine.gpu import device_lists as gpu_lists
+from bigsap.engine.gpu import shares as gpu_parts
+from bigsap.engine.gpu.device_lists import DeviceListEngine
 from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError, OptionError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

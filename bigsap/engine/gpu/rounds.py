@@ -9,8 +9,8 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu_batch import Matching, Tally, match
-from bigsap.engine.gpu_pool import DevicePool
+from bigsap.engine.gpu.batch import Matching, Tally, match
+from bigsap.engine.gpu.device_pool import DevicePool
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.gpu_pool import DevicePool
+from bigsap.engine.gpu.device_pool import DevicePool
 from bigsap.engine.lists import workspace as F
 from bigsap.sources.base import Array
 from bigsap.sources.device_code import DeviceCode

@@ -19,8 +19,8 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.dense.rectangular import NEXT_ROW
 from bigsap.engine.dense.sweep import Survey
-from bigsap.engine.gpu_parts import Exchange, Part
-from bigsap.engine.gpu_wait import ABORT_FLAG, AT_POSITION, AT_SCANS, Wait
+from bigsap.engine.gpu.shares import Exchange, Part
+from bigsap.engine.gpu.wait import ABORT_FLAG, AT_POSITION, AT_SCANS, Wait
 from bigsap.errors import BigsapError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

@@ -15,9 +15,9 @@ import numpy as np
 
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu_cache import DeviceRows
-from bigsap.engine.gpu_rounds import MOST_ENTRIES, RoundsEngine
-from bigsap.engine.gpu_wait import Wait
+from bigsap.engine.gpu.rounds import MOST_ENTRIES, RoundsEngine
+from bigsap.engine.gpu.row_cache import DeviceRows
+from bigsap.engine.gpu.wait import Wait
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
