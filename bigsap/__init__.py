@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bigsap.rows import RowCache
     from bigsap.solve import resume, solve
     from bigsap.sources import as_source
-    from bigsap.sources.arrays import from_npy
+    from bigsap.sources.arrays.matrix import from_npy
     from bigsap.sources.base import CostSource
     from bigsap.sources.callbacks import from_function
     from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
@@ -117,7 +117,7 @@ _HOMES = {
     "bigsap.rows": "RowCache",
     "bigsap.solve": "resume solve",
     "bigsap.sources": "as_source",
-    "bigsap.sources.arrays": "from_npy",
+    "bigsap.sources.arrays.matrix": "from_npy",
     "bigsap.sources.base": "CostSource",
     "bigsap.sources.callbacks": "from_function",
     "bigsap.sources.combined": "forbid_above masked scaled sum_of",

@@ -28,7 +28,7 @@ from bigsap.show.progress_bar import Bar
 from bigsap.solving.session import Run
 from bigsap.solving.small_arrays import solve_small, suits
 from bigsap.sources import as_source
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.device_memory import naming_bytes
 from bigsap.sources.gated import Gated

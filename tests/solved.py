@@ -6,7 +6,7 @@ import numpy as np
 
 from bigsap.proof.certificate import certify
 from bigsap.result import Result, Status
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from instances import geometric, integers
 from oracle import optimal_prices, optimum
 

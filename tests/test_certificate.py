@@ -21,7 +21,7 @@ from bigsap.errors import (
     OverflowRiskError,
 )
 from bigsap.proof.certificate import certify, certify_infeasible
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES
 from oracle import optimal_prices, optimum

@@ -13,7 +13,7 @@ import bigsap
 from bigsap.errors import BigsapError, CertificateError, InvalidCostError, OverflowRiskError
 from bigsap.proof import streaming
 from bigsap.proof.certificate import certify, certify_infeasible
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fill
 from test_certificate import complete, costs_of
 

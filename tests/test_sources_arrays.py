@@ -155,7 +155,7 @@ def test_every_real_dtype(given: str, offered: str) -> None:
 
 
 def test_conversion_is_done_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bigsap.sources.arrays.CONVERSION_BYTES", 100)
+    monkeypatch.setattr("bigsap.sources.arrays.matrix.CONVERSION_BYTES", 100)
     matrix = numbers("i2")
     np.testing.assert_array_equal(read(ArraySource(matrix), np.arange(N_ROWS)), matrix)
 

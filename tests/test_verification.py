@@ -11,7 +11,7 @@ import bigsap
 from bigsap.errors import CertificateError, InvalidCostError, ShapeError
 from bigsap.proof.certificate import certify
 from bigsap.result import Result, Status
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from instances import geometric
 from solved import cost_of, solved
 

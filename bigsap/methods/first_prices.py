@@ -28,7 +28,7 @@ from bigsap.methods.strata import Strata, one_of_each, strata_of
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, Rows
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident
 
 #: What ``start=`` may be.

@@ -36,7 +36,7 @@ from bigsap.methods.strata import Strata, one_of_each
 from bigsap.monitor import Monitor, Part
 from bigsap.problem import Problem
 from bigsap.rows import Rows
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident, Selectable
 from bigsap.sources.device import OnDevice
 

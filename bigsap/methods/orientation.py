@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident
 
 

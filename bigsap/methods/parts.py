@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
     Fill,

@@ -24,7 +24,7 @@ from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.proof.streaming import Work, stream
 from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
     CostSource,

@@ -31,7 +31,7 @@ from bigsap.memory import peak_bytes
 from bigsap.methods.orientation import inverse
 from bigsap.problem import Problem
 from bigsap.result import MESSAGES, Result, Status, views_of
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array
 
 #: Costs of the largest problems that are taken: 8 MiB as float64.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InputError, OptionError, OverflowRiskError, ShapeError
-from bigsap.sources.arrays import ArraySource, SliceableSource, from_npy
+from bigsap.sources.arrays.matrix import ArraySource, SliceableSource, from_npy
 from bigsap.sources.base import SCANNABLE, Array, CostSource, scannable
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.wrappers import Counted, converted

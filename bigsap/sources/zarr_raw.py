@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bigsap.sources.arrays.mapped import Files, OpenFile
 from bigsap.sources.base import Array, Ids
 from bigsap.sources.convert import (
     CONVERSION_BYTES,
@@ -24,7 +25,6 @@ from bigsap.sources.convert import (
     cost_dtype,
     fingerprint_of,
 )
-from bigsap.sources.mapped import Files, OpenFile
 from bigsap.sources.zarr_layout import Layout, is_absent
 
 

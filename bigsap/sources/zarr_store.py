@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, OptionError, StoreError
-from bigsap.sources.arrays import ArraySource, from_npy
+from bigsap.sources.arrays.matrix import ArraySource, from_npy
 from bigsap.sources.base import CostSource, Prefetching
 from bigsap.sources.zarr_decoded import DecodedZarrSource
 from bigsap.sources.zarr_layout import Layout, describe, import_zarr, open_array

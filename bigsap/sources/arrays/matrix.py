@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bigsap.errors import DtypeError, InputError, ShapeError, SourceError, StoreError
+from bigsap.sources.arrays.mapped import MapGuard
 from bigsap.sources.base import Array, Ids, Waiting
 from bigsap.sources.convert import (
     CONVERSION_BYTES,
@@ -24,7 +25,6 @@ from bigsap.sources.convert import (
     cost_shape,
     fingerprint_of,
 )
-from bigsap.sources.mapped import MapGuard
 
 
 class ArraySource:
