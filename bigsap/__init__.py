@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from bigsap.sources import as_source
     from bigsap.sources.arrays.matrix import from_npy
     from bigsap.sources.base import CostSource
-    from bigsap.sources.callbacks import from_function
     from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
     from bigsap.sources.device_function import cuda_kernel
     from bigsap.sources.expression import expression
+    from bigsap.sources.functions.callbacks import from_function
     from bigsap.sources.lowrank import lowrank, table
     from bigsap.sources.metrics import points
     from bigsap.sources.remote import from_http
@@ -119,7 +119,7 @@ _HOMES = {
     "bigsap.sources": "as_source",
     "bigsap.sources.arrays.matrix": "from_npy",
     "bigsap.sources.base": "CostSource",
-    "bigsap.sources.callbacks": "from_function",
+    "bigsap.sources.functions.callbacks": "from_function",
     "bigsap.sources.combined": "forbid_above masked scaled sum_of",
     "bigsap.sources.device_function": "cuda_kernel",
     "bigsap.sources.expression": "expression",

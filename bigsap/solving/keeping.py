@@ -35,7 +35,7 @@ from bigsap.sources.base import (
     Separable,
     range_of,
 )
-from bigsap.sources.callbacks import FunctionSource
+from bigsap.sources.functions.callbacks import FunctionSource
 
 if TYPE_CHECKING:
     from bigsap.solving.session import Run

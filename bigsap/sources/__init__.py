@@ -60,7 +60,7 @@ def as_source(
     if _is_callable_cost(cost):
         if shape is None:
             raise OptionError("a callable needs shape=(n_rows, n_columns)")
-        from bigsap.sources.callbacks import from_function
+        from bigsap.sources.functions.callbacks import from_function
 
         called: CostSource = from_function(cost, cost_shape(shape, "shape="), args, dtype=dtype)
         return called

@@ -13,17 +13,17 @@ from bigsap.errors import (
 )
 from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
-from bigsap.sources.probing import (
+from bigsap.sources.functions.probing import (
     KINDS,
     declared_dtype,
     infer_kind,
     name_of,
 )
-from bigsap.sources.python_calls import PythonCalls
-from bigsap.sources.speed import note_speed
+from bigsap.sources.functions.python_calls import PythonCalls
+from bigsap.sources.functions.speed import note_speed
 
 if TYPE_CHECKING:
-    from bigsap.sources.translation import Translation
+    from bigsap.sources.functions.translation import Translation
 
 #: Matrices with fewer pairs are not worth the fraction of a second that compiling takes.
 COMPILED_PAIRS = 1 << 14
@@ -231,8 +231,8 @@ class FunctionSource(PythonCalls):
         n, m = self.shape
         if 0 in self.shape or (self._compiled is None and n * m < COMPILED_PAIRS):
             return None
-        from bigsap.sources.linking import UntranslatableError
-        from bigsap.sources.translation import translate
+        from bigsap.sources.functions.linking import UntranslatableError
+        from bigsap.sources.functions.translation import translate
 
         # A function that the user compiled may lack the checks of the plain one.
         self._python = getattr(self.function, "py_func", self.function)

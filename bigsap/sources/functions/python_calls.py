@@ -12,7 +12,13 @@ import numpy as np
 from bigsap.errors import CallbackError, DtypeError, ShapeError
 from bigsap.sources.base import Array, Ids, Waiting
 from bigsap.sources.convert import convert
-from bigsap.sources.probing import checked_row, checked_value, describe, name_of, row_dtype
+from bigsap.sources.functions.probing import (
+    checked_row,
+    checked_value,
+    describe,
+    name_of,
+    row_dtype,
+)
 
 #: A block function fills at most about this many costs at once.
 _BLOCK_PAIRS = 1 << 22

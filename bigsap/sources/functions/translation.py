@@ -28,10 +28,10 @@ from bigsap.sources.base import Array, Fill, scannable
 from bigsap.sources.expression import ExpressionSource
 from bigsap.sources.expression_checked import checked_fill
 from bigsap.sources.expression_lambda import lambda_expression
-from bigsap.sources.linking import Arguments, Linker, UntranslatableError
+from bigsap.sources.functions.linking import Arguments, Linker, UntranslatableError
 
 if TYPE_CHECKING:
-    from bigsap.sources.callbacks import FunctionSource
+    from bigsap.sources.functions.callbacks import FunctionSource
 
 # numba's annotations describe the inside of its decorators, not what they return.
 types: Any = numba.types

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from bigsap.sources.probing import name_of
+from bigsap.sources.functions.probing import name_of
 
 _logger = logging.getLogger("bigsap")
 
