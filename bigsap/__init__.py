@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bigsap.sources.base import CostSource
     from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
     from bigsap.sources.device_function import cuda_kernel
-    from bigsap.sources.expression import expression
+    from bigsap.sources.expression.formula import expression
     from bigsap.sources.functions.callbacks import from_function
     from bigsap.sources.lowrank import lowrank, table
     from bigsap.sources.metrics import points
@@ -122,7 +122,7 @@ _HOMES = {
     "bigsap.sources.functions.callbacks": "from_function",
     "bigsap.sources.combined": "forbid_above masked scaled sum_of",
     "bigsap.sources.device_function": "cuda_kernel",
-    "bigsap.sources.expression": "expression",
+    "bigsap.sources.expression.formula": "expression",
     "bigsap.sources.lowrank": "lowrank table",
     "bigsap.sources.metrics": "points",
     "bigsap.sources.remote": "from_http",

@@ -18,7 +18,7 @@ import numpy as np
 from bigsap.errors import InputError, StoreError
 from bigsap.sources import ArraySource, SliceableSource, as_source
 from bigsap.sources.base import Array, CostSource
-from bigsap.sources.expression import ExpressionSource
+from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
 from bigsap.sources.remote import HttpSource

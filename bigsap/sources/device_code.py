@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.sources.base import Array
-from bigsap.sources.expression import ExpressionSource
+from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
 

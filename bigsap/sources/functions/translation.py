@@ -25,9 +25,9 @@ from numba.np import numpy_support
 
 from bigsap.sources import compiled
 from bigsap.sources.base import Array, Fill, scannable
-from bigsap.sources.expression import ExpressionSource
-from bigsap.sources.expression_checked import checked_fill
-from bigsap.sources.expression_lambda import lambda_expression
+from bigsap.sources.expression.checked import checked_fill
+from bigsap.sources.expression.formula import ExpressionSource
+from bigsap.sources.expression.lambdas import lambda_expression
 from bigsap.sources.functions.linking import Arguments, Linker, UntranslatableError
 
 if TYPE_CHECKING:

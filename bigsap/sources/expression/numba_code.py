@@ -16,8 +16,17 @@ import numpy as np
 from numba.np import numpy_support
 
 from bigsap.sources.compiled import FILL_SIGNATURE, call_recover, pointer_f8, pointer_i8
-from bigsap.sources.expression_emit import Emitter
-from bigsap.sources.expression_tree import Choice, Expression, Load, Loop, Node, Sum, Variable, walk
+from bigsap.sources.expression.emit import Emitter
+from bigsap.sources.expression.syntax_tree import (
+    Choice,
+    Expression,
+    Load,
+    Loop,
+    Node,
+    Sum,
+    Variable,
+    walk,
+)
 
 # numba's annotations describe the inside of its decorators, not what they return.
 types: Any = numba.types

@@ -11,10 +11,9 @@ import numpy as np
 from bigsap.errors import DtypeError, ExpressionError, ShapeError
 from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import cost_shape
-from bigsap.sources.expression_emit import c_source, cuda_source
-from bigsap.sources.expression_parser import parse
-from bigsap.sources.expression_range import expression_range
-from bigsap.sources.expression_tree import (
+from bigsap.sources.expression.emit import c_source, cuda_source
+from bigsap.sources.expression.parser import parse
+from bigsap.sources.expression.syntax_tree import (
     MAX_ARRAYS,
     RESERVED,
     Declared,
@@ -22,6 +21,7 @@ from bigsap.sources.expression_tree import (
     Number,
     walk,
 )
+from bigsap.sources.expression.value_range import expression_range
 from bigsap.sources.metrics import digest, real_array
 
 
@@ -109,7 +109,7 @@ class ExpressionSource:
     def sample(self, rows: Ids, columns: Ids) -> Array:
         """``cost[rows[k], columns[k]]`` by numpy, k pairs, without compiling anything; the last
         bits may differ. O(k) times the operations of the formula."""
-        from bigsap.sources.expression_sample import sampled
+        from bigsap.sources.expression.sample import sampled
 
         i, j = (columns, rows) if self.swapped else (rows, columns)
         return sampled(self.expression, self.arrays, i, j)
@@ -128,7 +128,7 @@ class ExpressionSource:
         """The compiled filler (compiled at first use, kept for equal formulas)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
-            from bigsap.sources.expression_numba import filler
+            from bigsap.sources.expression.numba_code import filler
 
             kernel = filler(self.expression, swapped=self.swapped)
             words = [a if a.ndim else float(a) for a in self.arrays]

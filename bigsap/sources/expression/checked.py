@@ -18,10 +18,18 @@ from typing import Any
 
 from bigsap.sources.base import Fill
 from bigsap.sources.compiled import make_fill
-from bigsap.sources.expression import ExpressionSource
-from bigsap.sources.expression_integers import EXACT, Integers
-from bigsap.sources.expression_numba import NumbaEmitter, compile_text, fill_text, has_sum
-from bigsap.sources.expression_tree import Binary, Call, Choice, Expression, Node, Number, Sum
+from bigsap.sources.expression.formula import ExpressionSource
+from bigsap.sources.expression.integers import EXACT, Integers
+from bigsap.sources.expression.numba_code import NumbaEmitter, compile_text, fill_text, has_sum
+from bigsap.sources.expression.syntax_tree import (
+    Binary,
+    Call,
+    Choice,
+    Expression,
+    Node,
+    Number,
+    Sum,
+)
 
 
 def checked_fill(source: ExpressionSource, recover: int) -> Fill:

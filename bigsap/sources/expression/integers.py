@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from bigsap.sources.expression_tree import (
+from bigsap.sources.expression.syntax_tree import (
     Binary,
     Call,
     Choice,

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any, NoReturn, cast
 
 from bigsap.errors import ExpressionError
-from bigsap.sources.expression_text import failure, read
-from bigsap.sources.expression_tree import (
+from bigsap.sources.expression.source_text import failure, read
+from bigsap.sources.expression.syntax_tree import (
     FUNCTIONS,
     MAX_DEPTH,
     MAX_NESTED_TERMS,

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bigsap.sources.base import Array
-from bigsap.sources.expression_tree import (
+from bigsap.sources.expression.syntax_tree import (
     Binary,
     Call,
     Choice,

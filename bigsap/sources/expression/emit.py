@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
-from bigsap.sources.expression_tree import (
+from bigsap.sources.expression.syntax_tree import (
     Binary,
     Call,
     Choice,

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from bigsap.errors import ExpressionError
-from bigsap.sources.expression_tree import MAX_DEPTH, MAX_LENGTH
+from bigsap.sources.expression.syntax_tree import MAX_DEPTH, MAX_LENGTH
 
 # What the language is written with. A number runs into no name (Python only warns), and
 # operators that the language has not are left to the checker, which has better messages.
