@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from bigsap.sources.lowrank import lowrank, table
     from bigsap.sources.metrics import points
     from bigsap.sources.remote import from_http
-    from bigsap.sources.zarr_store import from_zarr
+    from bigsap.sources.zarr.zarr_store import from_zarr
     from bigsap.warmup import warmup
 
 __version__ = "0.1.0"
@@ -126,7 +126,7 @@ _HOMES = {
     "bigsap.sources.lowrank": "lowrank table",
     "bigsap.sources.metrics": "points",
     "bigsap.sources.remote": "from_http",
-    "bigsap.sources.zarr_store": "from_zarr",
+    "bigsap.sources.zarr.zarr_store": "from_zarr",
     "bigsap.warmup": "warmup",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -329,7 +329,7 @@ def _warmup(args: argparse.Namespace) -> Exit:
 
 
 def _rechunk(args: argparse.Namespace) -> Exit:
-    from bigsap.sources.zarr_store import rechunk
+    from bigsap.sources.zarr.zarr_store import rechunk
 
     def show(done: int, total: int) -> None:
         print(f"\r{done:,} of {total:,} rows", end="", file=sys.stderr, flush=True)

@@ -22,8 +22,8 @@ from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
 from bigsap.sources.remote import HttpSource
-from bigsap.sources.zarr_decoded import DecodedZarrSource
-from bigsap.sources.zarr_raw import RawZarrSource
+from bigsap.sources.zarr.decoded import DecodedZarrSource
+from bigsap.sources.zarr.raw import RawZarrSource
 
 Record = dict[str, Any]
 

@@ -14,7 +14,7 @@ from bigsap.sources.arrays.matrix import ArraySource, SliceableSource, from_npy
 from bigsap.sources.base import SCANNABLE, Array, CostSource, scannable
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.wrappers import Counted, converted
-from bigsap.sources.zarr_store import from_zarr
+from bigsap.sources.zarr.zarr_store import from_zarr
 
 __all__ = [
     "SCANNABLE",

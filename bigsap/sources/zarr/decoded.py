@@ -19,8 +19,8 @@ from bigsap.sources.convert import (
     cost_dtype,
     fingerprint_of,
 )
-from bigsap.sources.readahead import ReadAhead
-from bigsap.sources.zarr_layout import Layout
+from bigsap.sources.zarr.chunk_layout import Layout
+from bigsap.sources.zarr.readahead import ReadAhead
 
 #: Decoded rows kept at a time are limited to this: chunks that split columns can make
 #: a single row of chunks as large as the matrix. They are then decoded repeatedly.

@@ -25,7 +25,7 @@ from bigsap.sources.convert import (
     cost_dtype,
     fingerprint_of,
 )
-from bigsap.sources.zarr_layout import Layout, is_absent
+from bigsap.sources.zarr.chunk_layout import Layout, is_absent
 
 
 class RawZarrSource:

@@ -15,9 +15,9 @@ import numpy as np
 from bigsap.errors import BigsapError, OptionError, StoreError
 from bigsap.sources.arrays.matrix import ArraySource, from_npy
 from bigsap.sources.base import CostSource, Prefetching
-from bigsap.sources.zarr_decoded import DecodedZarrSource
-from bigsap.sources.zarr_layout import Layout, describe, import_zarr, open_array
-from bigsap.sources.zarr_raw import RawZarrSource
+from bigsap.sources.zarr.chunk_layout import Layout, describe, import_zarr, open_array
+from bigsap.sources.zarr.decoded import DecodedZarrSource
+from bigsap.sources.zarr.raw import RawZarrSource
 
 #: ``rechunk`` makes chunks of about this size: zarr advises 1 MB or more.
 CHUNK_BYTES = 4 << 20
