@@ -21,7 +21,7 @@ from bigsap.sources.base import Array, CostSource
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
-from bigsap.sources.remote import HttpSource
+from bigsap.sources.remote.http_rows import HttpSource
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
 
