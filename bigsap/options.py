@@ -18,8 +18,8 @@ from bigsap.methods.placement import device_method, device_name
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
 from bigsap.sources.base import Fillable
-from bigsap.sources.device import device_numbers
-from bigsap.sources.device_slabs import SlabsOnDevices
+from bigsap.sources.device.placed import device_numbers
+from bigsap.sources.device.slabs import SlabsOnDevices
 
 # Below this, lists save nothing over scanning whole rows.
 _FEW_ROWS = 700

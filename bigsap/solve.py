@@ -30,7 +30,7 @@ from bigsap.solving.small_arrays import solve_small, suits
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
-from bigsap.sources.device_memory import naming_bytes
+from bigsap.sources.device.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
 from bigsap.warm_start import parse_warm_start
 

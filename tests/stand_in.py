@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bigsap.engine.gpu import shares as gpu_parts
-from bigsap.sources import device_kernels
+from bigsap.sources.device import device_kernels
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, RowCache
-from bigsap.sources import as_source, device_memory
-from bigsap.sources.device import MatrixOnDevice, StreamedToDevice, place
+from bigsap.sources import as_source
+from bigsap.sources.device import device_memory
+from bigsap.sources.device.placed import MatrixOnDevice, StreamedToDevice, place
 from test_rows import LfuModel, SlruModel
 
 optimize = pytest.importorskip("scipy.optimize")

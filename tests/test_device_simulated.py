@@ -23,9 +23,10 @@ from bigsap.engine.gpu.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.methods import placement as devices_of
 from bigsap.methods.placement import few_values, unrelated
-from bigsap.sources import as_source, device_memory
-from bigsap.sources.device import place
-from bigsap.sources.device_slabs import slab_bounds
+from bigsap.sources import as_source
+from bigsap.sources.device import device_memory
+from bigsap.sources.device.placed import place
+from bigsap.sources.device.slabs import slab_bounds
 
 optimize = pytest.importorskip("scipy.optimize")
 
@@ -281,7 +282,7 @@ class TestOutcomes:
     def test_a_slab_that_computes_something_else_is_caught(
         self, cupy: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from bigsap.sources.device_slabs import SlabsOnDevices
+        from bigsap.sources.device.slabs import SlabsOnDevices
 
         usual = SlabsOnDevices.slabs
 

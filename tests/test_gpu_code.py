@@ -18,10 +18,10 @@ from bigsap.engine.gpu.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.methods.placement import device_method, place_costs, refuse_streaming
 from bigsap.monitor import Monitor
-from bigsap.sources.device import StreamedToDevice, device_numbers
-from bigsap.sources.device_code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.device_function import cuda_kernel
-from bigsap.sources.device_kernels import OPTIONS, compile_error, full_text
+from bigsap.sources.device.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
+from bigsap.sources.device.device_kernels import OPTIONS, compile_error, full_text
+from bigsap.sources.device.function import cuda_kernel
+from bigsap.sources.device.placed import StreamedToDevice, device_numbers
 
 GENERATOR = np.random.default_rng(11)
 X, Y = GENERATOR.random((9, 2)), GENERATOR.random((13, 2))

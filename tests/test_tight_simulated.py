@@ -17,7 +17,7 @@ from bigsap.methods import tight_start as tight
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
-from bigsap.sources.device import place
+from bigsap.sources.device.placed import place
 from oracle import optimum
 from test_tight import KINDS, check, costs_of, found
 

@@ -38,7 +38,7 @@ from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident, Selectable
-from bigsap.sources.device import OnDevice
+from bigsap.sources.device.placed import OnDevice
 
 #: A level has one of so many rows and columns of the one above it.
 SHARE = 4

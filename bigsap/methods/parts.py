@@ -21,7 +21,7 @@ from bigsap.sources.base import (
     read_while,
 )
 from bigsap.sources.compiled import read_pairs
-from bigsap.sources.device import OnDevice
+from bigsap.sources.device.placed import OnDevice
 
 _READ_BYTES = 16 << 20
 _READ_SECONDS = 0.1

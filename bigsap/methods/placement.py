@@ -18,7 +18,8 @@ from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array, CostSource
-from bigsap.sources.device import (
+from bigsap.sources.device.device_kernels import load_cupy
+from bigsap.sources.device.placed import (
     OnDevice,
     Placeable,
     StreamedToDevice,
@@ -26,8 +27,7 @@ from bigsap.sources.device import (
     needed_bytes,
     place,
 )
-from bigsap.sources.device_kernels import load_cupy
-from bigsap.sources.device_slabs import SlabsOnDevices
+from bigsap.sources.device.slabs import SlabsOnDevices
 
 #: ``device="auto"``: fewer rows or columns than this stay on the CPU (tests/bench/GPU.md).
 CROSSOVER = 4096

@@ -31,7 +31,7 @@ from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Resident
-from bigsap.sources.device import OnDevice
+from bigsap.sources.device.placed import OnDevice
 
 #: Problems with fewer rows are not tried.
 _WORTH = 1500

@@ -19,7 +19,7 @@ from bigsap.result import Result
 from bigsap.solving.keeping import KeptRows
 from bigsap.solving.stopped import Deadline, Late
 from bigsap.sources.base import Fillable
-from bigsap.sources.device import OnDevice
+from bigsap.sources.device.placed import OnDevice
 
 if TYPE_CHECKING:
     from bigsap.solving.session import Run

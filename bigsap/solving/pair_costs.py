@@ -19,7 +19,7 @@ from bigsap.proof.certificate import exact_sum
 from bigsap.rows import Rows
 from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
 from bigsap.sources.compiled import read_pairs
-from bigsap.sources.device_pairs import device_pairs
+from bigsap.sources.device.pairs import device_pairs
 
 #: Pairs between two looks at the clock.
 _AT_ONCE = 4096

@@ -125,7 +125,7 @@ def _recognise(cost: Any) -> CostSource:
     if root == "xarray" and hasattr(cost, "data"):
         return _recognise(cost.data)
     if hasattr(cost, "__cuda_array_interface__"):
-        from bigsap.sources.device import device_array
+        from bigsap.sources.device.placed import device_array
 
         return device_array(cost)
     if _is_source(cost):
@@ -188,7 +188,7 @@ def _from_dask(cost: Any) -> CostSource:
 def _from_dlpack(cost: Any) -> CostSource:
     """Arrays of other libraries in host memory, without a copy."""
     if int(cost.__dlpack_device__()[0]) != _CPU_DEVICE:
-        from bigsap.sources.device import device_array
+        from bigsap.sources.device.placed import device_array
 
         return device_array(cost)
     try:

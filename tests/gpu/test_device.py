@@ -20,8 +20,9 @@ from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError,
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.row_minima import row_minima
-from bigsap.sources import ArraySource, as_source, device_memory
-from bigsap.sources.device import MatrixOnDevice, place
+from bigsap.sources import ArraySource, as_source
+from bigsap.sources.device import device_memory
+from bigsap.sources.device.placed import MatrixOnDevice, place
 
 cupy = pytest.importorskip("cupy")
 optimize = pytest.importorskip("scipy.optimize")

@@ -23,9 +23,9 @@ from bigsap.engine.core import state as S
 from bigsap.engine.gpu.device_pool import DevicePool
 from bigsap.engine.lists import workspace as F
 from bigsap.sources.base import Array
-from bigsap.sources.device_code import DeviceCode
-from bigsap.sources.device_kernels import Kernels, compiled, load_cupy
-from bigsap.sources.device_memory import empty, free_bytes
+from bigsap.sources.device.code import DeviceCode
+from bigsap.sources.device.device_kernels import Kernels, compiled, load_cupy
+from bigsap.sources.device.device_memory import empty, free_bytes
 
 # As in kernels_batch.cu.
 LANES = 32

@@ -26,9 +26,9 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.base import Array
-from bigsap.sources.device import OnDevice
-from bigsap.sources.device_kernels import load_cupy
-from bigsap.sources.device_slabs import Slab, SlabsOnDevices
+from bigsap.sources.device.device_kernels import load_cupy
+from bigsap.sources.device.placed import OnDevice
+from bigsap.sources.device.slabs import Slab, SlabsOnDevices
 
 #: A launch ends after about this long, at the end of a search: displays and listeners
 #: are served in between.

@@ -25,10 +25,10 @@ from bigsap.engine.lists.store import Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device import OnDevice, StreamedToDevice
-from bigsap.sources.device_code import DeviceCode
-from bigsap.sources.device_kernels import Kernels, compiled, load_cupy, on
-from bigsap.sources.device_memory import empty, free_bytes
+from bigsap.sources.device.code import DeviceCode
+from bigsap.sources.device.device_kernels import Kernels, compiled, load_cupy, on
+from bigsap.sources.device.device_memory import empty, free_bytes
+from bigsap.sources.device.placed import OnDevice, StreamedToDevice
 
 #: Threads of a block, and columns between two of a group: SIDE in kernels_rows.cu.
 SIDE = 256

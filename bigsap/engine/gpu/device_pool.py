@@ -10,8 +10,8 @@ from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.pool import left_places
 from bigsap.sources.base import Array
-from bigsap.sources.device_kernels import load_cupy
-from bigsap.sources.device_memory import empty
+from bigsap.sources.device.device_kernels import load_cupy
+from bigsap.sources.device.device_memory import empty
 
 #: Room beyond what lists take, as a part of it, when a pool is made or made anew.
 _SPARE = 16

@@ -17,7 +17,7 @@ from bigsap.engine.lists.store import Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device_kernels import load_cupy, on
+from bigsap.sources.device.device_kernels import load_cupy, on
 
 #: Longest list that bigsap_select can sort.
 MOST_ENTRIES = 1000

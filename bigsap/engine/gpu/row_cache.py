@@ -24,10 +24,17 @@ from numba import njit
 from bigsap.errors import DeviceMemoryError
 from bigsap.rows import ABSENT, HITS, RowCache, Rows, RowTable, claim, touch
 from bigsap.sources.base import Array
-from bigsap.sources.device import StreamedToDevice
-from bigsap.sources.device_code import DeviceCode, matrix_code
-from bigsap.sources.device_kernels import Kernels, load_cupy
-from bigsap.sources.device_memory import PANEL_BYTES, bring, empty, free_bytes, naming_bytes, panels
+from bigsap.sources.device.code import DeviceCode, matrix_code
+from bigsap.sources.device.device_kernels import Kernels, load_cupy
+from bigsap.sources.device.device_memory import (
+    PANEL_BYTES,
+    bring,
+    empty,
+    free_bytes,
+    naming_bytes,
+    panels,
+)
+from bigsap.sources.device.placed import StreamedToDevice
 
 #: A panel takes this share of the bytes that rows may take, until it is as large as others.
 _PANEL_PART = 8

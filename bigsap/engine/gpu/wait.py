@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.device_kernels import load_cupy, on
+from bigsap.sources.device.device_kernels import load_cupy, on
 
 # As in kernels_agree.cu and kernels_post.cu.
 STOP_FLAG, AT_POSITION, AT_SCANS, ABORT_FLAG, HOST_WORDS = range(5)

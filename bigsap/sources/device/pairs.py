@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from bigsap.sources.base import Array
-from bigsap.sources.device import MatrixOnDevice, OnDevice
-from bigsap.sources.device_kernels import compiled, load_cupy, on
-from bigsap.sources.device_slabs import SlabsOnDevices
+from bigsap.sources.device.device_kernels import compiled, load_cupy, on
+from bigsap.sources.device.placed import MatrixOnDevice, OnDevice
+from bigsap.sources.device.slabs import SlabsOnDevices
 
 _BLOCK = 256
 _MOST_BLOCKS = 4096

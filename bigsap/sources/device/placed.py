@@ -33,9 +33,9 @@ from bigsap.sources.base import (
     range_of,
 )
 from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
-from bigsap.sources.device_code import DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.device_kernels import compiled, load_cupy, on
-from bigsap.sources.device_memory import (
+from bigsap.sources.device.code import DeviceCode, PairCode, matrix_code, source_code
+from bigsap.sources.device.device_kernels import compiled, load_cupy, on
+from bigsap.sources.device.device_memory import (
     PANEL_BYTES,
     bring,
     copy_of,
@@ -146,7 +146,7 @@ class _Device:
         self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
     ) -> tuple[Array, Array] | None:
         """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
-        from bigsap.sources.device_proof import row_minima
+        from bigsap.sources.device.device_proof import row_minima
 
         return row_minima(self, [(self, 0, self.shape[1])], matching, prices, maximize, tick)
 

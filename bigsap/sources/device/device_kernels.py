@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from bigsap.errors import KernelError, OptionError
-from bigsap.sources.device_code import PRELUDE, DeviceCode
+from bigsap.sources.device.code import PRELUDE, DeviceCode
 
 #: Macros and their values.
 Settings = tuple[tuple[str, int], ...]
@@ -33,8 +33,8 @@ _FILES = {
         "bigsap.engine.gpu",
         ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
     ),
-    "pairs": ("bigsap.sources", ("kernels_pairs",)),
-    "proof": ("bigsap.sources", ("kernels_proof",)),
+    "pairs": ("bigsap.sources.device", ("kernels_pairs",)),
+    "proof": ("bigsap.sources.device", ("kernels_proof",)),
 }
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 #: Contraction would make equal formulas differ from the CPU in the last bit.

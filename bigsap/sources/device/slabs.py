@@ -20,7 +20,10 @@ from bigsap.sources.base import (
     Transposable,
 )
 from bigsap.sources.convert import fingerprint_of
-from bigsap.sources.device import (
+from bigsap.sources.device.code import DeviceCode, source_code
+from bigsap.sources.device.device_kernels import load_cupy, on
+from bigsap.sources.device.device_memory import bring, empty, free_bytes, no_room, panels
+from bigsap.sources.device.placed import (
     MatrixOnDevice,
     OnDevice,
     Placeable,
@@ -28,9 +31,6 @@ from bigsap.sources.device import (
     needed_bytes,
     place,
 )
-from bigsap.sources.device_code import DeviceCode, source_code
-from bigsap.sources.device_kernels import load_cupy, on
-from bigsap.sources.device_memory import bring, empty, free_bytes, no_room, panels
 
 #: Slabs begin at multiples of so many columns, so that rows of a slab are aligned.
 ALIGNED = 16
@@ -222,7 +222,7 @@ class SlabsOnDevices:
         self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
     ) -> tuple[Array, Array] | None:
         """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
-        from bigsap.sources.device_proof import row_minima
+        from bigsap.sources.device.device_proof import row_minima
 
         pieces = [(slab.source, slab.start, slab.stop) for slab in self.slabs()]
         return row_minima(self, pieces, matching, prices, maximize, tick)
