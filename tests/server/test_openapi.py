@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import schemathesis
 from apps import served, settings_in
-from bigsap_server.app import create_app
+from bigsap_server.http.app import create_app
 from bigsap_server.job_request import JobRequest
 from bigsap_server.specs import MEMBERS
 from checks import SQUARE, solved, upload

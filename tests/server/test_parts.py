@@ -18,7 +18,7 @@ import bigsap_server
 import pytest
 from bigsap_server import logs
 from bigsap_server.estimate import size_bytes
-from bigsap_server.negotiation import accepted, check_range, matches, preferred_wait
+from bigsap_server.http.negotiation import accepted, check_range, matches, preferred_wait
 from bigsap_server.notify import Notifier
 from bigsap_server.problems import PROBLEMS, Problem, from_error, pointer_to
 

@@ -8,16 +8,16 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from bigsap_server import schemas
 from bigsap_server.auth import Caller
-from bigsap_server.bodies import StrictRoute
+from bigsap_server.http import schemas
+from bigsap_server.http.bodies import StrictRoute
+from bigsap_server.http.negotiation import accepted, check_range, matches
+from bigsap_server.http.routes_jobs import JobId
+from bigsap_server.http.service import Reader, Service, TheService
+from bigsap_server.http.views import etag, is_over, result_view
 from bigsap_server.jobs import Job
-from bigsap_server.negotiation import accepted, check_range, matches
 from bigsap_server.pictures import picture
 from bigsap_server.problems import Problem
-from bigsap_server.routes_jobs import JobId
-from bigsap_server.service import Reader, Service, TheService
-from bigsap_server.views import etag, is_over, result_view
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool

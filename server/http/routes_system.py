@@ -7,12 +7,12 @@ import platform
 import shutil
 from typing import Any
 
-from bigsap_server import schemas
-from bigsap_server.bodies import StrictRoute
+from bigsap_server.http import schemas
+from bigsap_server.http.bodies import StrictRoute
+from bigsap_server.http.metrics import MEDIA_TYPE
+from bigsap_server.http.service import Reader, Service, TheService
 from bigsap_server.job_request import Options
-from bigsap_server.metrics import MEDIA_TYPE
 from bigsap_server.problems import Problem
-from bigsap_server.service import Reader, Service, TheService
 from bigsap_server.specs import DTYPES, MEMBERS
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response

@@ -11,11 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from bigsap_server import routes_arrays, routes_costs, routes_jobs, routes_results, routes_system
 from bigsap_server.arrays import ArrayStore
 from bigsap_server.auth import Keys
 from bigsap_server.executor import Executor, make_executor
-from bigsap_server.gate import Gate
+from bigsap_server.http import (
+    routes_arrays,
+    routes_costs,
+    routes_jobs,
+    routes_results,
+    routes_system,
+)
+from bigsap_server.http.gate import Gate
+from bigsap_server.http.metrics import Metrics
+from bigsap_server.http.service import Service
 from bigsap_server.jobs import (
     BadPageToken,
     IdempotencyConflict,
@@ -25,10 +33,8 @@ from bigsap_server.jobs import (
     UnknownJob,
     WrongState,
 )
-from bigsap_server.metrics import Metrics
 from bigsap_server.notify import Notifier
 from bigsap_server.problems import MEDIA_TYPE, Problem, pointer_to
-from bigsap_server.service import Service
 from bigsap_server.settings import Settings
 from bigsap_server.supervisor import Supervisor
 from fastapi import FastAPI, Request
@@ -42,7 +48,7 @@ from starlette.types import Scope
 
 import bigsap
 
-PAGE = Path(__file__).parent / "page"
+PAGE = Path(__file__).parents[1] / "page"
 _MOST_ERRORS = 20
 
 # Not on every machine; without it the page's modules would be refused (nosniff).

@@ -9,8 +9,8 @@ import anyio
 from bigsap_server.arrays import ArrayStore
 from bigsap_server.auth import Caller, Keys
 from bigsap_server.build import Resolver
+from bigsap_server.http.metrics import Metrics
 from bigsap_server.jobs import Job, JobStore
-from bigsap_server.metrics import Metrics
 from bigsap_server.notify import Notifier
 from bigsap_server.settings import Settings
 from bigsap_server.supervisor import Supervisor

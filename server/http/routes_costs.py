@@ -6,14 +6,14 @@ import importlib.metadata
 from typing import Annotated, Any
 
 import anyio
-from bigsap_server import schemas
-from bigsap_server.bodies import StrictRoute
 from bigsap_server.build import PLUGIN_GROUP, plugin_entry
 from bigsap_server.checking import check_apart
+from bigsap_server.http import schemas
+from bigsap_server.http.bodies import StrictRoute
+from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.job_request import CheckRequest
 from bigsap_server.plan import plan_costs
 from bigsap_server.problems import Problem
-from bigsap_server.service import Reader, Service, Submitter, TheService
 from bigsap_server.specs import MEMBERS
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
