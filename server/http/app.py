@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 from bigsap_server.arrays import ArrayStore
 from bigsap_server.auth import Keys
-from bigsap_server.executor import Executor, make_executor
 from bigsap_server.http import (
     routes_arrays,
     routes_costs,
@@ -24,7 +23,10 @@ from bigsap_server.http import (
 from bigsap_server.http.gate import Gate
 from bigsap_server.http.metrics import Metrics
 from bigsap_server.http.service import Service
-from bigsap_server.jobs import (
+from bigsap_server.jobs.executor import Executor, make_executor
+from bigsap_server.jobs.notify import Notifier
+from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.jobs.table import (
     BadPageToken,
     IdempotencyConflict,
     JobStore,
@@ -33,10 +35,8 @@ from bigsap_server.jobs import (
     UnknownJob,
     WrongState,
 )
-from bigsap_server.notify import Notifier
 from bigsap_server.problems import MEDIA_TYPE, Problem, pointer_to
 from bigsap_server.settings import Settings
-from bigsap_server.supervisor import Supervisor
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi

@@ -16,8 +16,8 @@ from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, matches, preferred_wait
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.views import etag, event_view, is_over, job_view, result_view
-from bigsap_server.job_model import Answer, Job, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.job_request import JobRequest
+from bigsap_server.jobs.model import Answer, Job, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.plan import plan
 from bigsap_server.problems import Problem
 from bigsap_server.specs import ID_PATTERN

@@ -15,7 +15,7 @@ from bigsap_server.http.negotiation import accepted, check_range, matches
 from bigsap_server.http.routes_jobs import JobId
 from bigsap_server.http.service import Reader, Service, TheService
 from bigsap_server.http.views import etag, is_over, result_view
-from bigsap_server.jobs import Job
+from bigsap_server.jobs.table import Job
 from bigsap_server.pictures import picture
 from bigsap_server.problems import Problem
 from fastapi import APIRouter, Header, Path, Query, Request

@@ -10,10 +10,10 @@ from bigsap_server.arrays import ArrayStore
 from bigsap_server.auth import Caller, Keys
 from bigsap_server.build import Resolver
 from bigsap_server.http.metrics import Metrics
-from bigsap_server.jobs import Job, JobStore
-from bigsap_server.notify import Notifier
+from bigsap_server.jobs.notify import Notifier
+from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.jobs.table import Job, JobStore
 from bigsap_server.settings import Settings
-from bigsap_server.supervisor import Supervisor
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from starlette.concurrency import run_in_threadpool

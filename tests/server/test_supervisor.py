@@ -6,15 +6,15 @@ import time
 
 import numpy as np
 import pytest
-from bigsap_server import supervisor, worker
-from bigsap_server.control import Folder
-from bigsap_server.executor import InlineExecutor, Order, Report
-from bigsap_server.files import FileLock
 from bigsap_server.job_request import JobRequest
-from bigsap_server.jobs import JobStore
+from bigsap_server.jobs import supervisor, worker
+from bigsap_server.jobs.control import Folder
+from bigsap_server.jobs.executor import InlineExecutor, Order, Report
+from bigsap_server.jobs.files import FileLock
+from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.jobs.table import JobStore
 from bigsap_server.problems import Problem
 from bigsap_server.settings import load
-from bigsap_server.supervisor import Supervisor
 
 import bigsap
 

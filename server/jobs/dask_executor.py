@@ -13,9 +13,9 @@ from typing import Any
 
 import dask
 import distributed
-from bigsap_server.control import Command, Folder
-from bigsap_server.executor import Listener, Order, Report
-from bigsap_server.worker import run_job
+from bigsap_server.jobs.control import Command, Folder
+from bigsap_server.jobs.executor import Listener, Order, Report
+from bigsap_server.jobs.worker import run_job
 
 _log = logging.getLogger("bigsap_server.executor")
 
@@ -96,7 +96,7 @@ class DaskExecutor:
                     security=distributed.Security.temporary(),  # type: ignore[no-untyped-call]
                     local_directory=None if self._scratch is None else str(self._scratch),
                     silence_logs=logging.ERROR,
-                    preload=["bigsap_server.worker"],
+                    preload=["bigsap_server.jobs.worker"],
                     # None of Dask's own: jobs use no locks and queues of its, are not to be
                     # stolen, and its spans keep a record of every task for ever.
                     scheduler_kwargs={"extensions": {}},

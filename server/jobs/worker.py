@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 from bigsap_server import logs
-from bigsap_server.control import RESULT_ARRAYS, Command, Folder
-from bigsap_server.files import FileLock, write_json
-from bigsap_server.pace import Pace
+from bigsap_server.jobs.control import RESULT_ARRAYS, Command, Folder
+from bigsap_server.jobs.files import FileLock, write_json
+from bigsap_server.jobs.pace import Pace
 from bigsap_server.problems import Problem, from_error, is_disk_full
 
 import bigsap

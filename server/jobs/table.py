@@ -27,10 +27,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from bigsap_server import control
-from bigsap_server import jobs_sql as sql
-from bigsap_server.files import FileLock
-from bigsap_server.job_model import (
+from bigsap_server.jobs import control, sql
+from bigsap_server.jobs.files import FileLock
+from bigsap_server.jobs.model import (
     FINISHED,
     RUNNING,
     STATES,
@@ -50,7 +49,7 @@ from bigsap_server.job_model import (
     canonical,
     is_active,
 )
-from bigsap_server.recent import Changes, Recent
+from bigsap_server.jobs.recent import Changes, Recent
 
 __all__ = [
     "FINISHED", "RUNNING", "STATES", "Answer", "BadPageToken", "DirectoryBusy", "Event",

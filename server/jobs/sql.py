@@ -9,7 +9,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import suppress
 from pathlib import Path
 
-from bigsap_server.job_model import (
+from bigsap_server.jobs.model import (
     Answer,
     BadPageToken,
     Event,
@@ -21,7 +21,7 @@ from bigsap_server.job_model import (
     UnknownJob,
     canonical,
 )
-from bigsap_server.recent import Changes
+from bigsap_server.jobs.recent import Changes
 
 # Progress events kept of one job; older ones are thinned out, so that a convergence plot
 # keeps its shape and a solve of a week does not fill the disk.

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from bigsap_server.control import Command, Folder
+from bigsap_server.jobs.control import Command, Folder
+from bigsap_server.jobs.worker import run_job
 from bigsap_server.settings import Settings
-from bigsap_server.worker import run_job
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def make_executor(settings: Settings) -> Executor:
     """The executor that the settings ask for, not yet started."""
     if settings.executor == "inline":
         return InlineExecutor(settings.default_workers)
-    from bigsap_server.dask_executor import DaskExecutor
+    from bigsap_server.jobs.dask_executor import DaskExecutor
 
     return DaskExecutor(settings.scheduler, settings.default_workers, settings.data / "scratch")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 
-from bigsap_server.job_model import Event, Job
+from bigsap_server.jobs.model import Event, Job
 
 # A job's request may have megabytes of numbers: few jobs, rather than few bytes each.
 _JOBS = 64

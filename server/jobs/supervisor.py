@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from bigsap_server.control import Command, Folder
-from bigsap_server.executor import Executor, Order, Report
-from bigsap_server.jobs import Job, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
+from bigsap_server.jobs.control import Command, Folder
+from bigsap_server.jobs.executor import Executor, Order, Report
+from bigsap_server.jobs.table import Job, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
 from bigsap_server.problems import Problem, is_disk_full
 from bigsap_server.settings import Settings
 

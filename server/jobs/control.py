@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bigsap_server.files import is_locked, read_json, write_json
+from bigsap_server.jobs.files import is_locked, read_json, write_json
 
 #: run; stop and keep the answer so far; die; stop to be continued; no longer yours.
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
