@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from bigsap_server.arrays import Meta
+from bigsap_server.costs.specs import ID_PATTERN
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute, limited
 from bigsap_server.http.negotiation import check_range
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.views import array_view
 from bigsap_server.problems import Problem
-from bigsap_server.specs import ID_PATTERN
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import Field

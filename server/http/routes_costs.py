@@ -6,15 +6,15 @@ import importlib.metadata
 from typing import Annotated, Any
 
 import anyio
-from bigsap_server.build import PLUGIN_GROUP, plugin_entry
-from bigsap_server.checking import check_apart
+from bigsap_server.costs.build import PLUGIN_GROUP, plugin_entry
+from bigsap_server.costs.checking import check_apart
+from bigsap_server.costs.plan import plan_costs
+from bigsap_server.costs.request import CheckRequest
+from bigsap_server.costs.specs import MEMBERS
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
-from bigsap_server.job_request import CheckRequest
-from bigsap_server.plan import plan_costs
 from bigsap_server.problems import Problem
-from bigsap_server.specs import MEMBERS
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool

@@ -10,17 +10,17 @@ from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from bigsap_server.auth import Caller
-from bigsap_server.estimate import estimate, over_memory
+from bigsap_server.costs.estimate import estimate, over_memory
+from bigsap_server.costs.plan import plan
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.specs import ID_PATTERN
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, matches, preferred_wait
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.views import etag, event_view, is_over, job_view, result_view
-from bigsap_server.job_request import JobRequest
 from bigsap_server.jobs.model import Answer, Job, StoreUnavailable, UnknownJob, canonical
-from bigsap_server.plan import plan
 from bigsap_server.problems import Problem
-from bigsap_server.specs import ID_PATTERN
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from bigsap_server.auth import Caller
+from bigsap_server.costs.pictures import picture
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, check_range, matches
@@ -16,7 +17,6 @@ from bigsap_server.http.routes_jobs import JobId
 from bigsap_server.http.service import Reader, Service, TheService
 from bigsap_server.http.views import etag, is_over, result_view
 from bigsap_server.jobs.table import Job
-from bigsap_server.pictures import picture
 from bigsap_server.problems import Problem
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse

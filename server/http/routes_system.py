@@ -7,13 +7,13 @@ import platform
 import shutil
 from typing import Any
 
+from bigsap_server.costs.request import Options
+from bigsap_server.costs.specs import DTYPES, MEMBERS
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.metrics import MEDIA_TYPE
 from bigsap_server.http.service import Reader, Service, TheService
-from bigsap_server.job_request import Options
 from bigsap_server.problems import Problem
-from bigsap_server.specs import DTYPES, MEMBERS
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import anyio
 from bigsap_server.arrays import ArrayStore
 from bigsap_server.auth import Caller, Keys
-from bigsap_server.build import Resolver
+from bigsap_server.costs.build import Resolver
 from bigsap_server.http.metrics import Metrics
 from bigsap_server.jobs.notify import Notifier
 from bigsap_server.jobs.supervisor import Supervisor

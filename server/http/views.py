@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bigsap_server.arrays import Meta
+from bigsap_server.costs.pictures import points_in
 from bigsap_server.jobs.table import FINISHED, Event, Job
-from bigsap_server.pictures import points_in
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
 

@@ -160,7 +160,7 @@ class Attempt:
 
     def _solve(self) -> bigsap.Result:
         # Here, so that a server that never runs a job in its own process is not held up.
-        from bigsap_server.build import build_source, unassigned_cost
+        from bigsap_server.costs.build import build_source, unassigned_cost
 
         data, settings = self.settings["data"], self.settings
         source = build_source(self.spec, data, settings)
@@ -201,8 +201,8 @@ class Attempt:
         if given is None:
             return None
         if given.get("job") is None:
-            from bigsap_server.build import Resolver
-            from bigsap_server.job_request import WarmStart
+            from bigsap_server.costs.build import Resolver
+            from bigsap_server.costs.request import WarmStart
 
             parsed = WarmStart.model_validate(given)
             resolver = Resolver(Path(self.settings["data"]), self.settings)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bigsap_server import specs
-from bigsap_server.build import Resolver, build
-from bigsap_server.job_request import JobRequest
+from bigsap_server.costs import specs
+from bigsap_server.costs.build import Resolver, build
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.sizes import size_bytes
 from bigsap_server.problems import Problem
-from bigsap_server.sizes import size_bytes
 
 import bigsap
 

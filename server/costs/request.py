@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bigsap_server.sizes import Size
-from bigsap_server.specs import (
+from bigsap_server.costs.sizes import Size
+from bigsap_server.costs.specs import (
     ID_PATTERN,
     Array,
     Cost,

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from bigsap_server import specs
-from bigsap_server.build import Resolver
+from bigsap_server.costs import specs
+from bigsap_server.costs.build import Resolver
 
 _LINKS = 3000  # more would be one blot
 _POINTS = 10_000

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bigsap_server import specs
-from bigsap_server.addresses import check_uri
-from bigsap_server.budgets import check_budgets
-from bigsap_server.build import (
+from bigsap_server.costs import specs
+from bigsap_server.costs.addresses import check_uri
+from bigsap_server.costs.budgets import check_budgets
+from bigsap_server.costs.build import (
     Facts,
     Resolver,
     build,
@@ -26,11 +26,11 @@ from bigsap_server.build import (
     pointer_to_child,
     shape_of,
 )
-from bigsap_server.checking import infinite, infinite_among
-from bigsap_server.job_request import JobRequest
+from bigsap_server.costs.checking import infinite, infinite_among
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.stores import check_zarr_files, check_zarr_folder
 from bigsap_server.problems import Problem
 from bigsap_server.settings import cores
-from bigsap_server.stores import check_zarr_files, check_zarr_folder
 
 import bigsap
 

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bigsap_server import specs
-from bigsap_server.addresses import check_host, check_uri, pinned_client
-from bigsap_server.capped import capped
-from bigsap_server.job_request import JobRequest
-from bigsap_server.problems import Problem, from_error, pointer_to
-from bigsap_server.remote_stores import remote_zarr
-from bigsap_server.stores import (
+from bigsap_server.costs import specs
+from bigsap_server.costs.addresses import check_host, check_uri, pinned_client
+from bigsap_server.costs.capped import capped
+from bigsap_server.costs.remote_stores import remote_zarr
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.stores import (
     check_metadata,
     check_zarr_files,
     check_zarr_folder,
@@ -30,6 +29,7 @@ from bigsap_server.stores import (
     jailed,
     v2_chunk_bytes,
 )
+from bigsap_server.problems import Problem, from_error, pointer_to
 
 import bigsap
 

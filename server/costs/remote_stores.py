@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bigsap_server.stores import METADATA_BYTES
+from bigsap_server.costs.stores import METADATA_BYTES
 
 
 class Limit:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bigsap_server.build import Resolver, build
-from bigsap_server.job_request import CheckRequest
+from bigsap_server.costs.build import Resolver, build
+from bigsap_server.costs.request import CheckRequest
 from bigsap_server.problems import Problem, from_error
 
 import bigsap
@@ -33,7 +33,7 @@ def check_apart(
     order = json.dumps({"request": request, "data": str(data), "settings": settings})
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "bigsap_server.checking"],
+            [sys.executable, "-m", "bigsap_server.costs.checking"],
             input=order, capture_output=True, text=True, timeout=seconds, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bigsap_server.job_request import JobRequest
-from bigsap_server.plan import Plan
+from bigsap_server.costs.plan import Plan
+from bigsap_server.costs.request import JobRequest
 
 _LIST = 128  # columns kept of a row
 # In a checkpoint: entries of a list (of many rows, see ``methods.compressed``), bytes of one
