@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from bigsap_server.arrays import ArrayStore
+from bigsap_server.arrays.store import ArrayStore
 from bigsap_server.auth import Keys
 from bigsap_server.http import (
     routes_arrays,

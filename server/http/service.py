@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import anyio
-from bigsap_server.arrays import ArrayStore
+from bigsap_server.arrays.store import ArrayStore
 from bigsap_server.auth import Caller, Keys
 from bigsap_server.costs.build import Resolver
 from bigsap_server.http.metrics import Metrics

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from bigsap_server.array_blocks import Block, check_size, disk, superseded
+from bigsap_server.arrays.blocks import Block, check_size, disk, superseded
 from bigsap_server.problems import Problem
 
 _CHUNK = 1 << 20
