@@ -36,7 +36,7 @@ class Counts:
 
     seconds_per_row: what a row took lately, where rows are read one by one. doubled,
     refused: how often a list was doubled, or could not be; list_bytes: the most that a
-    level's lists took. rounds: what rounds of searches on a device did, see ``gpu_batch.Tally``.
+    level's lists took. rounds: what rounds of searches on a device did, see ``batch.Tally``.
     """
 
     rows: int = 0

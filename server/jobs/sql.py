@@ -1,4 +1,4 @@
-"""The tables behind ``jobs.py``, and the statements that several of its methods share."""
+"""The tables behind ``table``, and the statements that several of its methods share."""
 
 from __future__ import annotations
 

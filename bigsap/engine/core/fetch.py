@@ -16,7 +16,7 @@ from bigsap.sources.compiled import call_fill
 # Returned in place of a slot.
 NOT_HERE = -2
 BAD_COSTS = -3
-# Words of a thread's hint (``front.tell_next``) that are free: a cost, and its beat.
+# Words of a thread's hint (``queue.tell_next``) that are free: a cost, and its beat.
 _TOLD, _TOLD_BEAT = 3, 7
 
 

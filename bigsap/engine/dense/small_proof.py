@@ -32,7 +32,7 @@ def prove_dense(
 ) -> bool:  # fmt: skip
     """Whether the assignment is optimal: complete, allowed, and tight at these prices.
 
-    cost, stride, slack: as for ``dense.solve_dense``, n <= m. v (m,): any prices. seen (m,)
+    cost, stride, slack: as for ``small_search.solve_dense``, n <= m. v (m,): any prices. seen (m,)
     int64: room. low, matched (n,), prices (m,), out: the row duals ``min_j (cost - prices)``,
     the costs of the pairs, and v shifted so that its largest is 0 (n < m: the largest of an
     assigned column, and the others capped). facts, out:

@@ -63,7 +63,7 @@ def solve_dense(
     kept: one after the other, low (n,), matched (n,), prices (m,): row duals, costs of the
     pairs and normalised prices, as ``certificate.certify`` has them.
     And facts (FACTS,): the span of the prices before that; rows scanned; see above; and, of
-    ``dense_proof.prove_dense``, the total of the costs, the gap and the largest row dual.
+    ``small_proof.prove_dense``, the total of the costs, the gap and the largest row dual.
     real, whole: room to work in, see ``sizes``.
 
     O(n^2 m) at worst; nothing is allocated.

@@ -1,6 +1,6 @@
 """The search and augmentation of one phase of a square problem (A1015, algorithms 2 and 3).
 
-As ``search.run_phase``, which knows virtual rows and columns, and with the same results, but
+As ``rectangular.run_phase``, which knows virtual rows and columns, and with the same results, but
 with less to do between two rows: a search keeps a queue of what it has reached (``front``),
 and rows are sifted by what may matter (``sift``). One kernel, run by every thread of the team
 on its own slab of columns, with one barrier a scanned row, one more where a search goes on
@@ -88,7 +88,7 @@ def run_square(
 ) -> int:  # fmt: skip
     """Match every row of ``order`` that is still ahead, after ``clear_front``.
 
-    Parameters and results as for ``search.run_phase``. Worst case O(m^2) pairs a search, and
+    Parameters and results as for ``rectangular.run_phase``. Worst case O(m^2) pairs a search, and
     O(log m) for each label that falls below that of the best free column.
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]

@@ -70,7 +70,7 @@ def lambda_expression(
 
     The costs are the lambda's up to rounding, but where Python raises (a division by zero,
     the root of a negative number) they are infinite or NaN, integers beyond 2**53 round,
-    and NaN in min and max is never dropped: ``expression_checked.checked_fill`` finds
+    and NaN in min and max is never dropped: ``checked.checked_fill`` finds
     those pairs. O(size of the source file); nothing is compiled for the CPU yet.
     """
     node = _find(function)
