@@ -55,7 +55,7 @@ _FUNCTION_BYTES = 1 << 17
 def kept_problem(run: Run) -> Problem:
     """``run.problem``, or the same with rows that are kept in ``run.rows`` as they are read.
 
-    With room for all rows and the method "compressed" they are all read here. Raises what the
+    With room for all rows and a method on lists they are all read here. Raises what the
     source raises, InvalidCostError, and ``Stopped``.
     """
     problem, rows = run.problem, run.rows
@@ -65,7 +65,7 @@ def kept_problem(run: Run) -> Problem:
     if isinstance(source, Resident) and source.resident() is not None:
         return problem
     behind = not isinstance(source, Fillable) or source.fill() is None
-    lists = run.method == "compressed"
+    lists = run.method in ("compressed", "hungarian")
     if lists and rows.n_slots == problem.shape[0] and (behind or is_dear(problem)):
         # Should the solve be stopped meanwhile: what is here by then need not be read again.
         seen = KeptRows(source, rows, keep=False)

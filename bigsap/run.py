@@ -27,6 +27,7 @@ from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.device import device_name, engine_where, refuse_slabs, refuse_streaming
+from bigsap.methods.hungarian import solve_hungarian
 from bigsap.methods.parts import Counts
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
@@ -84,7 +85,7 @@ class Run:
             refuse_streaming(problem.source)
         else:
             refuse_slabs(problem.source)
-        self.lists: Solved | None = None  # of method "compressed"
+        self.lists: Solved | None = None  # of methods "compressed" and "hungarian"
         self.levels: Solved | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
         self.engine: Engine | None = None
@@ -162,7 +163,7 @@ class Run:
             self.reading = self.problem
             try:
                 self.reading = kept_problem(self)
-                if self.method == "compressed":
+                if self.method in ("compressed", "hungarian"):
                     outcome = self._search_lists(engine, team)
                 else:
                     outcome = self._search(engine, team)
@@ -218,7 +219,9 @@ class Run:
         fit = self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
         if device_name(self.problem.source) != "cpu" or not fit:
             return 0
-        chosen = self.options.method == "compressed" or self.rows.policy != "in place"
+        chosen = (
+            self.options.method in ("compressed", "hungarian") or self.rows.policy != "in place"
+        )
         return _EXHAUSTED_LATE if chosen else _EXHAUSTED
 
     def _first_prices(self, team: Team, snapshot: Snapshot) -> Warm | None:
@@ -236,7 +239,8 @@ class Run:
         return None if first.v is None else Warm(first.v, guided=True)
 
     def _search_lists(self, engine: Engine, team: Team) -> Outcome:
-        """Solve by compressed rows; the dense engine closes, and repairs if need be."""
+        """Solve by compressed rows, row by row or with trees; the dense engine closes, and
+        repairs if need be."""
         solved = Solved()
         self.lists = solved
         setting = self._setting(team)
@@ -246,9 +250,11 @@ class Run:
         clock = time.perf_counter()
         self.monitor.bounds = partial(list_bounds, self)
         try:
-            solve_compressed(
-                self.reading, setting, solved, self._snapshot(), self.phases, self._warm()
-            )
+            given = (self._snapshot(), self.phases, self._warm())
+            if self.method == "hungarian":
+                solve_hungarian(self.reading, setting, solved, self.options.variant, *given)
+            else:
+                solve_compressed(self.reading, setting, solved, *given)
         except ListsExhausted:
             self.seconds["search"] += time.perf_counter() - clock
             return self._search_without_lists(engine, solved)
@@ -272,7 +278,8 @@ class Run:
         """The answer for costs that sorting makes Monge, where nothing else was asked for."""
         options = self.options
         fresh = self.warm_start is None and not self._snapshot()
-        asked = options.start != "auto" or options.method == "ssp" or not options.epsilon
+        named = options.method in ("ssp", "hungarian")
+        asked = options.start != "auto" or named or not options.epsilon
         if not fresh or asked:
             return None
         if self.lists is None:

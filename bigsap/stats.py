@@ -40,7 +40,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
     lists: dict[str, Any] = {
-        "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "rounds": {}
+        "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "rounds": {}, "trees": {}
     }  # fmt: skip
     if run.lists is not None:
         counts = run.lists.totals()
@@ -54,6 +54,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
             "lists_doubled": counts.doubled,
             "list_growth_refused": counts.refused,
             "rounds": counts.rounds,
+            "trees": run.lists.trees,
         }
     if run.levels is not None:
         counts = run.levels.counts

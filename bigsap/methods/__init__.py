@@ -6,6 +6,6 @@ from bigsap.methods import ssp
 from bigsap.methods.outcome import Outcome
 
 #: What ``solve`` can be asked for by name.
-METHODS = ("ssp", "compressed")
+METHODS = ("ssp", "compressed", "hungarian")
 
 __all__ = ["METHODS", "Outcome", "ssp"]
