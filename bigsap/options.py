@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bigsap.engine.team import check_threads
+from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.memory import free_memory
-from bigsap.methods import METHODS
-from bigsap.methods.device import device_method, device_name
+from bigsap.methods import METHODS, ON_LISTS
 from bigsap.methods.first_prices import STARTS
 from bigsap.methods.hungarian import VARIANTS
+from bigsap.methods.orientation import resident
 from bigsap.methods.parts import pairs_are_cheap
-from bigsap.orientation import resident
+from bigsap.methods.placement import device_method, device_name
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
 from bigsap.sources.base import Fillable
-from bigsap.sources.device import device_numbers
-from bigsap.sources.device_slabs import SlabsOnDevices
+from bigsap.sources.device.placed import device_numbers
+from bigsap.sources.device.slabs import SlabsOnDevices
 
 # Below this, lists save nothing over scanning whole rows.
 _FEW_ROWS = 700
@@ -110,9 +110,7 @@ def _fits(problem: Problem, budget: int) -> bool:
 
 def may_use_lists(problem: Problem, method: str) -> bool:
     """Whether a solve by ``method`` may be one by compressed rows."""
-    return method in ("compressed", "hungarian") or (
-        method == "auto" and min(problem.shape) >= _FEW_ROWS
-    )
+    return method in ON_LISTS or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
 
 
 def ssp_takes_levels(problem: Problem, options: Options) -> bool:

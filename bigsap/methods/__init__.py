@@ -7,5 +7,7 @@ from bigsap.methods.outcome import Outcome
 
 #: What ``solve`` can be asked for by name.
 METHODS = ("ssp", "compressed", "hungarian")
+#: Those that evaluate rows into lists.
+ON_LISTS = ("compressed", "hungarian")
 
-__all__ = ["METHODS", "Outcome", "ssp"]
+__all__ = ["METHODS", "ON_LISTS", "Outcome", "ssp"]

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import state as S
-from bigsap.engine.changed import changed
-from bigsap.engine.compressed import ListEngine
+from bigsap.engine.core import state as S
+from bigsap.engine.core.changed import changed
 from bigsap.engine.hungarian import zeros as Z
 from bigsap.engine.hungarian.reduction import column_minima
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import CheckpointError
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.outcome import Outcome

@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import state as S
-from bigsap.engine.changed import changed, refuse_wild
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.gpu_lists import list_engine_for
-from bigsap.engine.held import Listed
+from bigsap.engine.core import state as S
+from bigsap.engine.core.changed import changed, refuse_wild
+from bigsap.engine.gpu.device_lists import list_engine_for
 from bigsap.engine.hungarian import forest as T
 from bigsap.engine.hungarian.reduction import column_minima
-from bigsap.engine.list_snapshot import continued, kept
-from bigsap.engine.lists import ENTRY_BYTES
+from bigsap.engine.lists.layout import ENTRY_BYTES
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.listed import Listed
+from bigsap.engine.lists.snapshot import continued, kept
 from bigsap.errors import CheckpointError, OptionError
 from bigsap.methods import compressed, list_warm
 from bigsap.methods.classical import solve_classical
 from bigsap.methods.course import MATCH, Course, Setting, Solved
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
-from bigsap.methods.tight import tight_start
+from bigsap.methods.tight_start import tight_start
 from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
 from bigsap.sources.base import Array

@@ -10,8 +10,8 @@ algorithms 4 to 9) with three changes:
 * *Grafting.* After an augmentation the trees that were not part of it stay as they are: their
   slacks are untouched. The clock never goes back, so it never exceeds what one root's dual
   rises in all.
-* *Lists.* A row is its cheapest columns and a threshold (``engine.lists``): prices only fall, so
-  that no other column can become tight before ``ends[i]``. Then the row is evaluated anew.
+* *Lists.* A row is its cheapest columns and a threshold (``engine.lists.layout``): prices only
+  fall, so that no other column can become tight before ``ends[i]``. Then the row is evaluated anew.
 
 Claims are by minimum (time, then row), free columns by minimum a tree: the forest does not depend
 on the order in which a level's rows are gone through.
@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from bigsap.engine import state as S
-from bigsap.engine.lists import Lists
-from bigsap.engine.state import FREE, ID
+from bigsap.engine.core import state as S
+from bigsap.engine.core.state import FREE, ID
+from bigsap.engine.lists.layout import Lists
 from bigsap.sources.base import Array
 
 # What ``run_forest`` returns. EVENT: lists of the frontier's rows have ended. LIMIT: too much
-# work for too few matches. BROKEN: a path that never ends, which only costs that change bring about.
+# work for too few matches. BROKEN: a path that never ends, which only costs that change lead to.
 DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN = range(6)
 
 #: Where a list that was sorted may be left, and where all of it was gone through.
@@ -162,10 +162,8 @@ def star(
         for p in range(n_waiting):
             row = waiting[p]
             start, size = lists.start[row], lists.size[row]
-            first = int(
-                np.int64((np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33))
-            )
-            first %= size
+            spread = np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)
+            first = int(np.int64(spread >> np.uint64(33))) % size
             count, choice = 0, -1
             for q in range(size):
                 k = first + q

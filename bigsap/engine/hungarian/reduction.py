@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from bigsap.engine import state as S
-from bigsap.engine.atomics import fetch_add, prefetch
-from bigsap.engine.scan import AHEAD, LINE, fold
-from bigsap.engine.state import LANES
-from bigsap.engine.team import Team
+from bigsap.engine.core import state as S
+from bigsap.engine.core.atomics import fetch_add, prefetch
+from bigsap.engine.core.scan import AHEAD, LINE, fold
+from bigsap.engine.core.state import LANES
+from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Resident
-from bigsap.sources.device import OnDevice
+from bigsap.sources.device.placed import OnDevice
 
 #: Rows that a thread takes at a time, and pairs of the first slice; seconds of later ones.
 _CLAIM = 4

@@ -1,9 +1,10 @@
 """Rows' zeros as bits, and the kernels of the classical Hungarian method on them.
 
 A *zero* is a pair that was the smallest ``(c - v) - u`` of its row when it was looked at, told
-by comparing it with that minimum, so that rounding cannot hide it. Bit j & 63 of ``bits[i, j >> 6]``
-is set while both duals have moved alike since. Costs are never written (Date and Nagi 2016,
-algorithms 1 and 7, keep duals as vectors as well; Lopes et al. 2019 rewrite the matrix).
+by comparing it with that minimum, so that rounding cannot hide it. Bit j & 63 of
+``bits[i, j >> 6]`` is set while both duals have moved alike since. Costs are never written (Date
+and Nagi 2016, algorithms 1 and 7, keep duals as vectors as well; Lopes et al. 2019 rewrite the
+matrix).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from bigsap.engine.atomics import fetch_add, lowest_bit
-from bigsap.engine.scan import n_invalid
-from bigsap.engine.state import FREE, ID, LANES
+from bigsap.engine.core.atomics import fetch_add, lowest_bit
+from bigsap.engine.core.scan import n_invalid
+from bigsap.engine.core.state import FREE, ID, LANES
 from bigsap.sources.base import Array
 
 # Words of Zeros.words.
