@@ -14,7 +14,6 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed, refuse_wild
-from bigsap.engine.gpu.device_lists import list_engine_for
 from bigsap.engine.hungarian import forest as T
 from bigsap.engine.hungarian.reduction import column_minima
 from bigsap.engine.lists.layout import ENTRY_BYTES
@@ -27,6 +26,7 @@ from bigsap.methods.classical import solve_classical
 from bigsap.methods.course import MATCH, Course, Setting, Solved
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
+from bigsap.methods.placement import list_engine_for
 from bigsap.methods.tight_start import tight_start
 from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
