@@ -60,7 +60,7 @@ class Call:
             refuse_slabs(problem.source)
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
-        self.lists: Solved | None = None  # of method "compressed"
+        self.lists: Solved | None = None  # of methods on lists
         self.levels: Solved | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
         self.engine: Engine | None = None  # that scans whole rows, once something needs it
