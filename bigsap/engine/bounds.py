@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array, Separable
 
 #: Columns per block, and blocks per group of blocks: two levels, so that most blocks are
@@ -114,7 +114,7 @@ def fit(blocks: Blocks, y: Array, v: Array) -> None:
     blocks.margin[0] = 128 * np.finfo(np.float64).eps * size
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: int) -> None:
     d, m = y.shape
     normal = np.empty((d, d))
@@ -174,7 +174,7 @@ def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: i
         offset[block] = largest
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def bound_row(row: int, b: Blocks, first: int, last: int, out: Array) -> None:
     """out[k] = a lower bound of ``c[row, j] - v[j]`` over the columns of block first + k.
 

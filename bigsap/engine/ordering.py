@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: Points of a leaf. Every aligned stretch of LEAF * 2**k consecutive points is a node of the tree.
@@ -29,7 +29,7 @@ def compact_order(points: Array) -> Array:
     return order
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _part(points: Array, order: Array, key: Array, stack: Array) -> None:
     n, d = points.shape
     stack[0], stack[1] = 0, n
@@ -59,7 +59,7 @@ def _part(points: Array, order: Array, key: Array, stack: Array) -> None:
             high = split
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _select(key: Array, order: Array, low: int, high: int, place: int) -> None:
     """Hoare's selection: what belongs before ``place`` among low to high comes to lie there."""
     while low < high:
