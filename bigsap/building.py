@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bigsap.engine.team import available_threads
+from bigsap.engine.core.team import available_threads
 from bigsap.errors import OptionError
 from bigsap.native import cache, levels, store
 from bigsap.native.kernel import compile_record

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bigsap.engine.team import available_threads
+from bigsap.engine.core.team import available_threads
 from bigsap.memory import memory_bytes, memory_limit_bytes
 from bigsap.native import store
 
@@ -74,7 +74,7 @@ def extras() -> dict[str, dict[str, str | None]]:
 
 def text_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """``collect()`` as (label, value) pairs for people."""
-    from bigsap.report import bytes_text
+    from bigsap.show.text import bytes_text
 
     def size(key: str) -> str:
         return "unknown" if facts[key] is None else bytes_text(facts[key])
