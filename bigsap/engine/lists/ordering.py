@@ -6,6 +6,7 @@ import numpy as np
 
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
+from bigsap.sources.convert import read_only
 
 #: Points of a leaf. Every aligned stretch of LEAF * 2**k consecutive points is a node of the tree.
 LEAF = 4
@@ -25,7 +26,7 @@ def compact_order(points: Array) -> Array:
     order = np.arange(n, dtype=np.intp)
     if n > LEAF and d:
         # From all points to a leaf the right parts that wait are at most one a level.
-        _part(points, order, np.empty(n), np.empty(128, np.intp))
+        _part(read_only(points), order, np.empty(n), np.empty(128, np.intp))
     return order
 
 
