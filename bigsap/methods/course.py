@@ -42,13 +42,18 @@ class Solved:
         self.columns: Array | None = None
         self.counts = Counts()
         self.first_prices = "none"
+        #: What the Hungarian method did, see ``methods.hungarian``; empty for others.
+        self.trees: dict[str, int] = {}
+        #: Prices of the moment, where the engine's are not; see ``hungarian.forest.true_prices``.
+        self.prices: Callable[[], Array] | None = None
 
     def known(self) -> tuple[Array, Array] | None:
         """Matching (complete or not) and prices of the moment; None before there are any."""
         engine = self.engine
         if engine is None:
             return None
-        return self.restored(np.maximum(engine.column_of_row, S.FREE), engine.v)
+        v = engine.v if self.prices is None else self.prices()
+        return self.restored(np.maximum(engine.column_of_row, S.FREE), v)
 
     def teach(self, known: Known) -> None:
         """Tell ``known`` what lists, prices and matching of the moment prove. O(entries)."""

@@ -72,7 +72,7 @@ class ListEngine(ListStore):
     #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
     most_pairs: int | None = None
 
-    def _judge_pairs(self) -> None:
+    def judge_pairs(self) -> None:
         if self.most_pairs is not None and self.pairs_evaluated > self.most_pairs:
             raise ListsExhausted
 
@@ -193,13 +193,13 @@ class ListEngine(ListStore):
             while self.roots.size:
                 if self.wave is not None:
                     self.finish_wave()
-                    self._judge_pairs()
+                    self.judge_pairs()
                 else:
                     if not self._drive(epsilon, postpone):
                         return False
                     # A row that only Python can read was missing for some searches.
                     self.evaluate(self.frontier.requests[: words[F.N_REQUESTS]], widen=True)
-                    self._judge_pairs()
+                    self.judge_pairs()
                 self.torn = True
                 ahead = self.roots[words[F.POSITION] :]
                 self.roots = np.concatenate([self._abandoned(), ahead])
@@ -231,10 +231,10 @@ class ListEngine(ListStore):
                 if status == F.POOL_FULL:
                     self._grow()
                 elif status == F.BAD_COST:
-                    self._complain(int(self.frontier.words[F.ROOT]))
+                    self.complain(int(self.frontier.words[F.ROOT]))
                 elif status == F.REFIT:
                     # By counts, never by the clock: any number of threads hands over here.
-                    self._judge_pairs()
+                    self.judge_pairs()
                     self.fit_bounds()
                     continue  # no checkpoint here: a resumed solve fits at the same moments
                 elif status == F.YIELD:
