@@ -40,6 +40,9 @@ _WATCHED = 8192
 #: Scans for which a search that waits goes on, for the rows it may ask for next.
 _GATHER = 32
 
+# See ``ListEngine.weighed``: from 3 to 9 on random families.
+_EVALUATION = 6
+
 
 class ListEngine(ListStore):
     """Lists, prices and matching of one solve by compressed rows.
@@ -72,8 +75,15 @@ class ListEngine(ListStore):
     #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
     most_pairs: int | None = None
 
+    #: Whether that is only beside scans: an evaluation takes about as long as ``_EVALUATION``
+    #: scans of the whole row, of which the search would take as many as of lists.
+    weighed = False
+
     def _judge_pairs(self) -> None:
-        if self.most_pairs is not None and self.pairs_evaluated > self.most_pairs:
+        if self.most_pairs is None or self.pairs_evaluated <= self.most_pairs:
+            return
+        scans = self.rows_scanned * self.terms.n_columns
+        if not self.weighed or _EVALUATION * self.pairs_evaluated > scans:
             raise ListsExhausted
 
     def make_room(self, pool: int, longest: int) -> None:
