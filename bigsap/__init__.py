@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bigsap.certificate import Certificate, certify
     from bigsap.errors import (
         BigsapError,
         CallbackError,
@@ -38,20 +37,21 @@ if TYPE_CHECKING:
     from bigsap.linear_sum import linear_sum_assignment
     from bigsap.many import solve_many
     from bigsap.monitor import Progress
+    from bigsap.proof.certificate import Certificate, certify
     from bigsap.result import Result, Status
     from bigsap.rows import RowCache
     from bigsap.solve import resume, solve
     from bigsap.sources import as_source
-    from bigsap.sources.arrays import from_npy
+    from bigsap.sources.arrays.matrix import from_npy
     from bigsap.sources.base import CostSource
-    from bigsap.sources.callbacks import from_function
     from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
-    from bigsap.sources.device_function import cuda_kernel
-    from bigsap.sources.expression import expression
+    from bigsap.sources.device.function import cuda_kernel
+    from bigsap.sources.expression.formula import expression
+    from bigsap.sources.functions.callbacks import from_function
     from bigsap.sources.lowrank import lowrank, table
     from bigsap.sources.metrics import points
-    from bigsap.sources.remote import from_http
-    from bigsap.sources.zarr_store import from_zarr
+    from bigsap.sources.remote.http_rows import from_http
+    from bigsap.sources.zarr.zarr_store import from_zarr
     from bigsap.warmup import warmup
 
 __version__ = "0.1.0"
@@ -104,7 +104,7 @@ __all__ = [
 
 # Where the public names live, as above.
 _HOMES = {
-    "bigsap.certificate": "Certificate certify",
+    "bigsap.proof.certificate": "Certificate certify",
     "bigsap.errors": (
         "BigsapError CallbackError CertificateError CheckpointError DeviceMemoryError DtypeError "
         "ExpressionError InfeasibleError InputError InvalidCostError KernelError OptionError "
@@ -117,16 +117,16 @@ _HOMES = {
     "bigsap.rows": "RowCache",
     "bigsap.solve": "resume solve",
     "bigsap.sources": "as_source",
-    "bigsap.sources.arrays": "from_npy",
+    "bigsap.sources.arrays.matrix": "from_npy",
     "bigsap.sources.base": "CostSource",
-    "bigsap.sources.callbacks": "from_function",
+    "bigsap.sources.functions.callbacks": "from_function",
     "bigsap.sources.combined": "forbid_above masked scaled sum_of",
-    "bigsap.sources.device_function": "cuda_kernel",
-    "bigsap.sources.expression": "expression",
+    "bigsap.sources.device.function": "cuda_kernel",
+    "bigsap.sources.expression.formula": "expression",
     "bigsap.sources.lowrank": "lowrank table",
     "bigsap.sources.metrics": "points",
-    "bigsap.sources.remote": "from_http",
-    "bigsap.sources.zarr_store": "from_zarr",
+    "bigsap.sources.remote.http_rows": "from_http",
+    "bigsap.sources.zarr.zarr_store": "from_zarr",
     "bigsap.warmup": "warmup",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

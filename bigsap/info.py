@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bigsap.engine.team import available_threads
+from bigsap.engine.core.team import available_threads
 from bigsap.memory import memory_bytes, memory_limit_bytes
 
 
@@ -58,7 +58,7 @@ def numba_cache() -> Path:
     if chosen:
         return Path(chosen)
     package = bigsap.engine.__file__
-    return Path(package).parent / "__pycache__" if package else Path("__pycache__")
+    return Path(package).parent if package else Path("__pycache__")
 
 
 def _existing(folder: Path) -> Path:
@@ -90,7 +90,7 @@ def extras() -> dict[str, dict[str, str | None]]:
 
 def text_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """``collect()`` as (label, value) pairs for people."""
-    from bigsap.report import bytes_text
+    from bigsap.show.text import bytes_text
 
     def size(key: str) -> str:
         return "unknown" if facts[key] is None else bytes_text(facts[key])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError
-from bigsap.small import assignment, suits
+from bigsap.solving.small_arrays import assignment, suits
 from bigsap.sources.base import Array
 
 

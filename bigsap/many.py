@@ -14,11 +14,11 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from bigsap.engine.team import check_threads
+from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
 from bigsap.result import Result
-from bigsap.small import solve_batch, suits
 from bigsap.solve import free_memory, solve
+from bigsap.solving.small_arrays import solve_batch, suits
 
 # Problems taken from the iterable ahead of the oldest unfinished one, for each thread:
 # enough to keep the threads busy, few enough to keep a generator's arrays out of memory.

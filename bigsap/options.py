@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bigsap.engine.team import check_threads
+from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.memory import free_memory
 from bigsap.methods import METHODS
-from bigsap.methods.device import device_method, device_name
 from bigsap.methods.first_prices import STARTS
+from bigsap.methods.orientation import resident
 from bigsap.methods.parts import pairs_are_cheap
-from bigsap.orientation import resident
+from bigsap.methods.placement import device_method, device_name
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
 from bigsap.sources.base import Fillable
-from bigsap.sources.device import device_numbers
-from bigsap.sources.device_slabs import SlabsOnDevices
+from bigsap.sources.device.placed import device_numbers
+from bigsap.sources.device.slabs import SlabsOnDevices
 
 # Below this, lists save nothing over scanning whole rows.
 _FEW_ROWS = 700

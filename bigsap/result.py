@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.certificate import Certificate
 from bigsap.errors import StoreError
+from bigsap.proof.certificate import Certificate
 from bigsap.sources.base import Array
 
 FORMAT = "bigsap-result"
@@ -275,10 +275,10 @@ class Result:
         source = as_source(cost, shape=shape, args=args, dtype=dtype)
         prices = self.unassigned_cost if unassigned_cost is None else unassigned_cost
         if prices is not None:
-            from bigsap.gating import verify_gated
+            from bigsap.proof.unassigned import verify_gated
 
             return verify_gated(self, source, prices, threads, pairs=pairs)
-        from bigsap.verification import verify
+        from bigsap.proof.verify import verify
 
         with intact_throughout(source):
             return verify(self, source, threads, pairs=pairs)
@@ -401,7 +401,7 @@ class Result:
         ``res.plot().savefig("solve.png")`` keeps it. Raises ImportError when
         matplotlib is missing.
         """
-        from bigsap.picture import draw
+        from bigsap.show.figure import draw
 
         return draw(self)
 

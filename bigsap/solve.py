@@ -12,25 +12,25 @@ from typing import Any
 import numpy.typing as npt
 
 from bigsap import checkpoint as checkpoints
-from bigsap.engine.compilation import compilation_told
-from bigsap.engine.precision import LargeCosts
-from bigsap.engine.team import check_threads, useful_threads
-from bigsap.gating import ungate, widen_start
+from bigsap.engine.core.compilation import compilation_told
+from bigsap.engine.core.precision import LargeCosts
+from bigsap.engine.core.team import check_threads, useful_threads
 from bigsap.memory import free_memory as free_memory
-from bigsap.methods.device import place_costs
+from bigsap.methods.orientation import orient
+from bigsap.methods.placement import place_costs
 from bigsap.monitor import Callback, Monitor
 from bigsap.options import Options, may_use_lists
-from bigsap.orientation import orient
 from bigsap.problem import Problem
-from bigsap.progress import Bar
+from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.rows import RowCache
-from bigsap.run import Run
-from bigsap.small import solve_small, suits
+from bigsap.show.progress_bar import Bar
+from bigsap.solving.session import Run
+from bigsap.solving.small_arrays import solve_small, suits
 from bigsap.sources import as_source
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
-from bigsap.sources.device_memory import naming_bytes
+from bigsap.sources.device.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
 from bigsap.warm_start import parse_warm_start
 

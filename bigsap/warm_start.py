@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import OptionError
+from bigsap.methods.orientation import inverse
 from bigsap.methods.warm import Warm
-from bigsap.orientation import inverse
 from bigsap.problem import Problem
 from bigsap.proof.minima import minima
 from bigsap.result import Result

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from bigsap.engine.kernel_files import one_writer
+from bigsap.engine.core.kernel_files import one_writer
 from bigsap.many import solve_many
 from bigsap.methods import METHODS
 from bigsap.proof.minima import by_bounds

@@ -9,10 +9,11 @@ import matplotlib as mpl
 import numpy as np
 
 import bigsap
-from bigsap.engine import bounds, lists
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.ordering import compact_order
-from bigsap.engine.team import Team
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists import bounds
+from bigsap.engine.lists import layout as lists
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.ordering import compact_order
 from bigsap.methods.levels import SHARE
 from bigsap.methods.strata import one_of_each
 from bigsap.monitor import Monitor

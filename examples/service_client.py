@@ -23,7 +23,7 @@ import numpy as np
 
 import bigsap
 from bigsap.client import Client
-from bigsap.local_service import LocalService
+from bigsap.client.local_service import LocalService
 
 
 def main(url: str, key: str | None, n: int, seed: int = 0) -> bigsap.Result:

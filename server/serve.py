@@ -13,10 +13,10 @@ from typing import Any
 
 import uvicorn
 from bigsap_server import logs
-from bigsap_server.app import create_app, stop_waiting
-from bigsap_server.executor import make_executor
-from bigsap_server.gate import Gate
-from bigsap_server.jobs import JobStore, JobStoreError
+from bigsap_server.http.app import create_app, stop_waiting
+from bigsap_server.http.gate import Gate
+from bigsap_server.jobs.executor import make_executor
+from bigsap_server.jobs.table import JobStore, JobStoreError
 from bigsap_server.settings import Settings, load
 
 # Open event streams and long polls end by themselves when the service stops; whoever

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.certificate import certify
+from bigsap.proof.certificate import certify
 from bigsap.result import Result, Status
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from instances import geometric, integers
 from oracle import optimal_prices, optimum
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bigsap.engine import gpu_parts
-from bigsap.sources import device_kernels
+from bigsap.engine.gpu import shares as gpu_parts
+from bigsap.sources.device import device_kernels
 
 
 @pytest.fixture

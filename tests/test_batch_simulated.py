@@ -1,4 +1,4 @@
-"""Rounds of searches on lists (``engine/gpu_batch.py``), run by ``tests/simulated``."""
+"""Rounds of searches on lists (``engine/gpu/batch.py``), run by ``tests/simulated``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import gpu_batch, gpu_lists
-from bigsap.engine.gpu_batch import Matching
+from bigsap.engine.gpu import batch as gpu_batch
+from bigsap.engine.gpu import device_lists as gpu_lists
+from bigsap.engine.gpu.batch import Matching
 from bigsap.methods import compressed
 from test_device_simulated import optimum
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import cli, cli_bench
 from bigsap.benchmarks import (
     cached,
     curve,
@@ -37,6 +36,8 @@ from bigsap.benchmarks.peers import PEERS, find
 from bigsap.benchmarks.processes import Process
 from bigsap.benchmarks.records import Log, StaleError
 from bigsap.benchmarks.settings import INTEGER_CLASSES, PAPER_CLASSES, QUICK, Round, Settings
+from bigsap.cli import bench as cli_bench
+from bigsap.cli import commands as cli
 
 ROOT = Path(__file__).parent.parent
 N = 70  # larger than what solvers are warmed up with

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bigsap.certificate
-from bigsap.certificate import certify, certify_infeasible
+import bigsap.proof.certificate
 from bigsap.errors import (
     CertificateError,
     InvalidCostError,
     OptionError,
     OverflowRiskError,
 )
-from bigsap.sources.arrays import ArraySource
+from bigsap.proof.certificate import certify, certify_infeasible
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES
 from oracle import optimal_prices, optimum
@@ -439,7 +439,7 @@ def test_the_proof_shares_no_code_with_the_engine():
 
     Of bounds also the sources that they know, their fillers, and numba for kernels of their own.
     """
-    folder = Path(bigsap.certificate.__file__).parent
+    folder = Path(bigsap.proof.certificate.__file__).parent
     allowed = {"bigsap.errors", "bigsap.sources.base", "numpy", "numpy.typing"}
     modules = ["certificate", "tightness", "row_minima", "streaming"]
     bounds = [f"proof.{name}" for name in ("minima", "geometry", "tree", "descent")]

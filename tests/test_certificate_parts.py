@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap import streaming
-from bigsap.certificate import certify, certify_infeasible
 from bigsap.errors import BigsapError, CertificateError, InvalidCostError, OverflowRiskError
-from bigsap.sources.arrays import ArraySource
+from bigsap.proof import streaming
+from bigsap.proof.certificate import certify, certify_infeasible
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fill
 from test_certificate import complete, costs_of
 

@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 
-from bigsap.engine import state as S
-from bigsap.engine.augment import augment
-from bigsap.engine.scan import NOWHERE, locate
-from bigsap.engine.search import _reduce
-from bigsap.engine.sweep import _find
+from bigsap.engine.core import state as S
+from bigsap.engine.core.scan import NOWHERE, locate
+from bigsap.engine.dense.augment import augment
+from bigsap.engine.dense.rectangular import _reduce
+from bigsap.engine.dense.sweep import _find
 
 N = 200
 

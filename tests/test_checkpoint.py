@@ -20,7 +20,7 @@ import pytest
 import bigsap
 from bigsap import checkpoint
 from bigsap.cli import main
-from bigsap.engine import compressed as engine_compressed
+from bigsap.engine.lists import list_engine as engine_compressed
 from bigsap.methods import compressed, course
 from instances import CLASSES, points_of
 

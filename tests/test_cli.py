@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import cli, cli_common
+from bigsap.cli import commands as cli
+from bigsap.cli import common as cli_common
 from bigsap.errors import CertificateError, InvalidCostError
 
 COST = np.array([[4.0, 1.0, 3.0, 9.0], [2.0, 0.0, 5.0, 9.0], [3.0, 2.0, 2.0, 9.0]])  # optimum 5

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import cli
+from bigsap.cli import commands as cli
 
 pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
@@ -196,14 +196,14 @@ def test_mistakes_are_one_line(service, tmp_path, capsys, monkeypatch, line, cod
 
 
 def test_nobody_there_is_exit_6(capsys, monkeypatch):
-    monkeypatch.setattr("bigsap.client_http.Transport.persist", _impatient(monkeypatch))
+    monkeypatch.setattr("bigsap.client.http.Transport.persist", _impatient(monkeypatch))
     assert run("jobs", "--url", "http://127.0.0.1:9", "--json") == 6
     found = record_of(capsys)
     assert (found["error"], found["exit_code"]) == ("UnreachableError", 6)
 
 
 def _impatient(monkeypatch):
-    from bigsap.client_http import Transport
+    from bigsap.client.http import Transport
 
     real = Transport.persist
 

@@ -16,10 +16,10 @@ import pytest
 from numba.core import event
 
 import bigsap
-from bigsap import progress
-from bigsap.engine import compilation
-from bigsap.engine.compilation import TEXT, compilation_told
+from bigsap.engine.core import compilation
+from bigsap.engine.core.compilation import TEXT, compilation_told
 from bigsap.monitor import Progress
+from bigsap.show import progress_bar as progress
 
 
 class Terminal(io.StringIO):

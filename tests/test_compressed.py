@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
-from bigsap.engine import compressed as engine_compressed
-from bigsap.engine.precision import choose
-from bigsap.engine.team import Team
+from bigsap.engine.core.precision import choose
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists import list_engine as engine_compressed
 from bigsap.methods import compressed
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
@@ -360,7 +360,7 @@ def test_infeasible_is_proved_or_not_said(really, monkeypatch):
         compressed.solve_compressed(problem, setting, solved, *rest)
         solved.outcome = replace(solved.outcome, column_of_row=None, violator=np.array([7]))
 
-    monkeypatch.setattr("bigsap.run.solve_compressed", wrong)
+    monkeypatch.setattr("bigsap.solving.session.solve_compressed", wrong)
     res = bigsap.solve(cost, method="compressed")
     assert res.status == ("infeasible" if really else "optimal")
     if really:

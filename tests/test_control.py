@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.closing import complete
-from bigsap.engine.known import _row_floors
+from bigsap.engine.core.known import _row_floors
 from bigsap.problem import Problem
+from bigsap.solving.stopped import complete
 from bigsap.sources import as_source
 from bigsap.sources.base import Separation
 from instances import CLASSES, points_of

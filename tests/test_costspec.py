@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from bigsap.costspec import KINDS, from_spec, open_costs
+from bigsap.cli.costspec import KINDS, from_spec, open_costs
 from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError, StoreError
 
 

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.state import ID, allocate
-from bigsap.engine.team import Team
+from bigsap.engine.core.state import ID, allocate
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import demo, local_service, pictures
+from bigsap.cli import demo
+from bigsap.cli import photographs as pictures
+from bigsap.client import local_service
 from bigsap.errors import BigsapError, OptionError
 from bigsap.monitor import Progress
 

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import gpu_cache
-from bigsap.engine.gpu_cache import DeviceRows, shares
-from bigsap.engine.gpu_lists import DeviceListEngine
-from bigsap.engine.team import Team
+from bigsap.engine.core.team import Team
+from bigsap.engine.gpu import row_cache as gpu_cache
+from bigsap.engine.gpu.device_lists import DeviceListEngine
+from bigsap.engine.gpu.row_cache import DeviceRows, shares
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, RowCache
-from bigsap.sources import as_source, device_memory
-from bigsap.sources.device import MatrixOnDevice, StreamedToDevice, place
+from bigsap.sources import as_source
+from bigsap.sources.device import device_memory
+from bigsap.sources.device.placed import MatrixOnDevice, StreamedToDevice, place
 from test_rows import LfuModel, SlruModel
 
 optimize = pytest.importorskip("scipy.optimize")

@@ -16,15 +16,17 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import gpu, gpu_parts
-from bigsap.engine.gpu import DeviceEngine, merge_minima
-from bigsap.engine.gpu_parts import greetings
+from bigsap.engine.gpu import device_engine as gpu
+from bigsap.engine.gpu import shares as gpu_parts
+from bigsap.engine.gpu.device_engine import DeviceEngine, merge_minima
+from bigsap.engine.gpu.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
-from bigsap.methods import device as devices_of
-from bigsap.methods.device import few_values, unrelated
-from bigsap.sources import as_source, device_memory
-from bigsap.sources.device import place
-from bigsap.sources.device_slabs import slab_bounds
+from bigsap.methods import placement as devices_of
+from bigsap.methods.placement import few_values, unrelated
+from bigsap.sources import as_source
+from bigsap.sources.device import device_memory
+from bigsap.sources.device.placed import place
+from bigsap.sources.device.slabs import slab_bounds
 
 optimize = pytest.importorskip("scipy.optimize")
 
@@ -280,7 +282,7 @@ class TestOutcomes:
     def test_a_slab_that_computes_something_else_is_caught(
         self, cupy: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from bigsap.sources.device_slabs import SlabsOnDevices
+        from bigsap.sources.device.slabs import SlabsOnDevices
 
         usual = SlabsOnDevices.slabs
 

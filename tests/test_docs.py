@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import cli
-from bigsap.costspec import open_costs
+from bigsap.cli import commands as cli
+from bigsap.cli.costspec import open_costs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -423,7 +423,7 @@ def test_settings_table_is_that_of_the_server():
 
 def test_metrics_are_those_of_the_server():
     pytest.importorskip("fastapi", reason="extra server")
-    from bigsap_server.metrics import Metrics
+    from bigsap_server.http.metrics import Metrics
 
     metrics = Metrics()
     metrics.watch_jobs(lambda: {"queued": 1})
@@ -466,7 +466,7 @@ def test_api_reference_is_built(tmp_path):
 
 def test_every_public_member_says_what_it_is():
     """Methods and properties of what ``bigsap`` and ``bigsap.client`` offer."""
-    from bigsap import client
+    from bigsap.client import jobs as client
 
     offered = [getattr(bigsap, name) for name in bigsap.__all__]
     offered += [thing for name, thing in vars(client).items() if not name.startswith("_")]
@@ -482,8 +482,8 @@ def test_every_public_member_says_what_it_is():
 
 
 def test_the_wire_format_is_where_from_http_says():
-    from bigsap.sources import remote
+    from bigsap.sources.remote import http_rows as remote
 
-    assert "bigsap.sources.remote" in bigsap.from_http.__doc__
+    assert "bigsap.sources.remote.http_rows" in bigsap.from_http.__doc__
     for word in ("BigSAP-Fingerprint", "little-endian", "Content-Length"):
         assert word in remote.__doc__

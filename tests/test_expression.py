@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.errors import DtypeError, ExpressionError, InputError, InvalidCostError, ShapeError
-from bigsap.sources.expression_text import read as read_text
-from bigsap.sources.expression_tree import MAX_LENGTH
+from bigsap.sources.expression.source_text import read as read_text
+from bigsap.sources.expression.syntax_tree import MAX_LENGTH
 from contracts import N_COLUMNS, N_ROWS, SourceContract, read
 
 RNG = np.random.default_rng(11)

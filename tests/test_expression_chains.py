@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.sources.expression_lambda import lambda_expression
+from bigsap.sources.expression.lambdas import lambda_expression
 
 
 def make(code, shape):

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from bigsap.sources.expression_lambda import lambda_expression
+from bigsap.sources.expression.lambdas import lambda_expression
 from contracts import read
 
 N, M = 5, 7

@@ -23,7 +23,7 @@ from bigsap.errors import (
     ShapeError,
     StoreError,
 )
-from bigsap.gating import certify_gated, ungate, widen_start
+from bigsap.proof.unassigned import certify_gated, ungate, widen_start
 from bigsap.result import Result
 from bigsap.sources import Counted, as_source
 from bigsap.sources.compiled import read_by_fill

@@ -12,16 +12,16 @@ import pytest
 
 import bigsap
 import device_twins as twins
-from bigsap.engine.gpu_lists import SIDE, columns_of, group_of, span
-from bigsap.engine.gpu_parts import geometry
-from bigsap.engine.state import BLOCK
+from bigsap.engine.core.state import BLOCK
+from bigsap.engine.gpu.device_lists import SIDE, columns_of, group_of, span
+from bigsap.engine.gpu.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
-from bigsap.methods.device import device_method, place_costs, refuse_streaming
+from bigsap.methods.placement import device_method, place_costs, refuse_streaming
 from bigsap.monitor import Monitor
-from bigsap.sources.device import StreamedToDevice, device_numbers
-from bigsap.sources.device_code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.device_function import cuda_kernel
-from bigsap.sources.device_kernels import OPTIONS, compile_error, full_text
+from bigsap.sources.device.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
+from bigsap.sources.device.device_kernels import OPTIONS, compile_error, full_text
+from bigsap.sources.device.function import cuda_kernel
+from bigsap.sources.device.placed import StreamedToDevice, device_numbers
 
 GENERATOR = np.random.default_rng(11)
 X, Y = GENERATOR.random((9, 2)), GENERATOR.random((13, 2))
@@ -216,7 +216,7 @@ def test_selection_finds_the_best(kind: str, m: int) -> None:
 def test_scrambling_is_undone() -> None:
     from importlib import resources
 
-    text = resources.files("bigsap.engine").joinpath("kernels_lists.cu").read_text()
+    text = resources.files("bigsap.engine.gpu").joinpath("kernels_lists.cu").read_text()
     names = dict(re.findall(r"#define (\w*SCRAMBLE) (0x[0-9A-F]+)u", text))
     factor, inverse = int(names["SCRAMBLE"], 16), int(names["UNSCRAMBLE"], 16)
     assert factor * inverse % 2**32 == 1

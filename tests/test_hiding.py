@@ -9,11 +9,11 @@ import pytest
 from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
-from bigsap.engine import frontier as F
-from bigsap.engine import lists as L
-from bigsap.engine.bounds import BLOCK
-from bigsap.engine.precision import choose
-from bigsap.engine.team import Team
+from bigsap.engine.core.precision import choose
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.bounds import BLOCK
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.monitor import Monitor

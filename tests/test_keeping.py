@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.keeping import KeptRows, is_dear
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, Rows
+from bigsap.solving.keeping import KeptRows, is_dear
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES, points_of

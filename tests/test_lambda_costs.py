@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.errors import BigsapError, CallbackError, InvalidCostError, OptionError
-from bigsap.sources import translation
-from bigsap.sources.callbacks import FunctionSource, from_function
 from bigsap.sources.compiled import read_by_fill
+from bigsap.sources.functions import translation
+from bigsap.sources.functions.callbacks import FunctionSource, from_function
 from contracts import read
 from test_expression_backends import ARRAYS, EXACT, INEXACT, M, N
 

@@ -118,10 +118,11 @@ print(len(compiled.buffer))
 
 def test_every_package_is_listed():
     found = {
-        str(file.parent.relative_to(ROOT)).replace("/", ".")
-        for file in (ROOT / "bigsap").rglob("__init__.py")
+        ".".join((name, *file.parent.relative_to(ROOT / folder).parts))
+        for name, folder in (("bigsap", "bigsap"), ("bigsap_server", "server"))
+        for file in (ROOT / folder).rglob("__init__.py")
     }
-    assert found | {"bigsap_server"} == set(PROJECT["tool"]["setuptools"]["packages"])
+    assert found == set(PROJECT["tool"]["setuptools"]["packages"])
     assert (ROOT / PROJECT["tool"]["setuptools"]["package-dir"]["bigsap_server"]).is_dir()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import bigsap
 from bigsap import checkpoint
-from bigsap.engine.ordering import LEAF, compact_order
+from bigsap.engine.lists.ordering import LEAF, compact_order
 from bigsap.methods import first_prices, levels, strata
 from bigsap.methods.parts import Counts, part_of, some_costs
 from bigsap.monitor import Monitor

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
-from bigsap.engine import lists as L
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.list_pool import NO_GROWTH, NO_ROOM, WIDENED, widen
-from bigsap.engine.team import Team
-from bigsap.methods import compressed, locality
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, WIDENED, widen
+from bigsap.methods import bounds_choice as locality
+from bigsap.methods import compressed
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source

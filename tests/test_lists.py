@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.engine import bounds, lists
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.ordering import compact_order
-from bigsap.engine.team import Team
-from bigsap.methods.locality import settle
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists import bounds
+from bigsap.engine.lists import layout as lists
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.ordering import compact_order
+from bigsap.methods.bounds_choice import settle
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

@@ -14,7 +14,7 @@ import pytest
 import bigsap
 from bigsap.errors import StoreError
 from bigsap.sources import as_source
-from bigsap.sources.mapped import Files, MapGuard
+from bigsap.sources.arrays.mapped import Files, MapGuard
 from contracts import read
 
 HANDLES = "/proc/self/fd"

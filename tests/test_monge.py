@@ -14,7 +14,7 @@ import bigsap
 from bigsap.methods.monge import sorted_start
 from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from oracle import optimum
 
 FLOAT = np.dtype(np.float64)

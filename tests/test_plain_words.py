@@ -12,9 +12,9 @@ import pytest
 
 import bigsap
 from bigsap.errors import DtypeError, StoreError
-from bigsap.report import result_lines
+from bigsap.show.text import result_lines
+from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.infinite import infinities, why_infinite
-from bigsap.sources.speed import PerformanceWarning
 
 
 @pytest.mark.parametrize("name", ["costs.csv", "costs", "costs.txt"])

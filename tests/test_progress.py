@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import progress
 from bigsap.monitor import Progress
+from bigsap.show import progress_bar as progress
 
 
 def state(**changes) -> Progress:

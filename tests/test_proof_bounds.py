@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.certificate import certify
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
-from bigsap.gating import certify_gated
 from bigsap.proof import descent as descents
 from bigsap.proof import minima as proof
 from bigsap.proof import tree as trees
+from bigsap.proof.certificate import certify
 from bigsap.proof.descent import Costs, _plain, _sloped, descend
 from bigsap.proof.geometry import geometry
-from bigsap.row_minima import row_minima
+from bigsap.proof.row_minima import row_minima
+from bigsap.proof.unassigned import certify_gated
 from bigsap.sources.gated import Gated
 from bigsap.sources.wrappers import Counted
 

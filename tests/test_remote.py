@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.costspec import open_costs
+from bigsap.cli.costspec import open_costs
 from bigsap.errors import DtypeError, InputError, OptionError, ShapeError, SourceError, StoreError
-from bigsap.sources import remote_wire
 from bigsap.sources.base import Fingerprinted, Prefetching
+from bigsap.sources.remote import wire as remote_wire
 from contracts import SourceContract, read
 from remote_provider import Provider
 

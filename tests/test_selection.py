@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bigsap.engine.scan import n_invalid
-from bigsap.engine.selection import extremes, gather, thin
-from bigsap.engine.state import LANES, infinity
+from bigsap.engine.core.scan import n_invalid
+from bigsap.engine.core.selection import extremes, gather, thin
+from bigsap.engine.core.state import LANES, infinity
 
 PRICES = [np.float64, np.int64]
 

@@ -8,7 +8,10 @@ import scipy.optimize
 from numba import njit
 
 import bigsap
-from bigsap.engine.front import (
+from bigsap.engine.core.scan import NOWHERE
+from bigsap.engine.core.state import ID, LANES, RECORD, RUNS
+from bigsap.engine.core.vectors import root_minima, sifted
+from bigsap.engine.dense.queue import (
     BASE,
     FREE_COLUMN,
     FREE_LABEL,
@@ -27,11 +30,8 @@ from bigsap.engine.front import (
     set_sieve,
     tell_next,
 )
-from bigsap.engine.scan import NOWHERE
-from bigsap.engine.sift import free_at_root, open_root, relax_all, relax_sifted, survey_root
-from bigsap.engine.skip import note_lows
-from bigsap.engine.state import ID, LANES, RECORD, RUNS
-from bigsap.engine.vectors import root_minima, sifted
+from bigsap.engine.dense.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
+from bigsap.engine.dense.stretches import note_lows
 
 MARGIN = 2.0**-46
 

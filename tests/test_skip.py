@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.engine import state, team
-from bigsap.engine.skip import (
+from bigsap.engine.core import state, team
+from bigsap.engine.core.state import CODES, LANES, RECORD, ROOM, RUNS
+from bigsap.engine.dense.stretches import (
     CENTRE,
     ORIGIN,
     code_of,
@@ -18,7 +19,6 @@ from bigsap.engine.skip import (
     plan,
     step,
 )
-from bigsap.engine.state import CODES, LANES, RECORD, ROOM, RUNS
 from instances import low_rank
 
 NUMBERS = st.floats(min_value=-1e300, max_value=1e300) | st.floats(min_value=-1e3, max_value=1e3)

@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap import small
-from bigsap.engine import dense, dense_proof, dense_sums
+from bigsap.engine.dense import small_proof as dense_proof
+from bigsap.engine.dense import small_search as dense
+from bigsap.engine.dense import small_sums as dense_sums
 from bigsap.result import Result
+from bigsap.solving import small_arrays as small
 from instances import CLASSES, integers
 from oracle import optimum, value
 

@@ -155,7 +155,7 @@ def test_every_real_dtype(given: str, offered: str) -> None:
 
 
 def test_conversion_is_done_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bigsap.sources.arrays.CONVERSION_BYTES", 100)
+    monkeypatch.setattr("bigsap.sources.arrays.matrix.CONVERSION_BYTES", 100)
     matrix = numbers("i2")
     np.testing.assert_array_equal(read(ArraySource(matrix), np.arange(N_ROWS)), matrix)
 
@@ -455,7 +455,7 @@ class TestAsSource:
             as_source(lambda i, j: 0.0)
 
     def test_callables(self) -> None:
-        pytest.importorskip("bigsap.sources.callbacks")
+        pytest.importorskip("bigsap.sources.functions.callbacks")
         source = as_source(lambda i, j, k: float(i * k + j), shape=(4, 5), args=(10,))
         np.testing.assert_array_equal(read(source, [3, 1], 2, 4), [[32, 33], [12, 13]])
 

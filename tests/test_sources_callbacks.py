@@ -22,8 +22,8 @@ from bigsap.errors import (
     ShapeError,
 )
 from bigsap.sources import as_source
-from bigsap.sources.callbacks import COMPILED_PAIRS, from_function
-from bigsap.sources.speed import PerformanceWarning
+from bigsap.sources.functions.callbacks import COMPILED_PAIRS, from_function
+from bigsap.sources.functions.speed import PerformanceWarning
 from contracts import SourceContract, read
 
 SHAPE = (6, 5)

@@ -19,10 +19,10 @@ import pytest
 from bigsap.errors import DtypeError, OptionError, ShapeError, SourceError, StoreError
 from bigsap.sources import ArraySource, as_source, from_zarr
 from bigsap.sources.base import CostSource, Grouped, Prefetching, Resident
-from bigsap.sources.readahead import ReadAhead
-from bigsap.sources.zarr_decoded import DecodedZarrSource
-from bigsap.sources.zarr_raw import RawZarrSource
-from bigsap.sources.zarr_store import rechunk
+from bigsap.sources.zarr.decoded import DecodedZarrSource
+from bigsap.sources.zarr.raw import RawZarrSource
+from bigsap.sources.zarr.readahead import ReadAhead
+from bigsap.sources.zarr.zarr_store import rechunk
 from contracts import N_COLUMNS, N_ROWS, SourceContract, read
 
 zarr = pytest.importorskip("zarr")
@@ -208,7 +208,7 @@ class TestSmallGroups(TestCompressedTiles):
 
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("bigsap.sources.zarr_decoded.GROUP_BYTES", 2 * 8 * N_COLUMNS)
+        monkeypatch.setattr("bigsap.sources.zarr.decoded.GROUP_BYTES", 2 * 8 * N_COLUMNS)
 
     def test_parts_stay_within_chunks(self, source: CostSource) -> None:
         groups = sorted({source.rows_together(row) for row in range(N_ROWS)})
@@ -556,7 +556,7 @@ class TestDecoding:
     def test_but_not_beyond_the_limit(
         self, counted: tuple[DecodedZarrSource, Calls], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("bigsap.sources.zarr_decoded.CALL_BYTES", 8 * 8 * N_COLUMNS)
+        monkeypatch.setattr("bigsap.sources.zarr.decoded.CALL_BYTES", 8 * 8 * N_COLUMNS)
         source, calls = counted
         np.testing.assert_array_equal(read(source, np.arange(N_ROWS)), COSTS)
         assert calls.asked == [(0, 8), (8, 13)]

@@ -10,11 +10,11 @@ import pytest
 import scipy.optimize
 
 import bigsap
-from bigsap.engine import cpu
-from bigsap.engine import state as S
-from bigsap.engine.cpu import Engine
-from bigsap.engine.search import NEXT_ROW
-from bigsap.engine.team import Team
+from bigsap.engine.core import state as S
+from bigsap.engine.core.team import Team
+from bigsap.engine.dense import dense_engine as cpu
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.dense.rectangular import NEXT_ROW
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows

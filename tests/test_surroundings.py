@@ -164,7 +164,7 @@ def test_an_event_loop_goes_on_and_can_cancel():
 
 @pytest.mark.parametrize("threads", [1000, 10**9])
 def test_more_threads_than_anybody_has(threads):
-    from bigsap.engine import team
+    from bigsap.engine.core import team
 
     cost = problem(3, 200)
     with within(20, f"threads={threads}"):
@@ -176,7 +176,7 @@ def test_more_threads_than_anybody_has(threads):
 
 
 def test_how_many_threads_are_of_use(monkeypatch):
-    from bigsap.engine import team
+    from bigsap.engine.core import team
 
     monkeypatch.setattr(team, "available_threads", lambda: 48)
     assert team.useful_threads(1000, 100) == 8

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.engine import state as S
-from bigsap.engine import tight as T
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.precision import choose
-from bigsap.engine.team import Team
-from bigsap.methods import tight
+from bigsap.engine.core import state as S
+from bigsap.engine.core.precision import choose
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists import tight as T
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.methods import tight_start as tight
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

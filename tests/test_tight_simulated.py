@@ -1,4 +1,4 @@
-"""Tight pairs found by a device (``engine/gpu_tight.py``), run by ``tests/simulated``."""
+"""Tight pairs found by a device (``engine/gpu/tight_pass.py``), run by ``tests/simulated``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import state as S
-from bigsap.engine import tight as T
-from bigsap.engine.gpu_tight import DevicePass
-from bigsap.engine.precision import choose
-from bigsap.engine.team import Team
-from bigsap.methods import tight
+from bigsap.engine.core import state as S
+from bigsap.engine.core.precision import choose
+from bigsap.engine.core.team import Team
+from bigsap.engine.gpu.tight_pass import DevicePass
+from bigsap.engine.lists import tight as T
+from bigsap.methods import tight_start as tight
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
-from bigsap.sources.device import place
+from bigsap.sources.device.placed import place
 from oracle import optimum
 from test_tight import KINDS, check, costs_of, found
 
@@ -149,7 +149,7 @@ def test_whoever_has_the_matrix_goes_through_it() -> None:
 
 
 def call_count(monkeypatch: pytest.MonkeyPatch, pairs: int) -> list[int]:
-    from bigsap.engine import gpu_tight
+    from bigsap.engine.gpu import tight_pass as gpu_tight
 
     monkeypatch.setattr(gpu_tight, "_PAIRS", pairs)
     reached: list[int] = []

@@ -10,10 +10,10 @@ import pytest
 
 import bigsap
 from bigsap.sources import as_source
-from bigsap.sources.device import place
-from bigsap.sources.device_kernels import Kernels
-from bigsap.sources.device_pairs import device_pairs
-from bigsap.sources.device_slabs import SlabsOnDevices
+from bigsap.sources.device.device_kernels import Kernels
+from bigsap.sources.device.pairs import device_pairs
+from bigsap.sources.device.placed import place
+from bigsap.sources.device.slabs import SlabsOnDevices
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.certificate import certify
 from bigsap.errors import CertificateError, InvalidCostError, ShapeError
+from bigsap.proof.certificate import certify
 from bigsap.result import Result, Status
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from instances import geometric
 from solved import cost_of, solved
 

@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from bigsap.engine import kernel_files
+from bigsap.engine.core import kernel_files
 
 SECOND = """
 import numpy as np
-from bigsap.engine.dense import solve_dense, solve_some
-from bigsap.engine.list_search import run_searches
-from bigsap.engine.opening import run_evaluations
-from bigsap.engine.search import run_phase
-from bigsap.engine.square import run_square
-from bigsap.engine.sweep import run_sweep, run_undercut
+from bigsap.engine.dense.small_search import solve_dense, solve_some
+from bigsap.engine.lists.search import run_searches
+from bigsap.engine.lists.opening import run_evaluations
+from bigsap.engine.dense.rectangular import run_phase
+from bigsap.engine.dense.square import run_square
+from bigsap.engine.dense.sweep import run_sweep, run_undercut
 from bigsap.proof.descent import descend
 
 import bigsap

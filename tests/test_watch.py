@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import compressed as engine_compressed
-from bigsap.engine import frontier as F
-from bigsap.engine.watch import watched
+from bigsap.engine.core.watch import watched
+from bigsap.engine.lists import list_engine as engine_compressed
+from bigsap.engine.lists import workspace as F
 from bigsap.monitor import Monitor, Stopped
 from test_hiding import check_thresholds, clusters, solved_by_lists, squared
 

@@ -1,8 +1,8 @@
 """Successive shortest paths on compressed rows: the step beyond Algorithm 1015.
 
 Every row is kept as its k best columns and a threshold that stays valid because prices
-only fall (``engine.lists``); the exact search runs on lists and evaluates a row anew
-only when it reaches the threshold (``engine.list_search``). Phases and stopping rule are
+only fall (``engine.lists.layout``); the exact search runs on lists and evaluates a row anew
+only when it reaches the threshold (``engine.lists.search``). Phases and stopping rule are
 those of A1015, section 3.4, with epsilon taken from the lists.
 """
 
@@ -14,32 +14,32 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import frontier as F
-from bigsap.engine import state as S
-from bigsap.engine.bounds import BLOCK, MOST_COORDINATES
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.cpu import Engine
-from bigsap.engine.gpu_lists import list_engine_for
-from bigsap.engine.held import Listed
-from bigsap.engine.list_pool import ListsExhausted
-from bigsap.engine.list_snapshot import continued, kept
-from bigsap.engine.lists import ENTRY_BYTES
-from bigsap.engine.ordering import compact_order
-from bigsap.engine.precision import Arithmetic
+from bigsap.engine.core import state as S
+from bigsap.engine.core.precision import Arithmetic
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.gpu.device_lists import list_engine_for
+from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.bounds import BLOCK, MOST_COORDINATES
+from bigsap.engine.lists.layout import ENTRY_BYTES
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.listed import Listed
+from bigsap.engine.lists.ordering import compact_order
+from bigsap.engine.lists.pool import ListsExhausted
+from bigsap.engine.lists.snapshot import continued, kept
 from bigsap.methods import list_warm, ssp
+from bigsap.methods.bounds_choice import settle
 from bigsap.methods.course import DONE, MATCH, OPEN, REFRESH, SURVEY, Course, Setting, Solved
 from bigsap.methods.first_prices import choose_first_prices, estimated_prices
 from bigsap.methods.levels import Ladder
-from bigsap.methods.locality import settle
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts, all_costs
 from bigsap.methods.strata import strata_of
-from bigsap.methods.tight import TightStart, hand_over, tight_start
+from bigsap.methods.tight_start import TightStart, hand_over, tight_start
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident, Selectable, Separable
 
 #: Entries a list starts with; with many rows, whose searches go further, some more.

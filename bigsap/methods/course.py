@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import state as S
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.known import Known
-from bigsap.engine.list_bounds import pair_costs, row_bounds
-from bigsap.engine.lists import DOUBLED, REFUSED
-from bigsap.engine.precision import Arithmetic
-from bigsap.engine.team import Team
+from bigsap.engine.core import state as S
+from bigsap.engine.core.known import Known
+from bigsap.engine.core.precision import Arithmetic
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists.layout import DOUBLED, REFUSED
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
@@ -73,7 +73,7 @@ class Solved:
         return None if self.engine is None else self._by_row(pair_costs(self.engine))
 
     def costs(self, column_of_row: Array) -> tuple[Array, Array]:
-        """What lists hold of the costs of these pairs, see ``engine.held.Held``. O(n)."""
+        """What lists hold of the costs of these pairs, see ``engine.core.held.Held``. O(n)."""
         engine = self.engine
         if engine is None or engine.listed is None:
             return np.zeros(column_of_row.size), np.zeros(column_of_row.size, bool)

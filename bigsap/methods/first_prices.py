@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.cpu import Engine
-from bigsap.engine.gpu import engine_for
-from bigsap.engine.team import Team
+from bigsap.engine.core.team import Team
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.gpu.device_engine import engine_for
 from bigsap.methods import ssp
 from bigsap.methods.levels import SHARE, reached
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
@@ -29,7 +29,7 @@ from bigsap.methods.strata import Strata, one_of_each, strata_of
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, Rows
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident
 
 #: What ``start=`` may be.

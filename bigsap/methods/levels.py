@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import lists as L
-from bigsap.engine.bounds import FEW_COORDINATES
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.cpu import Engine
-from bigsap.engine.gpu_lists import device_transform
-from bigsap.engine.precision import Arithmetic, choose
-from bigsap.engine.team import Team
+from bigsap.engine.core.precision import Arithmetic, choose
+from bigsap.engine.core.team import Team
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.gpu.device_lists import device_transform
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.bounds import FEW_COORDINATES
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import InvalidCostError
 from bigsap.methods import ssp
 from bigsap.methods.outcome import Outcome
@@ -36,9 +36,9 @@ from bigsap.methods.strata import Strata, one_of_each
 from bigsap.monitor import Monitor, Part
 from bigsap.problem import Problem
 from bigsap.rows import Rows
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident, Selectable
-from bigsap.sources.device import OnDevice
+from bigsap.sources.device.placed import OnDevice
 
 #: A level has one of so many rows and columns of the one above it.
 SHARE = 4

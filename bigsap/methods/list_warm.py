@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.engine import state as S
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.list_warm import keep_tight, pick_tight
+from bigsap.engine.core import state as S
+from bigsap.engine.lists.first_matching import keep_tight, pick_tight
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods.warm import Warm, allowed, fitting
 from bigsap.sources.base import Array
 

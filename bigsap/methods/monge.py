@@ -30,9 +30,9 @@ import numpy as np
 from bigsap.errors import BigsapError
 from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
+from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array, CostSource, Fill, Fillable, Resident, read_while
 from bigsap.sources.compiled import read_pairs
-from bigsap.tightness import UNIT, allowance
 
 #: Rows and columns of the two samples: most other costs fail in the first.
 _SAMPLES = (6, 16)

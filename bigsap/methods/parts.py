@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.sources.arrays import ArraySource
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
     Fill,
@@ -21,7 +21,7 @@ from bigsap.sources.base import (
     read_while,
 )
 from bigsap.sources.compiled import read_pairs
-from bigsap.sources.device import OnDevice
+from bigsap.sources.device.placed import OnDevice
 
 _READ_BYTES = 16 << 20
 _READ_SECONDS = 0.1
@@ -36,7 +36,7 @@ class Counts:
 
     seconds_per_row: what a row took lately, where rows are read one by one. doubled,
     refused: how often a list was doubled, or could not be; list_bytes: the most that a
-    level's lists took. rounds: what rounds of searches on a device did, see ``gpu_batch.Tally``.
+    level's lists took. rounds: what rounds of searches on a device did, see ``batch.Tally``.
     """
 
     rows: int = 0

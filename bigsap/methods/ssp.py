@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import state as S
-from bigsap.engine.cpu import Engine
+from bigsap.engine.core import state as S
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.start import estimate, plain
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm, adopt, first_epsilon

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.cpu import Engine
-from bigsap.engine.state import FREE, ID
-from bigsap.engine.sweep import Survey, first_survey, later_survey
+from bigsap.engine.core.state import FREE, ID
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.dense.sweep import Survey, first_survey, later_survey
 from bigsap.sources.base import Array
 
 # Temporaries of the start are no longer than this.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigsap.engine.ordering import compact_order
+from bigsap.engine.lists.ordering import compact_order
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem

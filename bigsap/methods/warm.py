@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine import state as S
-from bigsap.engine.compressed import ListEngine
-from bigsap.engine.cpu import Engine
-from bigsap.engine.search import NEXT_ROW
-from bigsap.engine.sweep import Survey, first_survey
+from bigsap.engine.core import state as S
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.dense.rectangular import NEXT_ROW
+from bigsap.engine.dense.sweep import Survey, first_survey
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array
-from bigsap.tightness import UNIT, allowance
 
 # With more loose rows than this share of all, epsilon phases from the old prices scan
 # fewer rows than plain searches from them (measured on geometric, disjoint, rank 2).

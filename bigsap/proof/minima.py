@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, filler, geometry, select
-from bigsap.row_minima import row_minima
+from bigsap.proof.row_minima import row_minima
+from bigsap.proof.streaming import BLOCK_BYTES
 from bigsap.sources.base import Array, CostSource, Minimised
-from bigsap.streaming import BLOCK_BYTES
 
 #: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.
 LEAST_ROWS = 4096

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InputError, OptionError, OverflowRiskError, ShapeError
-from bigsap.sources.arrays import ArraySource, SliceableSource, from_npy
+from bigsap.sources.arrays.matrix import ArraySource, SliceableSource, from_npy
 from bigsap.sources.base import SCANNABLE, Array, CostSource, scannable
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.wrappers import Counted, converted
-from bigsap.sources.zarr_store import from_zarr
+from bigsap.sources.zarr.zarr_store import from_zarr
 
 __all__ = [
     "SCANNABLE",
@@ -60,7 +60,7 @@ def as_source(
     if _is_callable_cost(cost):
         if shape is None:
             raise OptionError("a callable needs shape=(n_rows, n_columns)")
-        from bigsap.sources.callbacks import from_function
+        from bigsap.sources.functions.callbacks import from_function
 
         called: CostSource = from_function(cost, cost_shape(shape, "shape="), args, dtype=dtype)
         return called
@@ -125,7 +125,7 @@ def _recognise(cost: Any) -> CostSource:
     if root == "xarray" and hasattr(cost, "data"):
         return _recognise(cost.data)
     if hasattr(cost, "__cuda_array_interface__"):
-        from bigsap.sources.device import device_array
+        from bigsap.sources.device.placed import device_array
 
         return device_array(cost)
     if _is_source(cost):
@@ -188,7 +188,7 @@ def _from_dask(cost: Any) -> CostSource:
 def _from_dlpack(cost: Any) -> CostSource:
     """Arrays of other libraries in host memory, without a copy."""
     if int(cost.__dlpack_device__()[0]) != _CPU_DEVICE:
-        from bigsap.sources.device import device_array
+        from bigsap.sources.device.placed import device_array
 
         return device_array(cost)
     try:

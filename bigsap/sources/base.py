@@ -280,5 +280,5 @@ class Minimised(Protocol):
     def row_minima(
         self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
     ) -> tuple[Array, Array] | None:
-        """As ``bigsap.row_minima``; None where the host must do it."""
+        """As ``bigsap.proof.row_minima``; None where the host must do it."""
         ...

@@ -2,7 +2,7 @@
 
 Clip each cost at its row's price, ``min(c[i, j], price[i])``: a row that is given a
 clipped pair pays its price, which is what staying unassigned costs, and the pair is then
-dropped (``bigsap.gating.ungate``). With at least as many columns as rows every choice of
+dropped (``bigsap.proof.unassigned.ungate``). With at least as many columns as rows every choice of
 unassigned rows can be completed in that way, so both problems have the same optimum, and
 no entry is computed that the plain problem would not compute. With more rows than columns,
 ``n - m`` further columns, each at the row's own price, make the matrix square.

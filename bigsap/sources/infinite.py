@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.sources.base import CostSource
-from bigsap.sources.expression import ExpressionSource
+from bigsap.sources.expression.formula import ExpressionSource
 
 #: Rows and columns of a sample.
 _ROWS = 4

@@ -12,7 +12,7 @@ import bigsap
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Stopped
 from bigsap.rows import RowCache
-from bigsap.sources.device import MatrixOnDevice
+from bigsap.sources.device.placed import MatrixOnDevice
 from test_device_cache import (
     by_model,
     by_rows,

@@ -11,15 +11,18 @@ import pytest
 
 import bigsap
 import device_twins as twins
-from bigsap.engine import gpu, gpu_lists, gpu_parts
-from bigsap.engine.gpu_lists import DeviceListEngine
-from bigsap.engine.team import Team
+from bigsap.engine.core.team import Team
+from bigsap.engine.gpu import device_engine as gpu
+from bigsap.engine.gpu import device_lists as gpu_lists
+from bigsap.engine.gpu import shares as gpu_parts
+from bigsap.engine.gpu.device_lists import DeviceListEngine
 from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError, OptionError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.row_minima import row_minima
-from bigsap.sources import ArraySource, as_source, device_memory
-from bigsap.sources.device import MatrixOnDevice, place
+from bigsap.proof.row_minima import row_minima
+from bigsap.sources import ArraySource, as_source
+from bigsap.sources.device import device_memory
+from bigsap.sources.device.placed import MatrixOnDevice, place
 
 cupy = pytest.importorskip("cupy")
 optimize = pytest.importorskip("scipy.optimize")
@@ -248,7 +251,7 @@ def test_panels_are_read_before_they_are_used_again(monkeypatch: pytest.MonkeyPa
 
 
 class TestTightPairs:
-    """The quickest start (``methods.tight``), its pass made on the device."""
+    """The quickest start (``methods.tight_start``), its pass made on the device."""
 
     @pytest.mark.parametrize("kind", ["ties", "real", "a term a row and a column", "maximize"])
     def test_agree_with_scipy(self, kind: str) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine import gpu, gpu_parts
-from bigsap.engine.gpu import DeviceEngine
+from bigsap.engine.gpu import device_engine as gpu
+from bigsap.engine.gpu import shares as gpu_parts
+from bigsap.engine.gpu.device_engine import DeviceEngine
 from bigsap.errors import DeviceMemoryError, OptionError
 
 cupy = pytest.importorskip("cupy")

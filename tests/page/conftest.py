@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bigsap_server.job_request import JobRequest
-from bigsap_server.jobs import JobStore
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.jobs.table import JobStore
 from page_service import Relay, Service
 from page_steps import slow_job
 

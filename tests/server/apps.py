@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from bigsap_server.app import stop_waiting
-from bigsap_server.gate import Gate
+from bigsap_server.http.app import stop_waiting
+from bigsap_server.http.gate import Gate
 from bigsap_server.settings import Limits, Settings
 
 with warnings.catch_warnings():

@@ -16,11 +16,11 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
-from bigsap_server.build import build_source
-from bigsap_server.capped import judge
+from bigsap_server.costs.build import build_source
+from bigsap_server.costs.capped import judge
+from bigsap_server.costs.stores import check_zarr_files
 from bigsap_server.problems import Problem
 from bigsap_server.settings import load
-from bigsap_server.stores import check_zarr_files
 from checks import SQUARE, problem, solved
 
 import bigsap

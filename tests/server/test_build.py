@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigsap_server.build import Resolver, build, build_source
-from bigsap_server.job_request import JobRequest
+from bigsap_server.costs.build import Resolver, build, build_source
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.specs import MEMBERS
 from bigsap_server.problems import Problem
 from bigsap_server.settings import Settings
-from bigsap_server.specs import MEMBERS
 from checks import problem, solved, upload
 from pydantic import BaseModel, ValidationError
 
-from bigsap import costspec
+from bigsap.cli import costspec
 
 A = [[4, 1, 3], [2, 0, 5]]
 X, Y = [[0.0, 1], [2, 3]], [[1.0, 1], [0, 2], [5, 5]]
@@ -167,9 +167,9 @@ def test_arrays_that_are_not_sealed_or_not_finite(api: Any) -> None:
 def test_large_formulas_are_judged_without_their_arrays(
     make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import bigsap_server.plan
+    import bigsap_server.costs.plan
 
-    monkeypatch.setattr(bigsap_server.plan, "_SMALL_BYTES", 100)
+    monkeypatch.setattr(bigsap_server.costs.plan, "_SMALL_BYTES", 100)
     api = make_app()
     array_id = upload(api, np.ones((100, 3)))
     arrays = {"x": {"array": array_id}, "c": 2.0}

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigsap_server.build import Resolver, build_source
-from bigsap_server.estimate import estimate
-from bigsap_server.job_request import JobRequest
-from bigsap_server.plan import plan
+from bigsap_server.costs.build import Resolver, build_source
+from bigsap_server.costs.estimate import estimate
+from bigsap_server.costs.plan import plan
+from bigsap_server.costs.request import JobRequest
 from bigsap_server.settings import load
 
 import bigsap
@@ -88,7 +88,7 @@ MEASURED = """
 import json, re, sys
 from pathlib import Path
 import bigsap
-from bigsap_server.build import build_source
+from bigsap_server.costs.build import build_source
 body, given = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 options = body["options"]
 source = build_source(body, given["data"], given)

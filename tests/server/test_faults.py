@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from bigsap_server import worker
-from bigsap_server.control import Folder
+from bigsap_server.jobs import worker
+from bigsap_server.jobs.control import Folder
 from bigsap_server.settings import load
 from faults import Cluster, job_of, post, runner, same, searching, states, stores, wait_for
 
@@ -353,7 +353,7 @@ def test_a_full_disk_interrupts_the_job_and_not_the_service(
 LIMITED = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
-from bigsap_server.worker import run_job
+from bigsap_server.jobs.worker import run_job
 folder, spec, settings = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
 print(json.dumps(run_job(folder, spec, 1, settings)))
 """

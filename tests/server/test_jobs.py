@@ -11,8 +11,9 @@ import time
 from contextlib import closing
 
 import pytest
-from bigsap_server import jobs, jobs_sql
-from bigsap_server.jobs import JobStore
+from bigsap_server.jobs import sql as jobs_sql
+from bigsap_server.jobs import table as jobs
+from bigsap_server.jobs.table import JobStore
 
 SPEC = {"cost": {"type": "array", "values": [[1, 2], [2, 1]]}}
 
@@ -402,7 +403,7 @@ def test_a_full_disk_is_said_so_and_nothing_is_half_written(store):
 
 CHILD = """
 import sys
-from bigsap_server.jobs import JobStore
+from bigsap_server.jobs.table import JobStore
 store = JobStore(sys.argv[1])
 print("ready", flush=True)
 k = 0

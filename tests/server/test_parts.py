@@ -17,9 +17,9 @@ from pathlib import Path
 import bigsap_server
 import pytest
 from bigsap_server import logs
-from bigsap_server.estimate import size_bytes
-from bigsap_server.negotiation import accepted, check_range, matches, preferred_wait
-from bigsap_server.notify import Notifier
+from bigsap_server.costs.estimate import size_bytes
+from bigsap_server.http.negotiation import accepted, check_range, matches, preferred_wait
+from bigsap_server.jobs.notify import Notifier
 from bigsap_server.problems import PROBLEMS, Problem, from_error, pointer_to
 
 import bigsap
@@ -54,7 +54,7 @@ def test_modules_are_short() -> None:
 
 def test_workers_need_no_web_framework() -> None:
     code = (
-        "import sys; import bigsap_server.build, bigsap_server.worker;"
+        "import sys; import bigsap_server.costs.build, bigsap_server.jobs.worker;"
         "print([m for m in ('fastapi', 'uvicorn', 'starlette', 'distributed') if m in sys.modules])"
     )
     done = subprocess.run(

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigsap_server import pictures
-from bigsap_server.build import Resolver
+from bigsap_server.costs import pictures
+from bigsap_server.costs.build import Resolver
 from bigsap_server.settings import load
 from checks import problem, solved, upload
 

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 from apps import served, settings_in
-from bigsap_server.app import create_app
+from bigsap_server.http.app import create_app
 from checks import problem
 
 from remote_provider import Fault, Handler, Provider

@@ -14,8 +14,8 @@ import httpx
 import numpy as np
 import pytest
 from apps import served, settings_in
-from bigsap_server.app import create_app
-from bigsap_server.arrays import ArrayStore
+from bigsap_server.arrays.store import ArrayStore
+from bigsap_server.http.app import create_app
 from bigsap_server.problems import Problem
 from checks import problem
 
@@ -155,7 +155,7 @@ def test_a_full_disk_changes_nothing(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("bigsap_server.array_blocks.os.posix_fallocate", full)
+    monkeypatch.setattr("bigsap_server.arrays.blocks.os.posix_fallocate", full)
     problem(api.put(f"{link}/rows/0", content=OTHER.tobytes(), headers=RAW), 507, "disk-full")
     check_intact(api, link)
 

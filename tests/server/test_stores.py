@@ -16,10 +16,10 @@ import httpx
 import numpy as np
 import pytest
 import zarr
-from bigsap_server.addresses import check_host, check_uri, pinned_client
+from bigsap_server.costs.addresses import check_host, check_uri, pinned_client
+from bigsap_server.costs.remote_stores import Limit, bounded
+from bigsap_server.costs.stores import check_metadata
 from bigsap_server.problems import Problem
-from bigsap_server.remote_stores import Limit, bounded
-from bigsap_server.stores import check_metadata
 from checks import problem, solved
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype

@@ -6,15 +6,15 @@ import time
 
 import numpy as np
 import pytest
-from bigsap_server import supervisor, worker
-from bigsap_server.control import Folder
-from bigsap_server.executor import InlineExecutor, Order, Report
-from bigsap_server.files import FileLock
-from bigsap_server.job_request import JobRequest
-from bigsap_server.jobs import JobStore
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.jobs import supervisor, worker
+from bigsap_server.jobs.control import Folder
+from bigsap_server.jobs.executor import InlineExecutor, Order, Report
+from bigsap_server.jobs.files import FileLock
+from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.jobs.table import JobStore
 from bigsap_server.problems import Problem
 from bigsap_server.settings import load
-from bigsap_server.supervisor import Supervisor
 
 import bigsap
 
@@ -317,12 +317,12 @@ def test_a_lost_worker_is_replaced(tmp_path):
 
 
 def test_a_source_that_fails_again_and_again_keeps_its_problem_whole(tmp_path, monkeypatch):
-    import bigsap_server.build
+    import bigsap_server.costs.build
 
     def fails(*args):
         raise Problem("source-failed", "the provider is away", pointer="/cost/url", row=3)
 
-    monkeypatch.setattr(bigsap_server.build, "build_source", fails)
+    monkeypatch.setattr(bigsap_server.costs.build, "build_source", fails)
     with Service(tmp_path / "data", attempts=2) as service:
         job = service.finished(service.submit())
         assert (job.state, job.attempt, job.active) == ("failed", 2, False)
@@ -332,12 +332,12 @@ def test_a_source_that_fails_again_and_again_keeps_its_problem_whole(tmp_path, m
 
 
 def test_what_was_tried_once_is_not_counted(tmp_path, monkeypatch):
-    import bigsap_server.build
+    import bigsap_server.costs.build
 
     def fails(*args):
         raise Problem("source-failed", "the provider is away", pointer="/cost/url")
 
-    monkeypatch.setattr(bigsap_server.build, "build_source", fails)
+    monkeypatch.setattr(bigsap_server.costs.build, "build_source", fails)
     with Service(tmp_path / "data", attempts=1) as service:
         job = service.finished(service.submit())
         assert (job.state, job.problem["detail"]) == ("failed", "the provider is away")

@@ -121,7 +121,8 @@ def one(cupy: Any) -> None:
 
 def through_host(cupy: Any, device: str, n: int) -> None:
     """The exchange by way of host memory."""
-    from bigsap.engine import gpu, gpu_parts
+    from bigsap.engine.gpu import device_engine as gpu
+    from bigsap.engine.gpu import shares as gpu_parts
 
     usual = gpu.Exchange
 
@@ -152,7 +153,7 @@ def two(cupy: Any) -> None:
 
 
 def small(cupy: Any) -> None:
-    from bigsap.engine import gpu_lists
+    from bigsap.engine.gpu import device_lists as gpu_lists
 
     for size in (8192, 16384):
         for kind in ("int0.1", "int1"):

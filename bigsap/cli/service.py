@@ -1,0 +1,369 @@
+"""The commands of the service: ``serve``, and ``submit``, ``jobs``, ``result``, ``cancel``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bigsap.cli.common import Exit, add_output_flags, check_output, exit_of, note, print_json
+from bigsap.client.http import JobFailedError, ServiceError, UploadError
+from bigsap.errors import InputError
+from bigsap.show.text import align, number, result_record, result_text
+
+if TYPE_CHECKING:
+    from bigsap.client.jobs import Client, Job
+    from bigsap.result import Result
+    from bigsap.sources.base import Array
+
+URL = "http://127.0.0.1:8765"
+# Refusals that are about what was sent, not about who sent it, or when.
+_BAD_REQUEST = (400, 413, 415, 422)
+
+SPEC_HELP = "a .json job request or cost spec, or a matrix in a .npy file"
+
+
+class _AddCommand(Protocol):
+    def __call__(
+        self, name: str, run: Callable[[argparse.Namespace], Exit], summary: str
+    ) -> argparse.ArgumentParser: ...
+
+
+def add_commands(command: _AddCommand) -> None:
+    """Enter the service's commands into the command line."""
+    serve = command("serve", _serve, "run the service: REST jobs and the web page")
+    serve.add_argument("--host", metavar="ADDR", help="default 127.0.0.1; others need keys")
+    serve.add_argument("--port", type=int, metavar="N", help="default 8765; 0: any free port")
+    serve.add_argument("--data", metavar="DIR", help="jobs, results, uploads; default bigsap-data")
+    serve.add_argument(
+        "--scheduler", metavar="ADDR", help="a running Dask scheduler; default: workers of our own"
+    )
+    serve.add_argument("--config", metavar="FILE", help="settings in a TOML file")
+
+    submit = command("submit", _submit, "send a job to a service")
+    submit.add_argument("spec", metavar="SPEC", help=SPEC_HELP)
+    submit.add_argument("--label", metavar="TEXT", help="for people, and for bigsap jobs --label")
+    submit.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
+    submit.add_argument("--method", choices=("auto", "ssp", "compressed"))
+    submit.add_argument("--threads", type=int, metavar="N")
+    submit.add_argument("--cache", metavar="SIZE", help="memory for rows, for instance 4GiB")
+    submit.add_argument("--memory-limit", metavar="SIZE", help="memory for the whole solve")
+    submit.add_argument("--time-limit", type=float, metavar="S", help="seconds; then the best")
+    submit.add_argument("--gap", type=float, metavar="G", help="stop when this close")
+    submit.add_argument("--seed", type=int, metavar="N")
+    submit.add_argument(
+        "--dry-run", action="store_true", help="only say what memory and time it would take"
+    )
+    submit.add_argument(
+        "--idempotency-key", metavar="TEXT", help="submitting twice under one key makes one job"
+    )
+    submit.add_argument(
+        "--uploaded",
+        action="append",
+        default=[],
+        metavar="FILE=ID",
+        help="continue an upload, or use one again; may be given several times",
+    )
+    submit.add_argument("--wait", action="store_true", help="wait for the result and print it")
+    submit.add_argument("-o", "--output", metavar="FILE.npz", help="wait and save the result")
+    _add_flags(submit, quiet=True)
+
+    jobs = command("jobs", _jobs, "list the jobs of a service, or show one")
+    jobs.add_argument("job", nargs="?", metavar="ID", help="show this one in full")
+    jobs.add_argument("--state", metavar="STATE", help="only those queued, running, ...")
+    jobs.add_argument("--label", metavar="TEXT", help="only those with this label")
+    jobs.add_argument("--limit", type=int, default=20, metavar="N", help="newest N; default 20")
+    _add_flags(jobs)
+
+    result = command("result", _result, "fetch the result of a job")
+    result.add_argument("job", metavar="ID")
+    result.add_argument("--wait", action="store_true", help="wait until the job has ended")
+    result.add_argument("-o", "--output", metavar="FILE.npz", help="where to save the result")
+    _add_flags(result, quiet=True)
+
+    cancel = command("cancel", _cancel, "end a job")
+    cancel.add_argument("job", metavar="ID")
+    cancel.add_argument(
+        "--now", action="store_true", help="at once, without keeping the best assignment so far"
+    )
+    _add_flags(cancel)
+
+
+def _add_flags(parser: argparse.ArgumentParser, *, quiet: bool = False) -> None:
+    parser.add_argument(
+        "--url", metavar="URL", help=f"the service; default: $BIGSAP_URL, else {URL}"
+    )
+    parser.add_argument("--key", metavar="KEY", help="access key; default: $BIGSAP_KEY")
+    add_output_flags(parser)
+    if quiet:
+        parser.add_argument("--quiet", action="store_true", help="no progress bar, no notes")
+
+
+def exit_of_error(error: ServiceError) -> Exit:
+    """The exit code of what a service said."""
+    if isinstance(error, JobFailedError):
+        return Exit.JOB_FAILED
+    return Exit.BAD_INPUT if error.status in _BAD_REQUEST else Exit.SERVICE
+
+
+def _client(args: argparse.Namespace) -> Client:
+    from bigsap.client.jobs import Client
+
+    url = args.url or os.environ.get("BIGSAP_URL") or URL
+    return Client(url, args.key or os.environ.get("BIGSAP_KEY") or None)
+
+
+def _serve(args: argparse.Namespace) -> Exit:
+    try:
+        settings = importlib.import_module("bigsap_server.settings")
+        serve = importlib.import_module("bigsap_server.serve")
+    except ImportError as error:
+        raise ImportError(
+            f'the service needs more packages ({error}): pip install "bigsap[server]"'
+        ) from error
+    try:
+        chosen = settings.load(
+            args.config,
+            host=args.host,
+            port=args.port,
+            data=args.data,
+            scheduler=args.scheduler,
+        )
+    except ValueError as error:
+        raise InputError(_first_complaint(error)) from error
+    code = serve.serve(chosen)
+    return Exit.OK if code is None else Exit(code)
+
+
+def _first_complaint(error: ValueError) -> str:
+    """Pydantic's list of complaints as one sentence; other errors as they are."""
+    complaints = getattr(error, "errors", None)
+    if complaints is None:
+        return str(error)
+    texts = []
+    for complaint in complaints():
+        place = ".".join(map(str, complaint["loc"]))
+        texts.append(f"{place}: {complaint['msg']}" if place else str(complaint["msg"]))
+    return "; ".join(texts)
+
+
+def _submit(args: argparse.Namespace) -> Exit:
+    output = None if args.output is None else check_output(Path(args.output))
+    request = read_request(Path(args.spec))
+    options = {
+        "maximize": args.maximize or None,
+        "method": args.method,
+        "threads": args.threads,
+        "cache": args.cache,
+        "memory_limit": args.memory_limit,
+        "time_limit_s": args.time_limit,
+        "gap": args.gap,
+        "seed": args.seed,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if given:
+        request["options"] = {**(request.get("options") or {}), **given}
+    uploaded = dict(_file_and_id(text) for text in args.uploaded)
+    with _client(args) as client:
+        files = _Files(client, args, Path(args.spec).parent, uploaded)
+        request = files.sent(request)
+        if args.dry_run:
+            return _show_estimate(args, client.estimate(request))
+        job = client.submit(request, label=args.label, idempotency_key=args.idempotency_key or None)
+        if not args.wait and output is None:
+            _show_job(args, job)
+            return Exit.OK
+        note(args, f"{job.id} is {job.state}")
+        try:
+            job.wait(progress=not args.quiet and sys.stderr.isatty())
+        except KeyboardInterrupt:
+            note(args, f"{job.id} goes on; bigsap cancel {job.id} ends it")
+            raise
+        return _show_result(args, job, job.result(), output)
+
+
+def read_request(spec: Path) -> dict[str, Any]:
+    """A file as a job request, its ``{"npy": path}`` still unread.
+
+    Raises InputError when there is no such file, or it is neither.
+    """
+    from bigsap.cli.costspec import read_json
+
+    if not spec.is_file():
+        raise InputError(f"{spec}: no such file")
+    if spec.suffix == ".npy":
+        return {"cost": {"type": "array", "values": {"npy": spec.name}}}
+    found = read_json(spec)
+    if not isinstance(found, dict) or not ("cost" in found or "type" in found):
+        raise InputError(f'{spec}: must be an object with "cost" (a job) or "type" (a cost spec)')
+    return {"cost": found} if "type" in found else found  # a scaled cost has both
+
+
+def _file_and_id(text: str) -> tuple[str, str]:
+    file, separator, array_id = text.rpartition("=")
+    if not separator or not file or not array_id:
+        raise InputError(f"--uploaded {text}: must be FILE=ID")
+    return os.path.abspath(file), array_id
+
+
+class _Files:
+    """Uploads the ``.npy`` files that a request names, each once."""
+
+    def __init__(
+        self, client: Client, args: argparse.Namespace, folder: Path, uploaded: dict[str, str]
+    ) -> None:
+        self._client, self._args, self._folder = client, args, folder
+        self._continued, self._done = uploaded, dict[str, str]()
+
+    def sent(self, spec: Any, pointer: str = "") -> Any:
+        """``spec`` with the ids of uploaded arrays in the place of files."""
+        from bigsap.cli.costspec import load_npy
+
+        if isinstance(spec, Mapping):
+            if spec.get("type") == "npy" and set(spec) == {"type", "path"}:
+                spec = {"type": "array", "values": {"npy": spec["path"]}}
+            if set(spec) == {"npy"}:
+                where = f"{self._args.spec}: {pointer}/npy"
+                if not isinstance(spec["npy"], str):
+                    raise InputError(f"{where}: must be a path")
+                file = os.path.abspath(self._folder / spec["npy"])
+                if file not in self._done:
+                    self._done[file] = self._upload(file, load_npy(file, where))
+                return {"array": self._done[file]}
+            return {key: self.sent(value, f"{pointer}/{key}") for key, value in spec.items()}
+        if isinstance(spec, list) and any(isinstance(value, Mapping) for value in spec):
+            return [self.sent(value, f"{pointer}/{k}") for k, value in enumerate(spec)]
+        return spec
+
+    def _upload(self, file: str, array: Array) -> str:
+        name, on_terminal = os.path.basename(file), sys.stderr.isatty()
+
+        def show(done: int, total: int) -> None:
+            end = "\n" if done == total else ""
+            text = f"\ruploading {name}: {done:,} of {total:,} rows"
+            print(text, end=end, file=sys.stderr, flush=True)
+
+        try:
+            array_id = self._client.upload(
+                array,
+                array_id=self._continued.get(file),
+                progress=show if on_terminal and not self._args.quiet else None,
+            )
+        except UploadError as error:
+            note(self._args, f"to continue the upload: --uploaded {file}={error.array_id}")
+            raise
+        note(self._args, f"{name} is {array_id}")
+        return array_id
+
+
+def _show_estimate(args: argparse.Namespace, estimate: dict[str, Any]) -> Exit:
+    if args.json:
+        print_json({**estimate, "exit_code": int(Exit.OK)})
+        return Exit.OK
+    print(align([("dry run", "nothing was started"), *_flat(estimate)]))
+    return Exit.OK
+
+
+def _flat(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    lines = []
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            lines += _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            lines.append((f"{prefix}{key}", str(value)))
+    return lines
+
+
+def _show_job(args: argparse.Namespace, job: Job) -> None:
+    if args.json:
+        print_json({**job.record, "exit_code": int(Exit.OK)})
+    else:
+        print(align(_job_lines(job)))
+
+
+def _job_lines(job: Job) -> list[tuple[str, str]]:
+    record = job.record
+    lines = [("job", job.id), ("state", job.state)]
+    for key in ("label", "attempt", "created", "started", "finished", "cancel"):
+        if record.get(key) is not None:
+            lines.append((key, str(record[key])))
+    if record.get("shape"):
+        n, m = record["shape"]
+        lines.append(("n", f"{n:,} x {m:,}"))
+    progress = job.progress
+    for key in ("phase", "assigned", "rows_evaluated", "lower_bound", "upper_bound", "eta_s"):
+        if progress.get(key) is not None:
+            lines.append((key.replace("_", " "), number(progress[key])))
+    if job.problem:
+        lines.append(("problem", str(job.problem.get("detail") or job.problem.get("title"))))
+    return lines
+
+
+def _jobs(args: argparse.Namespace) -> Exit:
+    with _client(args) as client:
+        if args.job is not None:
+            _show_job(args, client.job(args.job))
+            return Exit.OK
+        if args.limit < 1:
+            raise InputError(f"--limit must be at least 1, got {args.limit}")
+        found = list(client.jobs(state=args.state, label=args.label, limit=args.limit))
+    if args.json:
+        print_json({"jobs": [job.record for job in found], "exit_code": int(Exit.OK)})
+        return Exit.OK
+    if not found:
+        print("no jobs")
+        return Exit.OK
+    rows = [("ID", "STATE", "CREATED", "DONE", "LABEL"), *map(_row, found)]
+    widths = [max(len(row[k]) for row in rows) for k in range(5)]
+    for row in rows:
+        print(
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        )
+    return Exit.OK
+
+
+def _row(job: Job) -> tuple[str, str, str, str, str]:
+    record, progress = job.record, job.progress
+    done = ""
+    if job.state == "succeeded":
+        done = "100%"
+    elif progress.get("assigned") is not None and record.get("shape"):
+        done = f"phase {progress.get('phase', 0)}"
+    created = str(record.get("created") or "")[:19].replace("T", " ")
+    return job.id, job.state, created, done, str(record.get("label") or "")
+
+
+def _result(args: argparse.Namespace) -> Exit:
+    output = None if args.output is None else check_output(Path(args.output))
+    with _client(args) as client:
+        job = client.job(args.job)
+        if args.wait:
+            job.wait(progress=not args.quiet and sys.stderr.isatty())
+        return _show_result(args, job, job.result(), output)
+
+
+def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Path | None) -> Exit:
+    if output is not None:
+        result.save(output)
+    code = exit_of(result)
+    if args.json:
+        record = {"id": job.id, "state": job.state, **result_record(result)}
+        record["output"] = None if output is None else str(output)
+        record["exit_code"] = int(code)
+        print_json(record)
+        return code
+    print(align([("job", job.id)]) + "\n" + result_text(result))
+    if output is not None:
+        note(args, f"saved to {output}")
+    return code
+
+
+def _cancel(args: argparse.Namespace) -> Exit:
+    with _client(args) as client:
+        job = client.cancel(args.job, "now" if args.now else "graceful")
+        _show_job(args, job)
+    return Exit.OK

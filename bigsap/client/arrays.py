@@ -1,0 +1,218 @@
+"""Arrays on their way to a service and back: uploads by row blocks, downloads by ranges."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsap.client.costs import RowBlocks
+from bigsap.client.http import ServiceError, Transport, UploadError, refusal, unreachable
+from bigsap.errors import DtypeError, InvalidCostError, ShapeError
+from bigsap.result import Result, Status
+from bigsap.sources.base import Array
+
+if TYPE_CHECKING:
+    import httpx
+
+# Larger arrays are uploaded. JSON has float64 and int64: other dtypes are always uploaded.
+_INLINE = 1000
+_CHECKED_BYTES = 16 << 20
+_DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
+
+
+def inline(
+    spec: Any,
+    upload: Callable[[Array | RowBlocks], str],
+    path: str = "",
+    place: tuple[int, ...] = (),
+) -> Any:
+    """``spec`` in JSON types; numpy arrays in it become lists or uploaded arrays.
+
+    Raises InvalidCostError for NaN, naming where it stands: nothing was sent of its array.
+    path, place: of this part of the whole.
+    """
+    if isinstance(spec, Mapping):
+        below = {key: f"{path}.{key}" if path else str(key) for key in spec}
+        return {str(key): inline(value, upload, below[key]) for key, value in spec.items()}
+    if isinstance(spec, RowBlocks) or (isinstance(spec, np.ndarray) and spec.ndim):
+        if isinstance(spec, np.ndarray) and _is_small(spec):
+            return inline(spec.tolist(), upload, path, place)
+        _refuse_nan(spec, path)
+        return {"array": upload(spec)}
+    if isinstance(spec, (list, tuple)):
+        return [inline(value, upload, path, (*place, k)) for k, value in enumerate(spec)]
+    if isinstance(spec, (np.generic, np.ndarray)):
+        return inline(spec.item(), upload, path, place)
+    if isinstance(spec, float) and math.isinf(spec):
+        return "Infinity" if spec > 0 else "-Infinity"  # JSON has no infinities
+    if isinstance(spec, float) and math.isnan(spec):
+        raise _not_a_number(path, place)
+    return spec
+
+
+def _is_small(array: Array) -> bool:
+    """Whether an array is sent in place. Nested lists do not tell dtype, nor width without rows."""
+    fits = array.size <= _INLINE and 0 < len(array) <= _INLINE and array.ndim <= 2
+    return fits and array.dtype in (np.float64, np.int64)
+
+
+def _refuse_nan(array: Array | RowBlocks, path: str) -> None:
+    """A block of rows at a time: the array may lie in a file."""
+    if array.dtype.kind != "f":
+        return
+    height = max(1, _CHECKED_BYTES // max(1, array[:1].nbytes))
+    for start in range(0, len(array), height):
+        nan = np.isnan(array[start : start + height])
+        if nan.any():
+            first = tuple(int(k) for k in np.argwhere(nan)[0])
+            raise _not_a_number(path, (start + first[0], *first[1:]))
+
+
+def _not_a_number(path: str, place: tuple[int, ...]) -> InvalidCostError:
+    subscript = str(list(place)) if place else ""
+    row, column = (*place, None, None)[:2]
+    return InvalidCostError(f"{path}{subscript} is nan", row, column)
+
+
+def upload(
+    transport: Transport,
+    array: Array | RowBlocks,
+    *,
+    array_id: str | None,
+    block_bytes: int,
+    progress: Callable[[int, int], None] | None,
+) -> str:
+    """See ``Client.upload``. Memory: one block."""
+    array = array if isinstance(array, (np.ndarray, RowBlocks)) else np.asarray(array)
+    wire = array.dtype.newbyteorder("<")
+    kind = wire.str[1:]
+    if kind not in _DTYPES:
+        raise DtypeError(f"an array of {array.dtype} cannot be uploaded, only real numbers")
+    if array.ndim not in (1, 2):
+        raise ShapeError(f"an array of shape {array.shape} cannot be uploaded, only (n,) or (n, k)")
+    if array_id is None:
+        made = transport.call(
+            "POST", "/v1/arrays", json={"dtype": kind, "shape": list(array.shape)}, again=False
+        )
+        array_id = str(made.json()["id"])
+    try:
+        return _send(transport, array, wire, array_id, block_bytes, progress)
+    except ServiceError as error:
+        raise UploadError(error, array_id) from error
+
+
+def _send(
+    transport: Transport,
+    array: Array | RowBlocks,
+    wire: np.dtype[Any],
+    array_id: str,
+    block_bytes: int,
+    progress: Callable[[int, int], None] | None,
+) -> str:
+    """Send the rows that the service lacks, have it seal the array, compare the digests."""
+    there = transport.call("GET", f"/v1/arrays/{array_id}").json()
+    if tuple(there["shape"]) != array.shape or np.dtype(there["dtype"]) != wire:
+        raise _mismatch(
+            f"{array_id} is {there['dtype']} of shape {tuple(there['shape'])},"
+            f" not {wire.str} of shape {array.shape}"
+        )
+    n_rows = len(array)
+    row_bytes = max(1, array[:1].nbytes)
+    height = max(1, block_bytes // row_bytes)
+    received = [(int(start), int(stop)) for start, stop in there.get("received") or []]
+    digest = hashlib.sha256()
+    for start in range(0, n_rows, height):
+        stop = min(start + height, n_rows)
+        block = np.ascontiguousarray(array[start:stop], wire).tobytes()
+        digest.update(block)
+        if not there.get("sealed") and not any(a <= start and stop <= b for a, b in received):
+            transport.call(
+                "PUT",
+                f"/v1/arrays/{array_id}/rows/{start}",
+                content=block,
+                headers={"Content-Type": "application/octet-stream"},
+            )
+        if progress is not None:
+            progress(stop, n_rows)
+    if not there.get("sealed"):
+        there = transport.call("POST", f"/v1/arrays/{array_id}/seal").json()
+    if there.get("sha256") != digest.hexdigest():
+        raise _mismatch(f"{array_id} holds other data than was sent: its digest differs")
+    return array_id
+
+
+def _mismatch(detail: str) -> ServiceError:
+    return ServiceError({"type": "about:blank", "title": "Upload", "detail": detail})
+
+
+def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Result:
+    """The result whose summary this is, with its arrays."""
+    n, m = (int(size) for size in summary["shape"])
+
+    def array(name: str) -> Array:
+        if summary["arrays"][name]["shape"] == [0]:
+            return np.empty(0, summary["arrays"][name]["dtype"])
+        return download(transport, f"/v1/jobs/{job_id}/result/{name}")
+
+    u, v = array("u"), array("v")
+    sign = -1 if summary["maximize"] else 1  # from_assignment takes the minimising sense
+    found = summary["objective"]
+    return Result.from_assignment(
+        None if found is None else array("col4row"),
+        sign * v,
+        u=sign * u,
+        shape=(n, m),
+        status=Status(summary["status"]),
+        message=summary["message"],
+        maximize=summary["maximize"],
+        stats=summary["stats"],
+        nit=summary["phases"],
+        violator=array("violator"),
+        fun=found,
+        bound=summary["bound"],
+    )
+
+
+def download(transport: Transport, path: str) -> Array:
+    """One ``.npy`` array; a broken download goes on where it was."""
+    import httpx
+
+    body = bytearray()
+    began = time.monotonic()
+    pause = 0.1
+
+    def receive() -> httpx.Response:
+        headers = {"Accept": "application/x-npy"}
+        if body:
+            headers["Range"] = f"bytes={len(body)}-"
+        with transport.http.stream("GET", path, headers=headers) as answer:
+            if answer.status_code >= 300:
+                answer.read()
+                return answer
+            if answer.status_code != 206:
+                body.clear()
+            for piece in answer.iter_bytes():
+                body.extend(piece)
+            return answer
+
+    while True:
+        before = len(body)
+        try:
+            answer = receive()
+        except httpx.TransportError as error:
+            if len(body) > before:  # there was progress: patience starts anew
+                began, pause = time.monotonic(), 0.1
+            if time.monotonic() - began + pause > transport.patience:
+                raise unreachable(transport.url, error) from error
+            time.sleep(pause)
+            pause = min(2 * pause, 5.0)
+            continue
+        if answer.status_code >= 300:
+            raise refusal(answer)
+        return np.asarray(np.load(io.BytesIO(body), allow_pickle=False))

@@ -1,0 +1,238 @@
+"""What ``solve`` takes as what a service takes: a cost spec with numpy arrays in it.
+
+Nothing that would be code is sent. What lies somewhere (arrays, files) is, and what follows
+from few numbers (points, factors, tables, formulas) as those numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from bigsap.errors import InputError, StoreError
+from bigsap.sources import ArraySource, SliceableSource, as_source
+from bigsap.sources.base import Array, CostSource
+from bigsap.sources.expression.formula import ExpressionSource
+from bigsap.sources.lowrank import LowRankSource, TableSource
+from bigsap.sources.metrics import PointSource
+from bigsap.sources.remote.http_rows import HttpSource
+from bigsap.sources.zarr.decoded import DecodedZarrSource
+from bigsap.sources.zarr.raw import RawZarrSource
+
+Record = dict[str, Any]
+
+_WAYS_OUT = (
+    "write the costs as a formula, bigsap.expression(...); or compute the matrix here and submit"
+    " that; or have a provider serve the rows (see bigsap.from_http) at an address that the"
+    " service allows"
+)
+
+
+class RowBlocks:
+    """A matrix behind a source, read by blocks of rows: ``blocks[3:5]`` is an array."""
+
+    ndim = 2
+
+    def __init__(self, source: CostSource) -> None:
+        self._source = source
+        self.shape, self.dtype = source.shape, source.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        ids = np.arange(*rows.indices(len(self)))
+        out = np.empty((len(ids), self.shape[1]), self.dtype)
+        self._source.read(ids, slice(0, self.shape[1]), out)
+        return out
+
+
+def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any = None) -> Record:
+    """A job request for whatever ``Client.submit`` takes, arrays and ``RowBlocks`` in it.
+
+    Raises InputError, saying what to do instead, for what cannot be sent.
+    """
+    if _is_json_file(cost):
+        cost = _read_json(Path(cost))
+    whole = isinstance(cost, Mapping) and "type" not in cost
+    request: Record = dict(cost) if whole else {"cost": cost}
+    if options:
+        request["options"] = {**(request.get("options") or {}), **options}
+    if shape is not None:
+        request["shape"] = [int(size) for size in shape]
+    if "cost" in request:
+        chosen = request.get("options")
+        maximize = isinstance(chosen, Mapping) and chosen.get("maximize") is True
+        request["cost"] = spec_of(request["cost"], maximize=maximize)
+    return request
+
+
+def spec_of(cost: Any, *, maximize: bool = False) -> Any:
+    """The cost spec of ``cost``; specs are looked through for costs within them.
+
+    maximize: the sense of the problem, which decides what forbids a pair. Raises as
+    ``request_of``, and as ``bigsap.as_source`` for what are no costs at all.
+    """
+    if isinstance(cost, Mapping):
+        return _looked_through(cost, maximize)
+    if cost is None:
+        raise InputError("there are no costs: got None")
+    if callable(cost) and not hasattr(cost, "shape"):
+        raise _refusal(f"a Python function ({_name(cost)})")
+    if hasattr(cost, "__cuda_array_interface__"):
+        raise InputError(
+            f"{_name(cost)} lies in a device's memory: submit a copy in this machine's,"
+            " cupy.asnumpy(...)"
+        )
+    if isinstance(cost, (str, os.PathLike)):
+        path = os.fspath(cost)
+        if "://" in path:
+            return {"type": "zarr", "uri": path}
+        if not Path(path).exists():
+            raise InputError(f"{path}: no such file or folder")
+    return _of_source(as_source(cost), maximize)
+
+
+def _looked_through(spec: Mapping[str, Any], maximize: bool) -> Record:
+    found = dict(spec)
+    if spec.get("type") == "sum" and isinstance(spec.get("terms"), (list, tuple)):
+        found["terms"] = [spec_of(term, maximize=maximize) for term in spec["terms"]]
+    elif spec.get("type") in ("scale", "mask", "forbid_above") and "cost" in spec:
+        found["cost"] = spec_of(spec["cost"], maximize=maximize)
+    return found
+
+
+def _of_source(source: CostSource, maximize: bool) -> Record:
+    match source:
+        case PointSource():
+            found = {"type": "points", "metric": source.metric, "x": source.x, "y": source.y}
+            given = {"p": source.p, "w": source.w, "radius": source.radius}
+            return found | {name: value for name, value in given.items() if value is not None}
+        case LowRankSource():
+            found = {"type": "lowrank", "a": source.a, "b": source.b}
+            terms = {"row_terms": source.row_terms, "column_terms": source.column_terms}
+            return found | {name: values for name, values in terms.items() if values.any()}
+        case TableSource():
+            classes = {"row_class": source.row_class, "column_class": source.column_class}
+            return {"type": "table", "values": source.values, **classes}
+        case ExpressionSource():
+            return _of_expression(source)
+        case HttpSource():
+            return _of_provider(source)
+    made_of: Callable[[], Any] | None = getattr(source, "made_of", None)
+    if made_of is not None:
+        return _of_combined(*made_of(), maximize=maximize)
+    return {"type": "array", "values": _matrix(source)}
+
+
+def _of_expression(source: ExpressionSource) -> Record:
+    if source.swapped:
+        raise InputError(f"{source!r} cannot be sent: exchange i and j in the formula instead")
+    names = [declared.name for declared in source.expression.declared]
+    arrays = {
+        name: values if values.ndim else float(values)
+        for name, values in zip(names, source.arrays, strict=True)
+    }
+    shape = list(source.shape)
+    return {"type": "expression", "code": source.code, "shape": shape, "arrays": arrays}
+
+
+def _of_provider(source: HttpSource) -> Record:
+    url, dtype, has_headers = source.address()
+    if has_headers or "@" in urlsplit(url).netloc:
+        raise InputError(
+            f"{source!r} cannot be sent with headers, a client or a password: submit"
+            ' {"type": "http_rows", "url": ..., "credentials": NAME}, a name under which the'
+            " service's operator keeps them"
+        )
+    return {"type": "http_rows", "url": url, "shape": list(source.shape), "dtype": dtype}
+
+
+def _of_combined(
+    kind: str, numbers: dict[str, float], sources: tuple[CostSource, ...], *, maximize: bool
+) -> Record:
+    infinity = numbers.get("infinity")
+    if infinity is not None and maximize != (infinity < 0):
+        raise InputError(
+            f"these costs forbid pairs by {infinity}, which is for maximize={infinity < 0};"
+            f" the options say maximize={maximize}"
+        )
+    if kind == "sum":
+        return {"type": kind, "terms": [_of_source(source, maximize) for source in sources]}
+    found: Record = {"type": kind, "cost": _of_source(sources[0], maximize)}
+    if kind == "mask":
+        found["forbidden"] = _matrix(sources[1])
+    return found | {name: value for name, value in numbers.items() if name != "infinity"}
+
+
+def _matrix(source: CostSource) -> Array | RowBlocks:
+    """A matrix that lies somewhere: in memory, or read by blocks."""
+    if isinstance(source, ArraySource):
+        source.intact()
+        array = source.array
+        wide = array.dtype.kind == "f" and array.dtype.itemsize > 8
+        return RowBlocks(source) if wide else array
+    if isinstance(source, (SliceableSource, RawZarrSource, DecodedZarrSource)):
+        return RowBlocks(source)
+    raise _refusal(repr(source))
+
+
+def _refusal(what: str) -> InputError:
+    return InputError(f"{what} cannot be sent to a service, to which no code goes: {_WAYS_OUT}")
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+# Files
+
+
+def _is_json_file(cost: Any) -> bool:
+    return isinstance(cost, (str, os.PathLike)) and Path(cost).suffix == ".json"
+
+
+def _read_json(file: Path) -> Record:
+    """A job request or cost spec in a file; ``{"npy": path}`` in it are arrays, mapped."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not JSON: {error}") from error
+    if not isinstance(found, dict) or not ("cost" in found or "type" in found):
+        raise InputError(f'{file}: must be an object with "cost" (a job) or "type" (a cost spec)')
+    opened: Record = _with_arrays(found, file.parent)
+    return opened
+
+
+def _mapped(file: Path) -> Array:
+    try:
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise StoreError(f"{file}: not a readable .npy file: {error}") from error
+    if not isinstance(array, np.ndarray):  # np.load also opens .npz archives
+        raise StoreError(f"{file}: an archive; a single .npy array is needed")
+    return array
+
+
+def _with_arrays(spec: Any, folder: Path) -> Any:
+    if isinstance(spec, dict):
+        if spec.get("type") == "npy" and set(spec) == {"type", "path"}:
+            spec = {"type": "array", "values": {"npy": spec["path"]}}
+        if spec.get("type") == "zarr" and set(spec) == {"type", "path"}:
+            return os.fspath(folder / spec["path"])  # nobody's store: a folder here
+        if set(spec) == {"npy"} and isinstance(spec["npy"], str):
+            return _mapped(folder / spec["npy"])
+        return {key: _with_arrays(value, folder) for key, value in spec.items()}
+    if isinstance(spec, list) and any(isinstance(value, dict) for value in spec):
+        return [_with_arrays(value, folder) for value in spec]
+    return spec

@@ -1,0 +1,375 @@
+"""A client of the BigSAP service: submit, wait, fetch, cancel, upload.
+
+>>> client = Client("http://127.0.0.1:8765")                          # doctest: +SKIP
+>>> cost = bigsap.points(x, y)                                        # doctest: +SKIP
+>>> res = client.submit(cost).wait(progress=True).result()            # doctest: +SKIP
+>>> res.verify(cost)                                                  # doctest: +SKIP
+
+Needs ``pip install "bigsap[http]"``. Everything that the service refuses is raised as a
+``ServiceError``, which carries the problem document.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from bigsap.client.arrays import fetch, inline, upload
+from bigsap.client.costs import RowBlocks, request_of, spec_of
+from bigsap.client.http import (
+    JobFailedError,
+    ServiceError,
+    Transport,
+    UnreachableError,
+    UploadError,
+)
+from bigsap.result import Result
+from bigsap.show.progress_bar import Bar
+from bigsap.sources.base import Array
+
+__all__ = [
+    "Client",
+    "Job",
+    "JobFailedError",
+    "ServiceError",
+    "UnreachableError",
+    "UploadError",
+]
+
+#: Seconds of one long poll.
+_POLL = 25.0
+_ENDED = ("succeeded", "failed", "cancelled")
+
+Record = dict[str, Any]
+
+
+class Client:
+    """One service. Use it as a context manager, or ``close`` it. Threads may share it.
+
+    url: where the service listens, ``http://host:port``. key: an access key, where the
+    service asks for one. timeout: seconds without an answer after which a request has failed.
+    patience: seconds for which a request that failed, or that a busy service has put off,
+    is tried again.
+    Raises InputError for what is no address and ImportError without httpx.
+    """
+
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 30.0, patience: float = 30.0
+    ) -> None:
+        self._transport = Transport(url, key, timeout=timeout, patience=patience)
+
+    @property
+    def url(self) -> str:
+        """Where the service listens."""
+        return self._transport.url
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def capabilities(self) -> Record:
+        """Limits, devices, versions and cost types of the service."""
+        return self._json("GET", "/v1/capabilities")
+
+    def submit(
+        self,
+        spec: Any,
+        *,
+        options: Mapping[str, Any] | None = None,
+        shape: Sequence[int] | None = None,
+        label: str | None = None,
+        wait: float | bool = False,
+        progress: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Start a job.
+
+        spec: what ``bigsap.solve`` takes, where it can be sent: a matrix (array, memmap, nested
+            list, h5py or zarr array, path of a ``.npy`` file or zarr store), ``bigsap.points``,
+            ``lowrank``, ``table``, ``expression``, ``from_http``, what ``sum_of``, ``scaled``,
+            ``masked`` and ``forbid_above`` make of these, the address of a zarr array
+            (``"https://..."``), which the service must allow. Or what the service takes: a cost
+            spec (``{"type": ...}``) or a job request (``{"cost": ..., "options": ...}``),
+            as a mapping or a ``.json`` file (``{"npy": path}`` in it is an array). Arrays are
+            uploaded, by blocks, small ones sent in place.
+        options: those of a job request (``{"maximize": True, "gap": 0.1}``), before its own.
+        shape: (n_rows, n_columns), where the costs do not tell.
+        wait: True, or seconds, to return only once the job has ended; progress draws a
+            bar meanwhile.
+        idempotency_key: submitting twice under one key makes one job. One is made up when
+            not given, so that a request whose answer was lost is not carried out twice.
+
+        Raises InputError for what cannot be sent, as Python functions, and says what to do
+        instead; ServiceError when the request is refused, InvalidCostError for NaN in it,
+        naming the first entry, TimeoutError when ``wait`` seconds
+        were not enough: the job goes on.
+        """
+        body = self.request_of(spec, options=options, shape=shape)
+        if label is not None:
+            body["label"] = label
+        key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
+        answer = self._transport.call(
+            "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": key}
+        )
+        job = Job(self, answer.json(), answer.headers.get("ETag"))
+        if answer.headers.get("Idempotency-Replayed") == "true":
+            job.refresh()  # it was the first answer, which may be long ago
+        if wait is not False:
+            job.wait(None if wait is True else float(wait), progress=progress)
+        return job
+
+    def estimate(
+        self,
+        spec: Any,
+        *,
+        options: Mapping[str, Any] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Record:
+        """What the service would make of this: the whole request, memory and time.
+
+        spec, options, shape: as for ``submit``. Arrays are uploaded.
+        """
+        body = self.request_of(spec, options=options, shape=shape)
+        return self._json("POST", "/v1/jobs", json=body, params={"dry_run": "true"})
+
+    def check(self, cost: Any, shape: Sequence[int] | None = None) -> Record:
+        """Compile costs (see ``submit``) on the service and look at some of them."""
+        body: Record = {"cost": inline(spec_of(cost), self.upload)}
+        if shape is not None:
+            body["shape"] = list(shape)
+        return self._json("POST", "/v1/costs:check", json=body)
+
+    def request_of(
+        self,
+        spec: Any,
+        *,
+        options: Mapping[str, Any] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Record:
+        """What ``submit`` takes as a job request in JSON types; uploads the arrays in it."""
+        found: Record = inline(request_of(spec, options, shape), self.upload)
+        return found
+
+    def job(self, job_id: str) -> Job:
+        """A job by its id. Raises ServiceError when there is none."""
+        answer = self._transport.call("GET", f"/v1/jobs/{job_id}")
+        return Job(self, answer.json(), answer.headers.get("ETag"))
+
+    def jobs(
+        self, *, state: str | None = None, label: str | None = None, limit: int | None = None
+    ) -> Iterator[Job]:
+        """Jobs, newest first, fetched page by page; ``limit`` of them at most."""
+        token: str | None = None
+        given = 0
+        while limit is None or given < limit:
+            size = min(100, 100 if limit is None else limit - given)
+            params = {"state": state, "label": label, "page_size": size, "page_token": token}
+            page = self._json("GET", "/v1/jobs", params=params)
+            for record in page["jobs"]:
+                yield Job(self, record)
+            given += len(page["jobs"])
+            token = page.get("next_page_token")
+            if not token:
+                return
+
+    def result(self, job_id: str, *, wait: bool = True, progress: bool = False) -> Result:
+        """The result of a job as numpy arrays; see ``Job.result``."""
+        job = self.job(job_id)
+        if wait:
+            job.wait(progress=progress)
+        return job.result()
+
+    def cancel(self, job_id: str, mode: str = "graceful") -> Job:
+        """Ask a job to end; see ``Job.cancel``."""
+        return self.job(job_id).cancel(mode)
+
+    def upload(
+        self,
+        array: Array | RowBlocks,
+        *,
+        array_id: str | None = None,
+        block_bytes: int = 8 << 20,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> str:
+        """Upload a (n,) or (n, k) array of real numbers; returns the id for use in specs.
+
+        array: may be a memmap: blocks of rows of about ``block_bytes`` are read and sent one
+            by one. array_id: an upload to continue: only what is missing is sent.
+        progress: called with rows there and rows in all.
+
+        Raises UploadError when the service goes away half-way; its ``array_id`` is
+        what to continue. Raises ServiceError when dtype or shape differ from what is to be
+        continued, or when the service has received something else than was sent.
+        """
+        return upload(
+            self._transport, array, array_id=array_id, block_bytes=block_bytes, progress=progress
+        )
+
+    def delete_array(self, array_id: str) -> None:
+        """Remove an uploaded array that no unfinished job uses."""
+        self._transport.call("DELETE", f"/v1/arrays/{array_id}")
+
+    def events(self, job_id: str, after: int = 0) -> Iterator[Record]:
+        """What happens to a job, as it happens: ``{"seq", "time", "kind", "data"}``.
+
+        after: only events with a larger ``seq``. A lost connection is made anew and goes on
+        where it was. Ends when the job has ended.
+        """
+        from bigsap.client.events import events
+
+        return events(self._transport, job_id, after)
+
+    def _json(self, method: str, path: str, **given: Any) -> Record:
+        found: Record = self._transport.call(method, path, **given).json()
+        return found
+
+
+class Job:
+    """A job of a service, as last heard of. ``record`` is all that the service told."""
+
+    def __init__(self, client: Client, record: Record, etag: str | None = None) -> None:
+        self._client = client
+        self._etag = etag
+        self.record = record
+
+    def __repr__(self) -> str:
+        return f"<bigsap.client.Job {self.id} {self.state}>"
+
+    @property
+    def id(self) -> str:
+        """What the service calls the job."""
+        return str(self.record["id"])
+
+    @property
+    def state(self) -> str:
+        """``queued``, ``running``, ``succeeded``, ... as last heard of."""
+        return str(self.record["state"])
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to the job by itself."""
+        # An interrupted job is tried again by itself; one that is not can only be resumed.
+        return self.state in _ENDED or "resume" in self.record["links"]
+
+    @property
+    def progress(self) -> Record:
+        """Where the solve stands; empty before it has begun."""
+        return dict(self.record.get("progress") or {})
+
+    @property
+    def problem(self) -> Record | None:
+        """Why the job failed or was interrupted, a problem document."""
+        found: Record | None = self.record.get("problem")
+        return found
+
+    def refresh(self, wait: float = 0.0) -> Job:
+        """Ask the service again; ``wait``: up to so many seconds for something to change."""
+        headers = {"If-None-Match": self._etag} if self._etag and wait else {}
+        answer = self._transport.call(
+            "GET",
+            f"/v1/jobs/{self.id}",
+            headers=headers,
+            params={"wait": f"{wait:g}"} if wait else None,
+            wait=wait,
+        )
+        if answer.status_code != 304:
+            self.record, self._etag = answer.json(), answer.headers.get("ETag")
+        return self
+
+    def wait(
+        self,
+        timeout: float | None = None,
+        *,
+        progress: bool = False,
+        callback: Callable[[Job], None] | None = None,
+    ) -> Job:
+        """Return when the job has ended, however it ended.
+
+        progress: draw a bar on stderr (tqdm's where installed). callback: called whenever
+        the job has changed. Raises TimeoutError after ``timeout`` seconds; the job goes on.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        bar = Bar() if progress else None
+        try:
+            while True:
+                if bar is not None and self.progress:
+                    bar.update(Shown(self.record))
+                if callback is not None:
+                    callback(self)
+                if self.ended:
+                    return self
+                left = _POLL if end is None else min(_POLL, end - time.monotonic())
+                if left <= 0:
+                    raise TimeoutError(f"{self.id} is {self.state} after {timeout:g} s")
+                # With an ETag the answer comes at the next change; a second at the least.
+                self.refresh(wait=max(left, 1.0) if end is None else left)
+        finally:
+            if bar is not None:
+                bar.close()
+
+    def result(self) -> Result:
+        """The result, its arrays downloaded; what ``bigsap.solve`` would have returned.
+
+        Also that of a cancelled job which had found an assignment. Raises JobFailedError
+        when the job failed, and ServiceError (``no-result``) while there is none.
+        """
+        try:
+            summary = self._client._json("GET", f"/v1/jobs/{self.id}/result")
+        except ServiceError as error:
+            if error.slug == "no-result" and self.refresh().ended:
+                raise JobFailedError(self.record, self.problem or error.problem) from None
+            raise
+        return fetch(self._transport, self.id, summary)
+
+    def cancel(self, mode: str = "graceful") -> Job:
+        """``graceful`` keeps the best assignment so far, its bound and a checkpoint;
+        ``now`` ends the worker process."""
+        path = f"/v1/jobs/{self.id}/cancel"
+        self._transport.call("POST", path, json={"mode": mode})
+        return self.refresh()
+
+    def resume(self) -> Job:
+        """Another attempt, from the checkpoint of the last."""
+        self._transport.call("POST", f"/v1/jobs/{self.id}/resume", again=False)
+        return self.refresh()
+
+    def delete(self) -> None:
+        """Remove the record and all files. Refused while the job is active."""
+        self._transport.call("DELETE", f"/v1/jobs/{self.id}")
+
+    def events(self, after: int = 0) -> Iterator[Record]:
+        """See ``Client.events``."""
+        return self._client.events(self.id, after)
+
+    @property
+    def _transport(self) -> Transport:
+        return self._client._transport
+
+
+class Shown:
+    """A job's progress as what a ``Bar`` reads."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        progress = record.get("progress") or {}
+        shape = record.get("shape") or (0, 0)
+        self.phase = int(progress.get("phase") or 0)
+        self.epsilon = float(progress.get("epsilon") or 0.0)
+        self.assigned = int(progress.get("assigned") or 0)
+        self.n_rows = int(progress.get("rows") or min(shape))
+        self.rows_scanned = int(progress.get("rows_scanned") or 0)
+        self.rows_evaluated = int(progress.get("rows_evaluated") or 0)
+        self.seconds = float(progress.get("seconds") or 0.0)

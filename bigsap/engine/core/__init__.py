@@ -1,0 +1,1 @@
+"""What all engines share: state, the team of threads, rows, scans, arithmetic."""

@@ -1,0 +1,169 @@
+"""How a kernel comes by a row: resident, computed on the spot, or asked for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numba import njit
+
+from bigsap.engine.core.atomics import cross, hear, tell
+from bigsap.engine.core.scan import n_invalid
+from bigsap.engine.core.state import BLOCK, RECORD, ROWS_FILLED, WANTED, State
+from bigsap.rows import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
+from bigsap.sources.base import Array
+from bigsap.sources.compiled import call_fill
+
+# Returned in place of a slot.
+NOT_HERE = -2
+BAD_COSTS = -3
+# Words of a thread's hint (``queue.tell_next``) that are free: a cost, and its beat.
+_TOLD, _TOLD_BEAT = 3, 7
+
+
+class Terms(NamedTuple):
+    """What the costs mean to a kernel: scalars in the unit of prices, and the filler.
+
+    sign: 1, or -1 under maximize. infinity, blocked: see ``state``. Valid signed
+    costs lie in (lowest, highest]. fill_address is 0 when rows come from Python; fill_in_parts: a
+    part of a row costs its share (see ``sources.base.Fill``). margin:
+    what rounding may do, relative to the numbers involved; unit: between two labels that
+    differ; one of them is 0 (see ``sift``).
+    """
+
+    sign: float
+    infinity: float
+    blocked: float
+    lowest: float
+    highest: float
+    fill_address: int
+    fill_context: int
+    n_columns: int
+    margin: float = 0.0
+    unit: float = 0.0
+    fill_in_parts: bool = False
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def foresee(turn: int, st: State, t: RowTable) -> None:
+    """Say which slot the next miss will take, and which row it will evict (thread 0).
+
+    To be read after the next barrier, as ``turn`` of ``find``.
+    """
+    slot = next_slot(t)
+    full = t.head[N_USED] == t.head[N_SLOTS]
+    st.foreseen[turn * RECORD] = slot
+    st.foreseen[turn * RECORD + 1] = t.row_of_slot[slot] if full and slot >= 0 else ABSENT
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def find(
+    thread: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable, terms: Terms
+) -> tuple[int, bool]:
+    """The slot of ``row``, or NOT_HERE; and whether every thread must ``fill`` its part of it.
+
+    Called by the whole team for the same row, with ``turn`` 0 and 1 alternately, at least
+    one barrier apart, and after ``foresee(0, ...)`` and a barrier at the first. Only
+    thread 0 moves the policy's lists, and it may do so while others still look the row
+    up: they see an absent row as ABSENT or at the foreseen slot, and take it for absent in
+    either case, since only the row foreseen to leave was there before. So neither a hit nor a
+    miss costs a barrier here.
+    """
+    slot = t.slot_of_row[row]
+    foreseen = st.foreseen[turn * RECORD]
+    evicted = st.foreseen[turn * RECORD + 1]
+    if slot != ABSENT and (slot != foreseen or row == evicted):
+        if thread == 0:
+            if st.words[WANTED] == row:
+                st.words[WANTED] = -1  # the caller's fetch counted it as a miss
+            elif sweeping:
+                t.head[HITS] += 1
+            else:
+                touch(t, slot)
+            foresee(1 - turn, st, t)
+        return slot, False
+    if terms.fill_address == 0:
+        if thread == 0:
+            st.words[WANTED] = row
+        return NOT_HERE, False
+    if thread == 0:
+        claim(t, row, sweeping)
+        st.words[ROWS_FILLED] += 1
+        foresee(1 - turn, st, t)
+    return foreseen, True
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def fill(row: int, start: int, stop: int, cost: Array, terms: Terms) -> None:
+    """Compute the columns ``start`` to ``stop - 1`` of ``row``, whose slot is ``cost``."""
+    if start < stop:
+        out = cost.ctypes.data + start * cost.itemsize
+        call_fill(terms.fill_address, terms.fill_context, row, start, stop, out)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def obtain(
+    thread: int, n_threads: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable,
+    terms: Terms,
+) -> int:  # fmt: skip
+    """The slot of ``row``, resident for all threads on return; or NOT_HERE, BAD_COSTS.
+
+    To be called as ``find``. A miss costs one barrier, past which the row is complete.
+    """
+    slot, absent = find(thread, row, sweeping, turn, st, t, terms)
+    if not absent:
+        return slot
+    start, stop = st.bounds[thread], st.bounds[thread + 1]
+    fill(row, start, stop, t.slots[slot], terms)
+    st.record_id[thread * RECORD + 2] = n_invalid(
+        t.slots[slot], terms.sign, terms.lowest, terms.highest, start, stop
+    )
+    cross(st.barrier, n_threads)
+    for k in range(n_threads):
+        if st.record_id[k * RECORD + 2] != 0:
+            if thread == 0:
+                st.words[WANTED] = row
+            return BAD_COSTS
+    return slot
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def fill_own(
+    thread: int, n_threads: int, row: int, column: int, beat: int, st: State, cost: Array,
+    terms: Terms,
+) -> tuple[bool, float]:  # fmt: skip
+    """Fill this thread's part of a row; whether its costs are valid, and the cost at ``column``.
+
+    What another thread computes is not there on return, except for that one cost: its thread
+    computes the columns around it before all others, if that makes no more work, and tells it.
+    column: -1 where none is wanted. beat: never the same for two rows in turn.
+    """
+    start, stop = st.bounds[thread], st.bounds[thread + 1]
+    words, values = st.record_word, st.record_value
+    told = terms.sign - terms.sign
+    if n_threads == 1:
+        fill(row, start, stop, cost, terms)
+        if column >= 0:
+            told = terms.sign * cost[column]
+    elif start <= column and column < stop:
+        first, end = start, stop
+        if terms.fill_in_parts:
+            first = start + (column - start) // BLOCK * BLOCK
+            end = min(first + BLOCK, stop)
+        fill(row, first, end, cost, terms)
+        told = terms.sign * cost[column]
+        here = (2 * n_threads + thread) * RECORD
+        values[here + _TOLD] = told
+        tell(words, here + _TOLD_BEAT, beat)
+        fill(row, start, first, cost, terms)
+        fill(row, end, stop, cost, terms)
+    else:
+        fill(row, start, stop, cost, terms)
+    valid = n_invalid(cost, terms.sign, terms.lowest, terms.highest, start, stop) == 0
+    if column >= 0 and not (start <= column and column < stop):
+        other = 0
+        while column >= st.bounds[other + 1]:
+            other += 1
+        here = (2 * n_threads + other) * RECORD
+        hear(words, here + _TOLD_BEAT, beat)
+        told = values[here + _TOLD]
+    return valid, told

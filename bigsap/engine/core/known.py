@@ -1,0 +1,220 @@
+"""What a solve knows before it is done: the best assignment priced so far, and a bound.
+
+Both fall out of the start's sweeps at no extra cost, so that a solve that is stopped,
+however slow its costs, has an answer with a proved gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core.state import FREE
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate, exact_sum
+from bigsap.proof.tightness import UNIT
+from bigsap.rows import Rows
+from bigsap.sources.base import Array, Fill, Separable, Separation, range_of
+from bigsap.sources.compiled import read_pairs
+
+# Single pairs computed between two looks at the clock.
+_PAIRS_AT_ONCE = 512
+
+
+def _size(a: Array) -> float:
+    """The sum of magnitudes, without another vector."""
+    parts = (a[k : k + _PAIRS_AT_ONCE] for k in range(0, a.size, _PAIRS_AT_ONCE))
+    return float(sum(np.abs(part).sum() for part in parts))
+
+
+class Known:
+    """Signed, minimising, in the solve's orientation.
+
+    column_of_row, cost: the cheapest complete assignment whose cost is known. complete:
+    the matching of the last whole phase, usually better, its cost not known. bound, u, v: no
+    assignment costs less than ``bound``; duals that prove it, normalised as a
+    ``Certificate`` has them. None where unknown.
+
+    active: whether to keep the arrays. A solve that nobody can stop needs none of them, and
+    they would take four vectors; then only the bounds are known.
+    """
+
+    def __init__(self, problem: Problem, infinity: Any, *, active: bool) -> None:
+        self._problem, self._infinity = problem, infinity
+        self.active = active
+        self.column_of_row: Array | None = None
+        self.cost: Any = None
+        self.complete: Array | None = None
+        self.bound: Any = None
+        self.u: Array | None = None
+        self.v: Array | None = None
+
+    def see_picks(self, pick: Array, pick_cost: Array) -> None:
+        """An assignment found by a sweep, -1 where a row has none. O(n)."""
+        matched = pick >= 0
+        count = int(np.count_nonzero(matched))
+        if count < min(self._problem.shape):
+            return
+        cost = self._exact(pick_cost if count == pick.size else pick_cost[matched])
+        if self.cost is None or cost < self.cost:
+            self.cost = cost
+            if self.active:
+                self.column_of_row = np.where(matched, pick, FREE).astype(np.intp)
+
+    def see_duals(self, low: Array, v: Array) -> None:
+        """Row minima ``low[i] = min_j c[i,j] - v[j]`` at the prices v. O(n + m).
+
+        Any prices prove a bound (see ``bigsap.proof.certificate``); what rounding may have
+        added is taken off again.
+        """
+        n, m = self._problem.shape
+        if not n or not m:
+            return
+        worst = low.max() if n <= m else np.partition(low, m - 1)[m - 1]
+        if worst >= self._infinity:
+            return
+        if n <= m:
+            t = np.partition(v, n - 1)[n - 1] if n < m else v.dtype.type(0)
+            u, prices = low + t if n < m else low, np.minimum(v - t, 0) if n < m else v
+        else:
+            t = np.partition(low, m - 1)[m - 1]
+            u, prices = np.minimum(low - t, 0), v + t
+        if u.max(initial=0) >= self._infinity:
+            return
+        bound = exact_sum(u) + exact_sum(prices)
+        if v.dtype.kind == "f":
+            reach = float(max(v.max(), -v.min())) + abs(float(t))
+            size = _size(u) + _size(prices) + (n + m) * reach
+            bound = float(bound) - 2 * UNIT * size
+            if self._problem.integer and math.isfinite(bound):
+                bound = math.ceil(bound)
+        if self.bound is None or bound > self.bound:
+            self.bound = bound
+            if self.active:
+                self.u, self.v = u.copy(), prices.copy()
+
+    def see_floor(self) -> None:
+        """A bound that needs no costs, where the source knows something of them. O(n d + m d).
+
+        For unsigned integers the ends of their range; for a separable source the box of
+        all column points; else what the source knows of its costs. Weak, but better than
+        none.
+        """
+        source = self._problem.source
+        n, m = self._problem.shape
+        low: Array | None = None
+        if source.dtype.kind == "u":
+            least = -int(np.iinfo(source.dtype).max) if self._problem.maximize else 0
+            low = np.full(n, least, np.int64)
+        elif isinstance(source, Separable) and n and m:
+            terms = source.separable()
+            if terms is not None:
+                low = _row_floors(terms, self._problem.maximize)
+        if low is None and n and m:
+            ends = range_of(source)
+            floor = -math.inf
+            if ends is not None:
+                floor = -ends[1] if self._problem.maximize else ends[0]
+            if math.isfinite(floor):
+                low = np.full(n, floor)
+        if low is not None:
+            self.see_duals(low, np.zeros(m, low.dtype))
+
+    def see_phase(self, column_of_row: Array, cost: Any) -> None:
+        """The matching at the end of a phase and its cost, if known.
+
+        Places in a virtual group are no columns.
+        """
+        if self.active:
+            self.complete = np.maximum(column_of_row, FREE).astype(np.intp)
+        if cost is not None and (self.cost is None or cost < self.cost):
+            self.column_of_row, self.cost = self.complete, cost
+
+    def see_certificate(self, certificate: Certificate, column_of_row: Array | None) -> None:
+        """What a pass over the costs has proved about these pairs and prices."""
+        sign = self._problem.sign
+        if certificate.fun is not None and column_of_row is not None:
+            cost = sign * certificate.fun
+            if self.cost is None or cost < self.cost:
+                self.cost = cost
+                if self.active:
+                    self.column_of_row = column_of_row.astype(np.intp)
+        bound = sign * certificate.bound
+        if self.bound is None or bound > self.bound:
+            self.bound = bound
+            if self.active:
+                self.u, self.v = sign * certificate.u, sign * certificate.v
+
+    def _exact(self, costs: Array) -> Any:
+        if costs.dtype.kind == "f" and self._problem.integer:
+            return sum(int(c) for c in costs.tolist())
+        return exact_sum(costs)
+
+    def tell(self, monitor: Monitor) -> None:
+        """Pass the bounds on, unless they are those of a part of the problem."""
+        progress = monitor.progress
+        if self._problem.shape == (progress.n_rows, progress.n_columns):
+            monitor.enclose(*self.enclosure())
+
+    def enclosure(self) -> tuple[Any, Any]:
+        """Lower and upper bound of the optimum, in the user's sense."""
+        low, high = self.bound, self.cost
+        if self._problem.maximize:
+            low, high = (None if x is None else -x for x in (high, low))
+        return low, high
+
+
+def _row_floors(terms: Separation, maximize: bool) -> Array:
+    """(n,) below every signed cost of its row: the box of all columns, see ``bounds.bound_row``."""
+    x, w = terms.x, terms.scale
+    low, high = terms.y.min(axis=1), terms.y.max(axis=1)
+    ends = np.maximum(np.abs(x - low), np.abs(x - high))
+    reach = ends if maximize else np.maximum(np.maximum(low - x, x - high), 0)
+    if terms.kind == "product":
+        a, b = w * x * low, w * x * high
+        floors = -np.maximum(a, b).sum(axis=1) if maximize else np.minimum(a, b).sum(axis=1)
+        size = np.maximum(np.abs(a), np.abs(b)).sum(axis=1)
+    elif terms.kind == "largest":
+        floors, size = (w * reach).max(axis=1), (w * ends).max(axis=1)
+    else:
+        power = 1 if terms.kind == "absolute" else 2
+        floors, size = (w * reach**power).sum(axis=1), (w * ends**power).sum(axis=1)
+        if terms.kind == "root":
+            floors, size = np.sqrt(floors), np.sqrt(size)
+    if maximize and terms.kind != "product":
+        floors = -floors
+    return floors - 128 * np.finfo(np.float64).eps * size
+
+
+def cost_of_pairs(
+    problem: Problem, rows: Rows, fill: Fill | None, columns: Array, tick: Callable[[], None]
+) -> Any:
+    """The exact signed cost of a matching, column -1 or less where a row has none.
+
+    None where that takes more than a few operations a pair: for rows through Python.
+    Never many pairs at a time.
+    """
+    if rows.policy != "in place" and fill is None:
+        return None
+
+    def costs() -> Iterator[Any]:
+        for start in range(0, columns.size, _PAIRS_AT_ONCE):
+            part = columns[start : start + _PAIRS_AT_ONCE]
+            (here,) = np.nonzero(part >= 0)
+            if fill is None:
+                some = rows.table.slots[start + here, part[here]]
+            else:
+                some = np.empty(here.size, problem.source.dtype)
+                read_pairs(fill, start + here, part[here], some)
+            tick()
+            yield from some.tolist()
+
+    try:
+        total = sum(map(int, costs())) if problem.integer else math.fsum(costs())
+    except (ValueError, OverflowError):  # not finite any more: the certificate will say so
+        return None
+    return problem.sign * total if math.isfinite(total) else None

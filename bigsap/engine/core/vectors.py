@@ -1,0 +1,125 @@
+"""What a search asks of LANES consecutive columns at once, in vector instructions.
+
+LLVM's vectors of 64 items, which it cuts into whatever the processor has. Written out since
+loops do not get there: a minimum of floats is vectorised over independent lanes only, which
+then have to be folded, and the places of the columns that pass a test would be found one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from bigsap.engine.core.state import LANES
+
+_WORD = ir.IntType(32)
+
+
+def _row(kind: Any) -> ir.VectorType:
+    """The type of LANES items of a numba number type."""
+    if isinstance(kind, types.Float):
+        item = ir.DoubleType() if kind.bitwidth == 64 else ir.FloatType()
+    else:
+        item = ir.IntType(kind.bitwidth)
+    return ir.VectorType(item, LANES)
+
+
+def _loaded(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> Any:
+    """Items ``first`` to ``first + LANES - 1`` of a contiguous array."""
+    data = context.make_array(kind)(context, builder, array).data
+    row = _row(kind.dtype)
+    items = builder.load(builder.bitcast(builder.gep(data, [first]), row.as_pointer()))
+    items.align = 1
+    return items
+
+
+def _converted(builder: Any, items: Any, kind: Any, to: Any) -> Any:
+    """Items as numba would convert them, in arithmetic with ``to`` (float64 or int64)."""
+    row = _row(to)
+    if items.type == row:
+        return items
+    if isinstance(kind, types.Float):
+        return builder.fpext(items, row)
+    if isinstance(to, types.Float):
+        return builder.sitofp(items, row) if kind.signed else builder.uitofp(items, row)
+    return builder.sext(items, row) if kind.signed else builder.zext(items, row)
+
+
+def _spread(builder: Any, item: Any) -> Any:
+    """An item in every lane."""
+    nothing = ir.Constant(ir.VectorType(item.type, LANES), ir.Undefined)
+    one = builder.insert_element(nothing, item, _WORD(0))
+    lanes = ir.Constant(ir.VectorType(_WORD, LANES), [0] * LANES)
+    return builder.shuffle_vector(one, nothing, lanes)
+
+
+def _below(builder: Any, real: bool, a: Any, b: Any) -> Any:
+    return builder.fcmp_ordered("<", a, b) if real else builder.icmp_signed("<", a, b)
+
+
+def _least(builder: Any, real: bool, items: Any) -> Any:
+    """The smallest item."""
+    width = LANES
+    while width > 1:
+        width //= 2
+        nothing = ir.Constant(items.type, ir.Undefined)
+        halves = [
+            builder.shuffle_vector(
+                items, nothing, ir.Constant(ir.VectorType(_WORD, width), list(lanes))
+            )
+            for lanes in (range(width), range(width, 2 * width))
+        ]
+        items = builder.select(_below(builder, real, *halves), *halves)
+    return builder.extract_element(items, _WORD(0))
+
+
+@intrinsic
+def root_minima(
+    typing: Any, cost: Any, v: Any, row_of_column: Any, first: Any, sign: Any, reference: Any,
+    infinity: Any,
+) -> Any:  # fmt: skip
+    """The smallest ``(sign * cost - reference) - v`` of LANES columns, all and free ones.
+
+    infinity: where none is free.
+    """
+    price = v.dtype
+    real = isinstance(price, types.Float)
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        c, w, r = (_loaded(context, builder, signature.args[k], args[k], args[3]) for k in range(3))
+        c = _converted(builder, c, cost.dtype, price)
+        sign, reference, infinity = (_spread(builder, args[k]) for k in (4, 5, 6))
+        if real:
+            label = builder.fsub(builder.fsub(builder.fmul(sign, c), reference), w)
+        else:
+            label = builder.sub(builder.sub(builder.mul(sign, c), reference), w)
+        free = builder.icmp_signed("<", r, ir.Constant(r.type, [0] * LANES))
+        spare = builder.select(free, label, infinity)
+        found = [_least(builder, real, label), _least(builder, real, spare)]
+        return context.make_tuple(builder, signature.return_type, found)
+
+    result = types.UniTuple(price, 2)
+    return result(cost, v, row_of_column, types.int64, price, price, price), emit
+
+
+@intrinsic
+def sifted(typing: Any, cost: Any, sieve: Any, first: Any, sign: Any, limit: Any) -> Any:
+    """Which of LANES columns have ``sign * cost - sieve < limit``, as bits of a uint64.
+
+    sieve: float32; all else is converted to float64.
+    """
+    double = ir.DoubleType()
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        c, s = (_loaded(context, builder, signature.args[k], args[k], args[2]) for k in range(2))
+        c = _converted(builder, c, cost.dtype, types.float64)
+        s = _converted(builder, s, sieve.dtype, types.float64)
+        signed = args[3] if args[3].type == double else builder.sitofp(args[3], double)
+        left = builder.fsub(builder.fmul(_spread(builder, signed), c), s)
+        hits = builder.fcmp_ordered("<", left, _spread(builder, args[4]))
+        return builder.bitcast(hits, ir.IntType(LANES))
+
+    return types.uint64(cost, sieve, types.int64, sign, types.float64), emit

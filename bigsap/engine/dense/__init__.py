@@ -1,0 +1,1 @@
+"""The engine that scans whole rows."""

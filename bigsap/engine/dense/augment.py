@@ -1,0 +1,100 @@
+"""What an augmentation changes: the matching along its path, and prices."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from bigsap.engine.core.state import (
+    FREE,
+    GROUP_PRED,
+    GROUP_SIZE,
+    GROUPED,
+    VIRTUAL_BY,
+    VIRTUAL_TOOK,
+    State,
+)
+from bigsap.sources.base import Array
+
+#: The sink that is no column: a place in the group of virtual columns.
+TO_GROUP = -2
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _into_group(st: State, root: int, place: int) -> int:
+    """The row that reached the virtual columns takes ``place``.
+
+    Returns the column it leaves, -1 when it is the root and held none.
+    """
+    row = st.words[GROUP_PRED]
+    old = st.column_of_row[row]
+    st.column_of_row[row] = GROUPED - place
+    st.group[place] = row
+    return -1 if row == root else old
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> bool:
+    """Flip the path that ends in ``sink`` (A1015, algorithm 2, lines 23 to 30).
+
+    False when it has more than ``longest`` columns, as no path has: costs that change under the
+    search (64-bit integers past the checked range) could close it to a circle.
+    """
+    column = sink
+    if sink == TO_GROUP:
+        place = st.words[GROUP_SIZE]
+        st.words[GROUP_SIZE] = place + 1
+        column = _into_group(st, root, place)
+        if column < 0:
+            return True
+    for _ in range(longest):
+        row = st.pred[column]
+        if row == virtual_row:
+            # The virtual rows give up the column by which they were entered and
+            # take this one, which thereby is free, at the cap.
+            st.row_of_column[column] = FREE
+            st.words[VIRTUAL_TOOK] = column
+            column = st.words[VIRTUAL_BY]
+            continue
+        old = st.column_of_row[row]
+        st.column_of_row[row] = column
+        st.row_of_column[column] = row
+        if row == root:
+            return True
+        column = old
+        if old <= GROUPED:
+            column = _into_group(st, root, GROUPED - old)
+            if column < 0:
+                return True
+    return False
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def lower_prices(
+    n_settled: int, label: float, epsilon: float, v: Array, settled: Array, settled_dist: Array,
+    settled_price: Array, start: int, stop: int,
+) -> None:  # fmt: skip
+    """``v -= (label - dist) + epsilon`` for the settled columns of this slab.
+
+    A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
+    """
+    for k in range(n_settled):
+        j = settled[k]
+        if start <= j and j < stop:
+            v[j] = settled_price[k] - ((label - settled_dist[k]) + epsilon)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def lower_cap(thread: int, cap: float, blocked: float, st: State) -> int:
+    """Give the columns of the virtual rows their new common price.
+
+    Free columns end at the largest price, so any that rounding or epsilon left above
+    the cap comes down to it. Returns how many free columns of this slab lie at it.
+    """
+    at_cap = 0
+    took = st.words[VIRTUAL_TOOK]
+    for j in range(st.bounds[thread], st.bounds[thread + 1]):
+        if st.v[j] == blocked or j == took or (st.row_of_column[j] < 0 and st.v[j] > cap):
+            st.v[j] = cap
+        if st.row_of_column[j] < 0 and st.v[j] == cap:
+            at_cap += 1
+    return at_cap

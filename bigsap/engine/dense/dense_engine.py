@@ -1,0 +1,425 @@
+"""The engine on the CPU: runs kernels with a team, fetches rows for them, counts.
+
+This is the only place where a running kernel and Python meet. A kernel that wants a
+row, or has used up its slice, has returned; the engine then fetches, reports, and
+calls it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.changed import changed, refuse_wild
+from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.held import Resting
+from bigsap.engine.core.known import Known, cost_of_pairs
+from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
+from bigsap.engine.core.team import Team
+from bigsap.engine.dense.queue import SKIPPED, clear_front
+from bigsap.engine.dense.rectangular import NEXT_ROW, run_phase
+from bigsap.engine.dense.square import run_square
+from bigsap.engine.dense.sweep import Survey, run_sweep, run_undercut
+from bigsap.errors import CheckpointError
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.rows import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
+from bigsap.sources.base import Array, Fillable, Grouped, Prefetching, read_while
+
+# A kernel's slice: long enough that starting it costs nothing, short enough that
+# an interrupt is served at once.
+_SLICE_SECONDS = 0.1
+_FIRST_SLICE_PAIRS = 1 << 21
+# The same where a pair may take any time to compute, and the longest slice should every
+# row scanned have to be computed.
+_FIRST_SLICE_FILLED = 1 << 14
+_LONGEST_SLICE_SECONDS = 0.5
+
+
+class Engine:
+    """State, rows and team of one solve on one problem.
+
+    price: float64, or int64 for exact integer arithmetic. Memory: ``state`` (about
+    eight vectors) beyond the rows.
+    """
+
+    def __init__(
+        self, problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
+    ) -> None:
+        self.problem = problem
+        self.rows = rows
+        self.team = team
+        self.monitor = monitor
+        self.price = price
+        n, m = problem.shape
+        self.state = S.allocate(n, m, price, team.n_threads, problem.n_virtual_columns)
+        fill = None
+        if rows.policy != "in place" and isinstance(problem.source, Fillable):
+            fill = problem.source.fill()
+        self._fill = fill
+        infinity = S.infinity(price)
+        self.infinity = infinity
+        exact = price.kind == "i"
+        # 64-bit costs in float64 prices: see precision.choose.
+        self.usual = not exact and problem.integer and problem.source.dtype.itemsize == 8
+        limit = USUAL if self.usual else INT64_LIMIT // (4 * (min(n, m) + 2))
+        self.limit = limit
+        self.terms = Terms(
+            sign=price.type(problem.sign),
+            infinity=infinity,
+            blocked=S.blocked_price(price),
+            lowest=price.type(-limit - 1) if exact or self.usual else -infinity,
+            highest=price.type(limit) if exact or self.usual else infinity,
+            fill_address=fill.address if fill else 0,
+            fill_context=fill.context if fill else 0,
+            n_columns=m,
+            margin=price.type(0 if problem.integer else 2.0**-46),
+            unit=price.type(problem.integer),
+            fill_in_parts=bool(fill and fill.in_parts),
+        )
+        self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
+        self.known = Known(problem, infinity, active=monitor.watched)
+        self._count = monitor.counter()
+        #: The slowest that a row was lately, over one read or slice; 0 while unknown.
+        self.seconds_per_row = 0.0
+        #: Rows matched before the phase at hand, not counted by its position.
+        self.n_kept = 0
+        self._block: tuple[int, int, Array] | None = None
+        self._one_row = np.empty((0 if rows.policy == "in place" else 1, m), problem.source.dtype)
+        self._rows_read = 0
+        #: Pairs of rows scanned that were in stretches not to be read (``skip``).
+        self.pairs_skipped = 0
+        self._order: Array = np.empty(0, S.ID)
+        #: Takes note of the rows that leave the cache, where somebody wants that.
+        self.resting: Resting | None = None
+        #: The arrays of the matching hold what a sweep finds.
+        self.sweeping = False
+
+    # -- what the methods ask for ---------------------------------------------------
+
+    def sweep(self, survey: Survey, order: Array, *, backward: bool, first: bool) -> None:
+        """One ``run_sweep`` over ``order`` with the current prices."""
+        survey.open_price[:] = self.state.v
+        if first:
+            survey.least[:] = self.infinity
+            survey.runner_up[:] = self.infinity
+        self._order, self.sweeping = (order[::-1] if backward else order), True
+        self.state.words[S.POSITION] = 0
+        self._drive(run_sweep, survey, order, backward, first)
+        self._order = np.empty(0, S.ID)
+        self.known.see_duals(survey.low, self.state.v)
+        self.known.see_picks(survey.pick, survey.pick_cost)
+        self._report()
+
+    def undercut(self, pick: Array, rank_of_column: Array, order: Array) -> None:
+        """One ``run_undercut``: lowers prices."""
+        self._order, self.sweeping = order[::-1], True
+        self.state.words[S.POSITION] = 0
+        self._drive(run_undercut, pick, rank_of_column, order)
+        self._order = np.empty(0, S.ID)
+
+    def adopt(self, column_of_row: Array, v: Array) -> None:
+        """Take over a matching, complete or not, and prices found elsewhere."""
+        st = self.state
+        st.v[:] = v
+        st.column_of_row[:] = column_of_row
+        st.row_of_column[:] = S.FREE
+        rows = np.flatnonzero(column_of_row >= 0)
+        st.row_of_column[column_of_row[rows]] = rows
+
+    def begin_phase(self) -> None:
+        """Empty the matching; bring the free columns' prices in order.
+
+        Virtual rows: v is capped at its (m - n)-th largest value, which only lowers
+        prices, and the columns at the cap can serve the virtual rows. Virtual columns:
+        their price starts so low that the real columns fill up first.
+        """
+        st, problem = self.state, self.problem
+        self.sweeping = False
+        st.column_of_row[:] = S.FREE
+        st.row_of_column[:] = S.FREE
+        st.group[:] = S.FREE
+        words = st.words
+        words[S.POSITION] = 0
+        words[S.STAGE] = NEXT_ROW
+        words[S.GROUP_SIZE] = 0
+        words[S.SURPLUS] = 0
+        self.n_kept = 0
+        n_virtual = problem.n_virtual_rows
+        if n_virtual:
+            m = st.v.size
+            cap = np.partition(st.v, m - n_virtual)[m - n_virtual]
+            np.minimum(st.v, cap, out=st.v)
+            st.values[S.CAP] = cap
+            words[S.SURPLUS] = int((st.v == cap).sum()) - n_virtual
+        if problem.n_virtual_columns:
+            st.values[S.GROUP_PRICE] = self.group_price_start()
+
+    def group_price_start(self) -> Any:
+        """A price of the virtual columns below anything the real columns offer."""
+        v = self.state.v
+        spread = v.max() - v.min() if v.size else self.price.type(0)
+        return v.min() - spread - self.group_reach
+
+    #: How far below the real columns the virtual ones start; set from the first sweep
+    #: (the costs' range). Any value is correct, a small one costs extra scans.
+    group_reach: Any = 0
+
+    def phase(self, order: Array, *, backward: bool, epsilon: float) -> bool:
+        """Match all rows of ``order``; False when one of them cannot be matched.
+
+        Then ``tree()`` tells why.
+        """
+        refuse_wild(self.state.v, self.infinity)
+        self._order, self.sweeping = (order[::-1] if backward else order), False
+        epsilon = self.price.type(epsilon)
+        n_virtual = self.problem.n_virtual_rows
+        if not self.problem.is_square:
+            status = self._drive(run_phase, order, backward, epsilon, n_virtual)
+        else:
+            # A search that was left has no front any more: it begins anew.
+            if self.state.words[S.STAGE] != NEXT_ROW:
+                self.unsettle()
+            room, none = self.state.settled_price, np.empty(0, self.price)
+            front = S.front(room, self.state.settled_dist, self.team.n_threads, self.price)
+            self.state = self.state._replace(**front)
+            del front
+            clear_front(self.state, self.infinity)
+            try:
+                status = self._drive(run_square, order, backward, epsilon)
+            finally:
+                skipped = self.state.front_id[:, SKIPPED].sum()
+                self.pairs_skipped += int(skipped) * S.LANES
+                self.state = self.state._replace(**S.front(none, none, 0, self.price))
+        st = self.state
+        if status == S.INFEASIBLE:
+            self.unsettle()
+            return False
+        tick = self.monitor.tick
+        cost = cost_of_pairs(self.problem, self.rows, self._fill, st.column_of_row, tick)
+        self.known.see_phase(st.column_of_row, cost)
+        self.known.tell(self.monitor)
+        return True
+
+    def matching(self) -> Array:
+        """The column of each row so far, FREE where it has none; a copy, intp."""
+        if self.sweeping:
+            return np.full(self.problem.shape[0], S.FREE, np.intp)
+        # Places in the group of virtual columns are no columns.
+        return np.maximum(self.state.column_of_row, S.FREE).astype(np.intp)
+
+    def release(self) -> None:
+        """Let go of the workspace: the search is over. Prices and counts stay."""
+        self.state = S.released(self.state)
+        self._order = np.empty(0, S.ID)
+        self._block = None
+
+    def renew(self) -> None:
+        """A fresh workspace for another search, prices 0; counts stay."""
+        n, m = self.problem.shape
+        words = self.state.words
+        self.state = S.allocate(
+            n, m, self.price, self.team.n_threads, self.problem.n_virtual_columns
+        )
+        self.state.words[:] = words
+
+    def prices(self) -> Array:
+        """A copy of v in which the columns settled by an unfinished search have theirs."""
+        st = self.state
+        v = st.v.copy()
+        # In square problems they have them all the time.
+        if st.words[S.STAGE] != NEXT_ROW and not self.problem.is_square:
+            n_settled = int(st.words[S.N_SETTLED])
+            v[st.settled[:n_settled]] = st.settled_price[:n_settled]
+            v[v == self.terms.blocked] = st.values[S.CAP]
+        return v
+
+    def unsettle(self) -> None:
+        """Undo an unfinished search."""
+        self.state.v[:] = self.prices()
+        self.state.words[S.STAGE] = NEXT_ROW
+
+    # -- checkpoints ----------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """What continues a phase, between two slices of it; copies.
+
+        An unfinished search is undone: matching and words change only at its end, so
+        continuing runs it again, bit for bit. The rows themselves are not kept.
+        """
+        st = self.state
+        words = st.words.copy()
+        words[S.STAGE] = NEXT_ROW
+        return {
+            "v": self.prices(),
+            "reference": st.reference.copy(),
+            "column_of_row": st.column_of_row.copy(),
+            "group": st.group.copy(),
+            "words": words,
+            "values": st.values.copy(),
+            "group_reach": np.array(self.group_reach, self.price),
+            "rows_read": self._rows_read,
+            "pairs_skipped": self.pairs_skipped + int(st.front_id[:, SKIPPED].sum()) * S.LANES,
+            "n_kept": self.n_kept,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Take up a snapshot of a solve of the same problem, with any threads and cache."""
+        st = self.state
+        for name in ("v", "reference", "column_of_row", "group", "words", "values"):
+            here, saved = getattr(st, name), snapshot[name]
+            if saved.shape != here.shape or saved.dtype != here.dtype:
+                raise CheckpointError(
+                    f"the checkpoint holds {name} as {saved.dtype} of shape {saved.shape},"
+                    f" this solve has {here.dtype} of shape {here.shape}"
+                )
+            here[:] = saved
+        st.row_of_column[:] = S.FREE
+        rows = np.flatnonzero(st.column_of_row >= 0)
+        st.row_of_column[st.column_of_row[rows]] = rows
+        self.group_reach = self.price.type(snapshot["group_reach"][()])
+        self._rows_read = int(snapshot["rows_read"])
+        # Not in checkpoints of versions that read all of every row.
+        self.pairs_skipped = int(snapshot.get("pairs_skipped", 0))
+        self.n_kept = int(snapshot["n_kept"])
+
+    def tree(self) -> Array:
+        """Rows of the last, failed search: together they may use too few columns."""
+        st = self.state
+        settled = st.settled[: st.words[S.N_SETTLED]]
+        members = st.group[st.group >= 0] if st.words[S.GROUP_SETTLED] else st.group[:0]
+        rows = np.concatenate([st.row_of_column[settled], members, [st.words[S.ROOT]]])
+        return np.unique(rows[rows >= 0]).astype(np.intp)
+
+    @property
+    def rows_evaluated(self) -> int:
+        """Rows produced by the source; a matrix in place counts as produced once."""
+        if self.rows.policy == "in place":
+            return self.problem.shape[0]
+        return self._rows_read + int(self.state.words[S.ROWS_FILLED])
+
+    @property
+    def rows_scanned(self) -> int:
+        return int(self.state.words[S.ROWS_SCANNED])
+
+    # -- running kernels ------------------------------------------------------------
+
+    def _drive(self, kernel: Callable[..., int], *args: Any) -> int:
+        words = self.state.words
+        words[S.WANTED] = -1
+        while True:
+            started, filled = time.perf_counter(), int(words[S.ROWS_FILLED])
+            status = self.team.run(
+                kernel, self.state, self.rows.table, self.terms, *args, self._budget
+            )
+            if status == S.NEED_ROW:
+                self._fetch(int(words[S.WANTED]))
+            elif status == S.INVALID:
+                self._complain(int(words[S.WANTED]))
+            elif status == S.CHANGED:
+                raise changed(f"noticed at row {words[S.WANTED]}")
+            elif status == S.YIELD:
+                seconds = max(time.perf_counter() - started, 1e-6)
+                ratio = _SLICE_SECONDS / seconds
+                used = self._budget
+                self._budget = max(1, int(used * min(4.0, max(0.05, ratio))))
+                self._limit_slice(seconds, int(words[S.ROWS_FILLED]) - filled, used)
+            else:
+                return status
+            self._report()
+            self.monitor.tick()
+
+    def _limit_slice(self, seconds: float, n_filled: int, used: int) -> None:
+        """Keep a slice short even if every row of it is absent and slow to compute.
+
+        The budget counts pairs scanned; after a stretch of rows found in the cache it
+        may have grown to what takes minutes to compute.
+        """
+        if not self._fill or not n_filled:
+            return
+        m = max(1, self.terms.n_columns)
+        if 2 * n_filled * m >= used:
+            self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds / n_filled)
+        if self.rows.n_slots < self.problem.shape[0] and self.seconds_per_row:
+            rows = _LONGEST_SLICE_SECONDS / self.seconds_per_row
+            self._budget = max(1, min(self._budget, int(rows * m)))
+
+    def _report(self) -> None:
+        progress, words = self.monitor.progress, self.state.words
+        progress.assigned = 0 if self.sweeping else int(words[S.POSITION]) + self.n_kept
+        self.known.tell(self.monitor)
+        self._count(self.rows_scanned, self.rows_evaluated)
+        hits, misses = self.rows.hits, self.rows.misses
+        progress.cache_hit = hits / max(1, hits + misses)
+
+    def _fetch(self, row: int) -> None:
+        """Make ``row`` resident, and what comes at no extra cost with it."""
+        source = self.problem.source
+        table = self.rows.table
+        start, stop = row, row + 1
+        if isinstance(source, Grouped):
+            start, stop = source.rows_together(row)
+        if stop - start <= 1:
+            # Read first: a slot claimed for a row that then fails would hold garbage.
+            self._read(np.array([row]), self._one_row)
+            self._before_claim()
+            table.slots[claim(table, row, self.sweeping)] = self._one_row[0]
+            return
+        block = self._block
+        if block is None or not block[0] <= row < block[1]:
+            costs = np.empty((stop - start, self.terms.n_columns), source.dtype)
+            self._read(np.arange(start, stop), costs)
+            block = self._block = (start, stop, costs)
+            self._prefetch()
+            # A group is decoded once: its other rows fill vacant slots, but evict nothing,
+            # since nobody has asked for them yet.
+            for other in range(start, stop):
+                vacant = table.head[N_USED] + 1 < table.head[N_SLOTS]
+                if other != row and vacant and table.slot_of_row[other] == ABSENT:
+                    table.slots[claim(table, other, False)] = costs[other - start]
+                    table.head[MISSES] -= 1
+        self._before_claim()
+        slot = claim(table, row, self.sweeping)
+        table.slots[slot] = block[2][row - block[0]]
+
+    def _before_claim(self) -> None:
+        if self.resting is not None:
+            self.resting.before_claim(self.state.column_of_row)
+
+    def _read(self, rows: Array, out: Array) -> None:
+        source = self.problem.source
+        self._rows_read += rows.size
+        clock = time.perf_counter()
+        read_while(source, self.monitor.tick, rows, slice(0, self.terms.n_columns), out)
+        seconds = (time.perf_counter() - clock) / max(1, rows.size)
+        self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds)
+        for row, costs in zip(rows.tolist(), out, strict=True):
+            self._check(row, costs)
+
+    def _check(self, row: int, costs: Array) -> None:
+        self.problem.check_row(row, costs)
+        if (self.usual or self.price.kind == "i") and costs.size:
+            refuse_large(self.problem, row, costs, self.limit, usual=self.usual)
+
+    def _prefetch(self) -> None:
+        """Name the next root rows' group to a source that can read ahead."""
+        source = self.problem.source
+        if not isinstance(source, Prefetching) or self._block is None:
+            return
+        position = int(self.state.words[S.POSITION])
+        for row in self._order[position + 1 : position + 1 + 4096].tolist():
+            inside = self._block[0] <= row < self._block[1]
+            if not inside and self.rows.table.slot_of_row[row] == ABSENT:
+                source.prefetch(row)
+                return
+
+    def _complain(self, row: int) -> None:
+        """Raise for a row in which a kernel found an invalid cost."""
+        costs = np.empty((1, self.terms.n_columns), self.problem.source.dtype)
+        self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
+        self._check(row, costs[0])
+        raise changed(f"row {row} had an invalid cost that it no longer has when read again")

@@ -1,0 +1,281 @@
+"""Passes over one row of costs for the dense kernel, whole loops in vector instructions.
+
+Arrays are given by the addresses of their first items, all of them float64 but ``tree``, int64:
+a kernel is then compiled once, whatever owns the memory, however its rows are spaced. Minima are
+kept over independent lanes, in widths of 32 and 8 items and one by one at the end; an ordered
+``<`` never takes a NaN, and nothing is assumed of infinities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from bigsap.engine.core.atomics import lowest_bit
+
+# Items that are taken at a time, widest first.
+_WIDTHS = (32, 8, 1)
+_DOUBLE, _LONG, _WORD = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+_INFINITY = ir.Constant(_DOUBLE, math.inf)
+
+
+def _vector(item: Any, width: int) -> Any:
+    return ir.VectorType(item, width)
+
+
+def _spread(builder: Any, item: Any, width: int) -> Any:
+    """An item in every lane."""
+    nothing = ir.Constant(_vector(item.type, width), ir.Undefined)
+    one = builder.insert_element(nothing, item, _WORD(0))
+    lanes = ir.Constant(_vector(_WORD, width), [0] * width)
+    return builder.shuffle_vector(one, nothing, lanes)
+
+
+def _place(builder: Any, address: Any, index: Any, kind: Any) -> Any:
+    """A pointer to ``kind`` at item ``index``, of 8 bytes each."""
+    at = builder.add(address, builder.shl(index, _LONG(3)))
+    return builder.inttoptr(at, kind.as_pointer())
+
+
+def _load(builder: Any, address: Any, index: Any, width: int, item: Any = _DOUBLE) -> Any:
+    items = builder.load(_place(builder, address, index, _vector(item, width)))
+    items.align = 8
+    return items
+
+
+def _store(builder: Any, items: Any, address: Any, index: Any) -> None:
+    builder.store(items, _place(builder, address, index, items.type)).align = 8
+
+
+def _smaller(builder: Any, a: Any, b: Any) -> Any:
+    """Lane by lane; b where a is NaN."""
+    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+
+def _larger(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", a, b), b, a)
+
+
+def _halves(builder: Any, items: Any) -> tuple[Any, Any]:
+    width = items.type.count // 2
+    nothing = ir.Constant(items.type, ir.Undefined)
+
+    def half(lanes: range) -> Any:
+        return builder.shuffle_vector(
+            items, nothing, ir.Constant(_vector(_WORD, width), list(lanes))
+        )
+
+    return half(range(width)), half(range(width, 2 * width))
+
+
+def _item(builder: Any, items: Any) -> Any:
+    return builder.extract_element(items, _WORD(0))
+
+
+def _least(builder: Any, items: Any) -> Any:
+    """The smallest item of a vector."""
+    while items.type.count > 1:
+        items = _smaller(builder, *_halves(builder, items))
+    return _item(builder, items)
+
+
+def _two_least(builder: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    """The smallest of ``first``, and the next of both together."""
+    while first.type.count > 1:
+        (a, b), (c, d) = _halves(builder, first), _halves(builder, second)
+        first = _smaller(builder, a, b)
+        second = _smaller(builder, _larger(builder, a, b), _smaller(builder, c, d))
+    return _item(builder, first), _item(builder, second)
+
+
+class _Minimum:
+    """A running minimum for each width, in registers once LLVM has seen it."""
+
+    def __init__(self, builder: Any) -> None:
+        self.rooms = {w: cgutils.alloca_once(builder, _vector(_DOUBLE, w)) for w in _WIDTHS}
+        for width, room in self.rooms.items():
+            builder.store(_spread(builder, _INFINITY, width), room)
+
+    def get(self, builder: Any, width: int) -> Any:
+        return builder.load(self.rooms[width])
+
+    def put(self, builder: Any, items: Any) -> None:
+        builder.store(items, self.rooms[items.type.count])
+
+    def add(self, builder: Any, items: Any) -> None:
+        self.put(builder, _smaller(builder, items, self.get(builder, items.type.count)))
+
+    def found(self, builder: Any) -> Any:
+        parts = [_least(builder, self.get(builder, width)) for width in _WIDTHS]
+        return _smaller(builder, parts[0], _smaller(builder, parts[1], parts[2]))
+
+
+def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
+    """``body(first, width)`` for all of ``count`` items."""
+    start: Any = _LONG(0)
+    for width in _WIDTHS:
+        stop = builder.and_(count, _LONG(-width))
+        with cgutils.for_range_slice(builder, start, stop, _LONG(width), _LONG) as (first, _):
+            body(first, width)
+        start = stop
+
+
+@intrinsic
+def item(typing: Any, address: Any, index: Any) -> Any:
+    """The float64 at ``index``."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_place(builder, args[0], args[1], _DOUBLE))
+
+    return types.float64(types.int64, types.int64), emit
+
+
+@intrinsic
+def judge(typing: Any, cost: Any, lows: Any, count: Any) -> Any:
+    """The smallest cost of a row, and 1.0 if one of them is NaN; lowers ``lows`` to the costs."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        least, wrong = _Minimum(builder), cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
+
+        def body(first: Any, width: int) -> None:
+            c = _load(builder, args[0], first, width)
+            w = _load(builder, args[1], first, width)
+            _store(builder, _smaller(builder, c, w), args[1], first)
+            least.add(builder, c)
+            bits = builder.bitcast(builder.fcmp_unordered("uno", c, c), ir.IntType(width))
+            bits = builder.zext(bits, _LONG)
+            builder.store(builder.or_(builder.load(wrong), bits), wrong)
+
+        _sweep(builder, args[2], body)
+        bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
+        found = [least.found(builder), builder.uitofp(bad, _DOUBLE)]
+        return context.make_tuple(builder, signature.return_type, found)
+
+    result = types.UniTuple(types.float64, 2)
+    return result(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
+    """The smallest ``cost - price``."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = _Minimum(builder)
+
+        def body(first: Any, width: int) -> None:
+            c = _load(builder, args[0], first, width)
+            found.add(builder, builder.fsub(c, _load(builder, args[1], first, width)))
+
+        _sweep(builder, args[2], body)
+        return found.found(builder)
+
+    return types.float64(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def two_least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
+    """The smallest ``cost - price``, and the next, which may be as small."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        low, next_low = _Minimum(builder), _Minimum(builder)
+
+        def body(first: Any, width: int) -> None:
+            c = _load(builder, args[0], first, width)
+            x = builder.fsub(c, _load(builder, args[1], first, width))
+            a = low.get(builder, width)
+            next_low.add(builder, _larger(builder, x, a))
+            low.put(builder, _smaller(builder, x, a))
+
+        _sweep(builder, args[2], body)
+        found: tuple[Any, Any] = (_INFINITY, _INFINITY)
+        for width in _WIDTHS:
+            a, b = _two_least(builder, low.get(builder, width), next_low.get(builder, width))
+            other = _larger(builder, a, found[0])
+            b = _smaller(builder, b, _smaller(builder, found[1], other))
+            found = _smaller(builder, a, found[0]), b
+        return context.make_tuple(builder, signature.return_type, found)
+
+    result = types.UniTuple(types.float64, 2)
+    return result(types.int64, types.int64, types.int64), emit
+
+
+def _relaxing(fresh: bool) -> Callable[..., Any]:
+    def relaxed(
+        typing: Any, cost: Any, price: Any, label: Any, tree: Any, spare: Any, count: Any,
+        height: Any, row: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            cost, price, label, tree, spare, count, height, row = args
+            low, free = _Minimum(builder), _Minimum(builder)
+
+            def body(first: Any, width: int) -> None:
+                x = builder.fsub(
+                    _load(builder, cost, first, width), _load(builder, price, first, width)
+                )
+                x = builder.fsub(x, _spread(builder, height, width))
+                tag = _spread(builder, row, width)
+                if not fresh:
+                    d = _load(builder, label, first, width)
+                    better = builder.fcmp_ordered("<", x, d)
+                    x = builder.select(better, x, d)
+                    tag = builder.select(better, tag, _load(builder, tree, first, width, _LONG))
+                _store(builder, x, label, first)
+                _store(builder, tag, tree, first)
+                low.add(builder, x)
+                free.add(builder, builder.fsub(x, _load(builder, spare, first, width)))
+
+            _sweep(builder, count, body)
+            found = [low.found(builder), free.found(builder)]
+            return context.make_tuple(builder, signature.return_type, found)
+
+        result = types.UniTuple(types.float64, 2)
+        return result(*[types.int64] * 6, types.float64, types.int64), emit
+
+    relaxed.__doc__ = """Labels ``(cost - price) - height`` of a row{}.
+
+    price: -inf where a column is settled. spare: 0 for a free column, -inf for others.
+    Returns the smallest label, and that of a free column.
+    """.format("" if fresh else ", where below those that are known")
+    return intrinsic(relaxed)
+
+
+#: ``tree`` holds the row that a label comes from.
+open_labels = _relaxing(True)
+relax_labels = _relaxing(False)
+
+
+@intrinsic
+def _places(typing: Any, a: Any, b: Any, first: Any, value: Any) -> Any:
+    """Which of 32 items have ``a - b == value``, as bits."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        width = _WIDTHS[0]
+        x = _load(builder, args[0], args[2], width)
+        x = builder.fsub(x, _load(builder, args[1], args[2], width))
+        hits = builder.fcmp_ordered("==", x, _spread(builder, args[3], width))
+        return builder.zext(builder.bitcast(hits, ir.IntType(width)), _LONG)
+
+    return types.int64(types.int64, types.int64, types.int64, types.float64), emit
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def find(a: int, b: int, start: int, count: int, value: float) -> int:
+    """The first place from ``start`` on where ``a - b == value``; ``count`` if there is none."""
+    j = start
+    while j + 32 <= count:
+        bits = _places(a, b, j, value)
+        if bits != 0:
+            return j + lowest_bit(np.uint64(bits))
+        j += 32
+    while j < count:
+        if item(a, j) - item(b, j) == value:
+            return j
+        j += 1
+    return count

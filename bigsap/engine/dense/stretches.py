@@ -1,0 +1,160 @@
+"""Stretches of a row that cannot matter to a search: four bits each.
+
+The survey of a root meets every cost of its row and takes minima of
+``(c[i,j] - reference) - v[j]``. Prices only fall, so for the rest of the phase these stay lower
+bounds; and when the row is entered by a column, what can matter in it lies below a limit that is
+known before any of its costs is read. A stretch of the row whose minimum is not below that limit
+is not read at all (random costs, n = 16,000: two thirds of a row).
+
+Of each row up to sixteen stretches are told apart, in eight bytes shared by the threads: the room
+of one vector of prices.
+A minimum is kept as a *code*, its place on a scale of three steps an octave, and compared by code
+with the limit. Neither rounding nor coding turns an order round: at worst a stretch is read in
+vain. The scale serves a slab; its *origin* follows what the surveys find, and where it moves, the
+codes already noted move with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from bigsap.engine.core.atomics import lowest_bit
+from bigsap.engine.core.state import CODES
+from bigsap.sources.base import Array
+
+# The largest code; steps an octave, for which float32 has 2**23 values.
+_TOP, _STEPS, _OCTAVE = CODES - 1, 3, 23
+# The scale begins so many octaves below the mean of a row's minima, and follows by so many of
+# float32's values a root at most: one row unlike all others must not move it.
+_BELOW, _PACE = 3, 1 << 21
+# Masks, of eight bytes.
+_ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_EVEN, _FOURTHS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x1111111111111111)
+
+# Words of a slab's scale: its origin and where that should be, as bits of float32; whether a
+# survey has set them.
+ORIGIN, CENTRE, BEGUN = 0, 1, 2
+
+
+@intrinsic
+def _bits(typing: Any, x: Any) -> Any:
+    """The bits of ``x`` as float32, as int64: no smaller for larger x, as long as x > 0."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        single = builder.fptrunc(args[0], ir.FloatType())
+        return builder.sext(builder.bitcast(single, ir.IntType(32)), ir.IntType(64))
+
+    return types.int64(types.float64), emit
+
+
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+def code_of(x: float, origin: int) -> int:
+    """The place of ``x`` on the scale, 0 to CODES - 1: never smaller for larger x."""
+    if x <= 0:
+        return 0
+    code = int((_bits(np.float64(x)) - origin) * _STEPS) >> _OCTAVE
+    return max(0, min(_TOP, code))
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def move_scale(octaves: int, lows: Array, scale: Array) -> None:
+    """Move the origin up (or down); what codes say of their stretches stays true. O(rows)."""
+    scale[ORIGIN] += octaves << _OCTAVE
+    steps = octaves * _STEPS
+    for row in range(lows.shape[0]):
+        for k in range(lows.shape[1]):
+            pair = int(lows[row, k])
+            low, high = pair & _TOP, pair >> 4
+            # Code 0 says nothing, and goes on saying nothing.
+            low = max(0, min(_TOP, low - steps)) if low > 0 else 0
+            high = max(0, min(_TOP, high - steps)) if high > 0 else 0
+            lows[row, k] = low | high << 4
+
+
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+def _least(values: Array, first: int, end: int) -> float:
+    low = values[first]
+    for k in range(first + 1, end):
+        low = values[k] if values[k] < low else low
+    return np.float64(low)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, scale: Array) -> None:
+    """Note the minima of a root's stretches, each of ``width`` groups of LANES columns.
+
+    group_min: P, of the slab's ``full`` groups and more. lows: uint8 (n_rows, bytes), the
+    slab's; two codes a byte, 0 where nothing is known; no bytes where there is no room for
+    them. scale: int64, see ORIGIN. O(full), or O(rows) where the scale has to move.
+    """
+    if lows.shape[1] == 0:
+        return
+    n_stretches = (full + width - 1) // width
+    total, count = 0.0, 0
+    for k in range(n_stretches):
+        low = _least(group_min, k * width, min((k + 1) * width, full))
+        if low > 0 and low < 1e37:
+            total += low
+            count += 1
+    if count > 0:
+        target = _bits(total / count) - (_BELOW << _OCTAVE)
+        if scale[BEGUN] == 0:
+            scale[ORIGIN], scale[CENTRE], scale[BEGUN] = target, target, 1
+        scale[CENTRE] += max(-_PACE, min(_PACE, target - scale[CENTRE]))
+        octaves = (scale[CENTRE] - scale[ORIGIN]) >> _OCTAVE
+        if octaves < -1 or octaves > 0:
+            move_scale(octaves, lows, scale)
+    if scale[BEGUN] == 0:
+        return
+    for k in range(lows.shape[1]):
+        lows[row, k] = 0
+    for k in range(n_stretches):
+        low = _least(group_min, k * width, min((k + 1) * width, full))
+        lows[row, k >> 1] |= code_of(low, scale[ORIGIN]) << (4 * (k & 1))
+
+
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+def plan(row: int, code: int, full: int, width: int, lows: Array, runs: Array, at: int) -> int:
+    """What must be read of a row: the runs of groups whose stretches' code is at most ``code``.
+
+    Written to ``runs`` from place ``at`` on, first group and end of each; returns the end.
+    """
+    word = np.uint64(0)
+    for k in range(lows.shape[1]):
+        word |= np.uint64(lows[row, k]) << np.uint64(8 * k)
+    # Each code in a byte of its own, of which the top bit tells that it exceeds the limit.
+    room = _ONES * np.uint64(127 - code)
+    even = ((word & _EVEN) + room) & _TOPS
+    odd = (((word >> np.uint64(4)) & _EVEN) + room) & _TOPS
+    skipped = (even >> np.uint64(7)) | (odd >> np.uint64(3))
+    read = skipped ^ _FOURTHS
+    k = 0
+    while k < CODES:
+        left = read >> np.uint64(4 * k)
+        if left == 0:
+            break
+        k += lowest_bit(left) >> 2
+        first = k * width
+        if first >= full:
+            break
+        left = skipped >> np.uint64(4 * k)
+        k = k + (lowest_bit(left) >> 2) if left != 0 else CODES
+        runs[at] = first
+        runs[at + 1] = min(k * width, full)
+        at += 2
+    return at
+
+
+@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+def step(group: int, k: int, end: int, runs: Array) -> tuple[int, int]:
+    """From a group in the run at place ``k`` to the next; at the last of all it stays."""
+    if group + 1 < runs[k + 1]:
+        return group + 1, k
+    if k + 2 < end:
+        return runs[k + 2], k + 2
+    return group, k

@@ -1,0 +1,328 @@
+"""Sweeps over all rows in order: bounds, first prices, greedy picks (A1015, 3.4).
+
+Run by the whole team like the search kernel, one barrier a row. A sweep claims rows
+in *sweeping* mode, so that it cannot flush the row cache.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bigsap.engine.core.atomics import cross, prefetch
+from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.core.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
+from bigsap.engine.core.state import (
+    BLOCK,
+    CHANGED,
+    DONE,
+    ID,
+    INVALID,
+    LANES,
+    NEED_ROW,
+    POSITION,
+    RECORD,
+    WANTED,
+    YIELD,
+    State,
+)
+from bigsap.rows import RowTable
+from bigsap.sources.base import Array
+
+STEP = 4 * LANES
+
+
+class Survey(NamedTuple):
+    """What a sweep learns; the column arrays lie in workspace of the search.
+
+    low: P (n_rows,) smallest ``c - v`` of the row. second: P (n_rows,) the second
+    smallest, in the first sweep the signed cost at the column that ``probe`` names
+    instead, infinity where it names none. probe: ID (n_rows,), set by the caller; the
+    diagonal by default. pick: ID (n_rows,) the
+    cheapest column not yet taken, FREE when there is none. pick_cost: P (n_rows,)
+    its signed cost, infinity when there is none.
+    open_price: P (n_columns,) v, or the blocked price where the column is taken.
+    least, runner_up: P (n_columns,) smallest and second smallest ``c - low`` of the
+    column (first sweep only).
+    """
+
+    low: Array
+    second: Array
+    pick: Array
+    pick_cost: Array
+    open_price: Array
+    least: Array
+    runner_up: Array
+    probe: Array
+
+
+def first_survey(st: State) -> Survey:
+    """Room for the first sweep's findings, in the workspace of the search.
+
+    low shares its memory with the rows' references, pick with the matching, pick_cost with
+    the predecessors and the list of settled columns.
+    """
+    n, m = st.column_of_row.size, st.v.size
+    fits = n <= m
+    probe = st.row_of_column[:n] if fits else np.empty(n, ID)
+    probe[:] = np.arange(n, dtype=ID)
+    return Survey(
+        low=st.reference,
+        second=np.empty(n, st.v.dtype),
+        pick=st.column_of_row,
+        pick_cost=st.ids.view(st.v.dtype)[:n] if fits else np.empty(n, st.v.dtype),
+        open_price=st.settled_dist,
+        least=st.dist,
+        runner_up=st.settled_price,
+        probe=probe,
+    )
+
+
+def later_survey(survey: Survey, st: State) -> Survey:
+    """Room for the findings of the sweeps after the first, whose column minima have had
+    their use; the references keep what the first has found."""
+    n, m = st.column_of_row.size, st.v.size
+    if n > m:
+        return survey._replace(low=np.empty(n, st.v.dtype))
+    return survey._replace(low=st.settled_price[:n], second=st.dist[:n])
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _survey_row(
+    cost: Array, sign: float, v: Array, open_price: Array, start: int, stop: int,
+    lanes: Array, block_min: Array, infinity: float,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Smallest and second smallest ``c - v``, and smallest over the columns not taken."""
+    low, second, best = lanes[:LANES], lanes[LANES : 2 * LANES], lanes[2 * LANES :]
+    for k in range(LANES):
+        low[k] = second[k] = best[k] = infinity
+    overall = infinity
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
+        e = min(o + BLOCK, stop)
+        # Four columns of a lane at a time: a quarter of the loads and stores of the minima.
+        full = (e - o) // STEP
+        for b in range(full):
+            p = o + b * STEP
+            for line in range(cost.itemsize * STEP // LINE):
+                prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
+            c, w, f = cost[p : p + STEP], v[p : p + STEP], open_price[p : p + STEP]
+            for k in range(LANES):
+                x0, x1 = sign * c[k], sign * c[k + LANES]
+                x2, x3 = sign * c[k + 2 * LANES], sign * c[k + 3 * LANES]
+                g0, g1 = x0 - w[k], x1 - w[k + LANES]
+                g2, g3 = x2 - w[k + 2 * LANES], x3 - w[k + 3 * LANES]
+                a, b0 = (g0, g1) if g0 < g1 else (g1, g0)
+                z, b1 = (g2, g3) if g2 < g3 else (g3, g2)
+                least, worse = (a, z) if a < z else (z, a)
+                runner = b0 if b0 < b1 else b1
+                runner = worse if worse < runner else runner
+                a, s = low[k], second[k]
+                worse = least if least > a else a
+                runner = worse if worse < runner else runner
+                second[k] = runner if runner < s else s
+                low[k] = least if least < a else a
+                h0, h1 = x0 - f[k], x1 - f[k + LANES]
+                h2, h3 = x2 - f[k + 2 * LANES], x3 - f[k + 3 * LANES]
+                a = h0 if h0 < h1 else h1
+                z = h2 if h2 < h3 else h3
+                a = a if a < z else z
+                z = best[k]
+                best[k] = a if a < z else z
+        for j in range(o + full * STEP, e):
+            g = sign * cost[j] - v[j]
+            second[0] = min(second[0], max(low[0], g))
+            low[0] = min(low[0], g)
+            best[0] = min(best[0], sign * cost[j] - open_price[j])
+        block_min[block] = fold(best, infinity)
+        overall = min(overall, block_min[block])
+    smallest, runner_up = infinity, infinity
+    for k in range(LANES):
+        runner_up = min(runner_up, max(smallest, low[k]))
+        smallest = min(smallest, low[k])
+        runner_up = min(runner_up, second[k])
+    return smallest, runner_up, overall
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _find(
+    best: float, cost: Array, sign: float, open_price: Array, start: int, stop: int,
+    block_min: Array,
+) -> int:  # fmt: skip
+    for block in range((stop - start + BLOCK - 1) // BLOCK):
+        o = start + block * BLOCK
+        if block_min[block] == best:
+            found = NOWHERE
+            for j in range(o, min(o + BLOCK, stop)):
+                candidate = j if sign * cost[j] - open_price[j] == best else NOWHERE
+                found = candidate if candidate < found else found
+            return found
+    return NOWHERE
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _column_minima(
+    cost: Array, sign: float, low: float, least: Array, runner_up: Array, start: int, stop: int
+) -> None:
+    for j in range(start, stop):
+        g = sign * cost[j] - low
+        a, s = least[j], runner_up[j]
+        larger = g if g > a else a
+        runner_up[j] = larger if larger < s else s
+        least[j] = g if g < a else a
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def run_sweep(
+    thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, survey: Survey,
+    order: Array, backward: bool, first: bool, budget: int,
+) -> int:  # fmt: skip
+    """Survey every row of ``order``; in the first sweep also judge each cost.
+
+    The caller has set ``survey.open_price`` to v. Picks are greedy in the order of
+    the visit. Returns DONE, NEED_ROW, YIELD, INVALID or CHANGED (words[WANTED] is
+    the row).
+    O(n_rows * n_columns / n_threads).
+    """
+    start, stop = st.bounds[thread], st.bounds[thread + 1]
+    lanes, block_min = st.lanes[thread], st.block_min[thread]
+    infinity, sign = terms.infinity, terms.sign
+    position = st.words[POSITION]
+    if thread == 0:
+        foresee(0, st, t)
+    cross(st.barrier, n_threads)
+    turn = 0
+    spent = 0
+    status = DONE
+    while position < order.size:
+        if spent >= budget:
+            status = YIELD
+            break
+        row = order[order.size - 1 - position] if backward else order[position]
+        slot = obtain(thread, n_threads, row, True, turn, st, t, terms)
+        if slot < 0:
+            status = INVALID if slot == BAD_COSTS else NEED_ROW
+            break
+        # What others need of this slab's costs must be in the records: once past the next
+        # barrier its thread may compute the next row in their place.
+        cost = t.slots[slot]
+        low, second, best = _survey_row(
+            cost, sign, st.v, survey.open_price, start, stop, lanes, block_min, infinity
+        )
+        base = (turn * n_threads + thread) * RECORD
+        st.record_value[base] = low
+        st.record_value[base + 1] = second
+        st.record_value[base + 2] = best
+        st.record_id[base + 1] = 0
+        if first:
+            st.record_id[base + 1] = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
+            probed = survey.probe[row]
+            here = start <= probed and probed < stop
+            st.record_value[base + 4] = sign * cost[probed] if here else infinity
+        if best < infinity:
+            found = _find(best, cost, sign, survey.open_price, start, stop, block_min)
+            st.record_id[base] = found
+            st.record_value[base + 3] = sign * cost[found] if found < NOWHERE else infinity
+        cross(st.barrier, n_threads)
+        low, second, best, winner = infinity, infinity, infinity, -1
+        probed_cost = pick_cost = infinity
+        bad = 0
+        for k in range(n_threads):
+            r = (turn * n_threads + k) * RECORD
+            second = min(second, min(st.record_value[r + 1], max(low, st.record_value[r])))
+            low = min(low, st.record_value[r])
+            if st.record_value[r + 2] < best:
+                best, winner = st.record_value[r + 2], k
+                pick_cost = st.record_value[r + 3]
+            if first:
+                probed_cost = min(probed_cost, st.record_value[r + 4])
+            bad += st.record_id[r + 1]
+        if bad != 0:
+            cross(st.barrier, n_threads)
+            if thread == 0:
+                st.words[WANTED] = row
+            status = INVALID
+            break
+        column = st.record_id[(turn * n_threads + winner) * RECORD] if winner >= 0 else -1
+        if column == NOWHERE:
+            cross(st.barrier, n_threads)
+            if thread == 0:
+                st.words[WANTED] = row
+            status = CHANGED
+            break
+        turn = 1 - turn
+        if first and low < infinity:
+            _column_minima(cost, sign, low, survey.least, survey.runner_up, start, stop)
+        if start <= column and column < stop:
+            survey.open_price[column] = terms.blocked
+        if thread == 0:
+            survey.low[row] = low
+            survey.second[row] = second
+            if first:
+                survey.second[row] = probed_cost
+            survey.pick[row] = column
+            survey.pick_cost[row] = pick_cost
+        position += 1
+        spent += terms.n_columns
+    cross(st.barrier, n_threads)
+    if thread == 0:
+        st.words[POSITION] = position
+    return status
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def run_undercut(
+    thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, pick: Array,
+    rank_of_column: Array, order: Array, budget: int,
+) -> int:  # fmt: skip
+    """Backwards through the picks, stop earlier picks from undercutting later ones.
+
+    For the rows of ``order`` from the last to the first: lower the price of every
+    column picked earlier wherever ``c - v`` there is below that of the row's own pick
+    (whose price is final by then: only rows picked later lower it).
+    rank_of_column: ID (n_columns,) place in the order of the row that picked it, -1
+    when nobody did. Returns as ``run_sweep``.
+    """
+    start, stop = st.bounds[thread], st.bounds[thread + 1]
+    sign = terms.sign
+    position = st.words[POSITION]
+    if thread == 0:
+        foresee(0, st, t)
+    cross(st.barrier, n_threads)
+    turn = 0
+    spent = 0
+    status = DONE
+    while position < order.size:
+        if spent >= budget:
+            status = YIELD
+            break
+        rank = order.size - 1 - position
+        row = order[rank]
+        own = pick[row]
+        if own >= 0:
+            slot = obtain(thread, n_threads, row, True, turn, st, t, terms)
+            turn = 1 - turn
+            if slot < 0:
+                status = INVALID if slot == BAD_COSTS else NEED_ROW
+                break
+            cost = t.slots[slot]
+            # The price of the own pick is final here, but its slab's thread may
+            # still be lowering it for the row before.
+            cross(st.barrier, n_threads)
+            reduced = sign * cost[own] - st.v[own]
+            # Past here that cost and price may change.
+            cross(st.barrier, n_threads)
+            for j in range(start, stop):
+                limit = sign * cost[j] - reduced
+                v = st.v[j]
+                taken = rank_of_column[j]
+                lower = taken >= 0 and taken < rank and limit < v
+                st.v[j] = limit if lower else v
+            spent += terms.n_columns
+        position += 1
+    cross(st.barrier, n_threads)
+    if thread == 0:
+        st.words[POSITION] = position
+    return status

@@ -1,0 +1,1 @@
+"""Both engines on devices; the kernels are CUDA C++ files beside."""

@@ -1,0 +1,318 @@
+"""Compressed rows with evaluations, and most of the searches, on a device.
+
+``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``). Of square
+problems the lists stay there, and rounds of searches (``gpu_batch``) match all rows or nearly
+all; else, and for what is left, lists come to the host, whose searches go on. What these
+ask for row by row is evaluated by the host where bounds make that cheap, else gathered
+and evaluated together on the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core.precision import refuse_large
+from bigsap.engine.core.team import Team
+from bigsap.engine.gpu.rounds import MOST_ENTRIES, RoundsEngine
+from bigsap.engine.gpu.row_cache import DeviceRows
+from bigsap.engine.gpu.wait import Wait
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.bounds import FEW_COORDINATES
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.store import Wave
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.sources.base import Array
+from bigsap.sources.device.code import DeviceCode
+from bigsap.sources.device.device_kernels import Kernels, compiled, load_cupy, on
+from bigsap.sources.device.device_memory import empty, free_bytes
+from bigsap.sources.device.placed import OnDevice, StreamedToDevice
+
+#: Threads of a block, and columns between two of a group: SIDE in kernels_rows.cu.
+SIDE = 256
+#: Rows that a block of bigsap_tiles goes through together.
+ROWS = 8
+#: Most groups of a row: their minima fit into shared memory.
+_MOST_GROUPS = 8192
+_LEAST_SPAN = 8
+#: Groups that can wait to be opened, see bigsap_select.
+_LIST = 1024
+#: Pairs and bytes of group minima of one batch: some hundredths of a second of work.
+_PAIRS = 1 << 36
+_BYTES = 256 << 20
+#: Rows of up to this many columns are evaluated by the host when a search asks for one.
+_SHORT = 1 << 15
+#: Scans that a search goes on for, see ``run_searches``.
+_GATHER = 64
+#: Square problems from so many rows on are searched in rounds on the device, where the source
+#: gives bounds: for others rounds have not been measured.
+BATCH_ROWS = 2048
+BATCH_NEEDS_BOUNDS = True
+#: Rows of one strip of the transform.
+_STRIP = 256
+
+
+def span(n_columns: int) -> int:
+    """Columns in a group: a power of two, so that a row has few enough groups."""
+    size = _LEAST_SPAN
+    while -(-n_columns // (SIDE * size)) * SIDE > _MOST_GROUPS:
+        size *= 2
+    return size
+
+
+def group_of(column: Array, size: int) -> Array:
+    """The group that holds a column; see bigsap_tiles."""
+    return column // (SIDE * size) * SIDE + column % SIDE
+
+
+def columns_of(group: Array, size: int) -> Array:
+    """(..., size) the columns of a group; those beyond the matrix included."""
+    first = group // SIDE * (SIDE * size) + group % SIDE
+    return np.asarray(first)[..., None] + np.arange(size) * SIDE
+
+
+class DeviceListEngine(RoundsEngine):
+    """``ListEngine`` whose evaluations of many rows run on a device.
+
+    Device memory beyond the costs: the batch at hand, some hundred megabytes at most; where
+    searches run there too, the lists and the room of a round (``gpu_batch``).
+    """
+
+    def __init__(
+        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int,
+        seed: int,
+    ) -> None:  # fmt: skip
+        super().__init__(problem, team, monitor, price, k, seed)
+        source = problem.source
+        assert isinstance(source, (OnDevice, StreamedToDevice))
+        self.device = source.device
+        #: Rows of costs that the device has no room for.
+        self.cache = DeviceRows(source) if isinstance(source, StreamedToDevice) else None
+        if self.blocks.offset.size and self.blocks.low.shape[0] > FEW_COORDINATES:
+            super().drop_bounds()
+        if not self.blocks.offset.size and (self.from_fill or problem.shape[1] > _SHORT):
+            self.immediate = False
+        self.gather = 0 if self.immediate else _GATHER
+        self.span = span(problem.shape[1])
+        self._wait = Wait(self.device)
+        self._judged = isinstance(source, OnDevice) and source.code().trusted
+        self._relative = not self.from_fill
+        self._looked = np.zeros(problem.shape[0], bool)
+        n, m = problem.shape
+        fitting = bool(self.blocks.offset.size) or not BATCH_NEEDS_BOUNDS
+        self._square = isinstance(source, OnDevice) and n == m and n >= BATCH_ROWS and fitting
+        if self._square:  # beside the lists, room for the searches
+            self._square = 2 * L.ENTRY_BYTES * n * self.k < free_bytes(self.device)
+
+    def _kernels(self, code: DeviceCode, with_free: bool) -> Kernels:
+        settings = {
+            "SPAN": self.span, "ROWS": ROWS, "WITH_FREE": int(with_free), "WIDTH": code.width,
+            "PRICE_IS_INT": int(self.price.kind == "i"), "SIGN": self.problem.sign,
+        }  # fmt: skip
+        return compiled(self.device, code, "rows", tuple(sorted(settings.items())))
+
+    def drop_bounds(self) -> None:
+        """Keep them: the host evaluates by bounds what a search asks for, although the device
+        goes through whole rows, from which their worth was judged."""
+
+    def go_through(self, wave: Wave) -> None:
+        """Evaluate the rows of a wave, all of them: after a restart too."""
+        rows = wave.rows
+        width = self.lists.width[rows]
+        for k in np.unique(width).tolist():
+            some = rows[width == k]
+            if k > MOST_ENTRIES:
+                self.bring_lists()
+                self.newest_there = False
+                super().go_through(Wave(some, self.lists.theta[:0]))
+            else:
+                with on(self.device):
+                    self._evaluate_there(some, int(k))
+        wave.done = (rows.size, 0)
+
+    def _evaluate_there(self, rows: Array, k: int) -> None:
+        cupy = load_cupy()
+        source = self.problem.source
+        if self.in_rounds and not self._hosts_turn:
+            self._send_lists()
+        m = self.terms.n_columns
+        if self._in_rounds and self._state is not None:
+            v, offered, with_free = self._state.v, self._state.open_price, True
+        else:
+            v, offered = cupy.asarray(self.v), cupy.asarray(self.open_price)
+            # Where every column is free the best free one is the best of all.
+            with_free = bool((self.open_price != self.v).any())
+        groups = -(-m // (SIDE * self.span)) * SIDE
+        most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
+        if isinstance(source, OnDevice):
+            for start in range(0, rows.size, most):
+                part = rows[start : start + most]
+                self._batch_there(source.code(), source.words(), part, part, k, v, offered,
+                                  with_free)  # fmt: skip
+            return
+        assert self.cache is not None
+
+        def evaluate(code: DeviceCode, words: Any, ids: Array, places: Array) -> None:
+            self._batch_there(code, words, ids, places, k, v, offered, with_free)
+
+        self.cache.go_over(
+            rows, most, self.monitor.tick, lambda code: self._kernels(code, with_free), evaluate
+        )
+
+    def _batch_there(
+        self, code: DeviceCode, words: Any, rows: Array, places: Array, k: int, v: Any,
+        offered: Any, with_free: bool,
+    ) -> None:  # fmt: skip
+        """Lists of ``rows``, whose costs are at ``places`` of the code's rows."""
+        cupy = load_cupy()
+        kernels = self._kernels(code, with_free)
+        there = cupy.asarray(places)
+        self._first_look(kernels, words, rows, there)
+        pool, raised = self.pool if self.newest_there else None, None
+        if pool is None:
+            starts = cupy.arange(0, rows.size * k, k, dtype=np.int64)
+            ids, costs = cupy.empty(rows.size * k, np.int32), cupy.empty(rows.size * k, self.price)
+        else:
+            self.newest_here = False
+            at = cupy.asarray(rows)
+            starts, ids, costs = pool.start[at], pool.ids, pool.costs
+        sizes, theta = self._lists_there(
+            kernels, words, rows, there, k, v, offered, with_free, starts, ids, costs
+        )
+        if pool is None:
+            raised = self._wait.until_done(self.monitor.tick)
+        else:
+            pool.keep(at, sizes, theta)
+            if not self._in_rounds:
+                self._busy = True
+                raised = self._wait.until_done(self.monitor.tick)
+                self._busy = False
+        if raised is not None:
+            raise raised
+        if pool is None:
+            shape = (rows.size, k)
+            self._store(rows, k, ids.get().reshape(shape), costs.get().reshape(shape), sizes.get(),
+                        theta.get())  # fmt: skip
+        if not self._in_rounds:
+            self._tick()
+
+    def _lists_there(
+        self, kernels: Kernels, words: Any, rows: Array, there: Any, k: int, v: Any, offered: Any,
+        with_free: bool, starts: Any, ids: Any, costs: Any,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """Launch an evaluation into ids, costs; device arrays of the batch's sizes, thresholds."""
+        cupy = load_cupy()
+        m, count = self.terms.n_columns, rows.size
+        reference = cupy.asarray(self.lists.reference[rows])
+        chunks = -(-m // (SIDE * self.span))
+        groups = chunks * SIDE
+        lows = empty((count, groups), np.float32, "group minima")
+        free_shape = (count, chunks) if with_free else (1, 1)
+        free_low, free_at = cupy.empty(free_shape, self.price), cupy.empty(free_shape, np.int32)
+        kernels.get("bigsap_tiles")(
+            (chunks, -(-count // ROWS)), (SIDE,),
+            (words, np.int32(m), there, np.int32(count), reference, v, offered, np.int32(groups),
+             lows, free_low, free_at),
+        )  # fmt: skip
+        sizes, theta = cupy.empty(count, np.int32), cupy.empty(count, self.price)
+        opened = cupy.zeros(1, np.uint64)
+        shared = 4 * (groups + _LIST)
+        kernels.get("bigsap_select", 64 << 10)(
+            (count,), (SIDE,),
+            (words, np.int32(m), there, cupy.asarray(np.asarray(rows, np.int32)),
+             np.int32(count), reference, v, np.int32(groups), lows, np.int32(chunks),
+             free_low, free_at, np.int32(k), np.uint32(self.seed & 0xFFFFFFFF),
+             starts, ids, costs, sizes, theta, opened),
+            shared_mem=shared,
+        )  # fmt: skip
+        counters = self.lists.counters
+        counters[L.EVALUATIONS] += count
+        counters[L.PAIRS] += count * m + int(opened[0])
+        return sizes, theta
+
+    def _first_look(self, kernels: Kernels, words: Any, rows: Array, there: Any) -> None:
+        """Judge the costs of rows never evaluated before, and set their references."""
+        new = (self.lists.theta[rows] == -self.infinity) & ~self._looked[rows]
+        self._looked[rows] = True
+        if not new.any() or (self._judged and not self._relative):
+            return
+        cupy = load_cupy()
+        count = int(new.sum())
+        places = there[cupy.asarray(np.flatnonzero(new))]
+        low, second = cupy.empty(count, self.price), cupy.empty(count, self.price)
+        bad = cupy.full(1, np.iinfo(np.int32).max, np.int32)
+        kernels.get("bigsap_survey")(
+            (min(count, 1 << 14),), (SIDE,),
+            (words, np.int32(self.terms.n_columns), places, np.int32(count),
+             cupy.zeros(self.terms.n_columns, self.price), np.intp(0), self.terms.lowest,
+             self.terms.highest, np.int32(1), low, second, bad),
+        )  # fmt: skip
+        first = int(bad[0])
+        if first < np.iinfo(np.int32).max:
+            row = int(rows[np.flatnonzero(there.get() == first)[0]])
+            self._complain_of(row)
+        if self._relative:
+            least = low.get()
+            finite = (least < self.infinity) & (least > -self.infinity)
+            self.lists.reference[rows[new][finite]] = least[finite]
+
+    def _complain_of(self, row: int) -> None:
+        costs = np.empty((1, self.terms.n_columns), self.problem.source.dtype)
+        self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
+        self.problem.check_row(row, costs[0])
+        if self.bounded_costs:
+            refuse_large(self.problem, row, costs[0], self.limit, usual=self.price.kind == "f")
+        self._complain(row)
+
+    def _store(
+        self, rows: Array, k: int, ids: Array, costs: Array, sizes: Array, theta: Array
+    ) -> None:
+        lists = self.lists
+        starts = lists.start[rows]
+        if rows.size and (np.diff(starts) == k).all():
+            where = slice(int(starts[0]), int(starts[0]) + k * rows.size)
+            lists.ids[where], lists.costs[where] = ids.ravel(), costs.ravel()
+        else:
+            places = starts[:, None] + np.arange(k)
+            lists.ids[places], lists.costs[places] = ids, costs
+        lists.size[rows], lists.theta[rows] = sizes, theta
+
+
+def list_engine_for(
+    problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int, seed: int
+) -> ListEngine:
+    """The engine for compressed rows of the device the costs are on; else the CPU's."""
+    kind = ListEngine
+    if isinstance(problem.source, (OnDevice, StreamedToDevice)):
+        kind = DeviceListEngine
+    return kind(problem, team, monitor, price, k, seed)
+
+
+def device_transform(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array:
+    """``v[j] = min over rows of (c[i, j] - u[i])`` on the device that holds the costs."""
+    cupy = load_cupy()
+    source: Any = problem.source
+    m, code = problem.shape[1], source.code()
+    settings = {
+        "SPAN": _LEAST_SPAN, "ROWS": ROWS, "WITH_FREE": 0, "WIDTH": code.width,
+        "PRICE_IS_INT": int(price.kind == "i"), "SIGN": problem.sign,
+    }  # fmt: skip
+    with on(source.device):
+        kernels = compiled(source.device, code, "rows", tuple(sorted(settings.items())))
+        strip = max(_STRIP, -(-rows.size // 512))
+        strips = -(-rows.size // strip)
+        parts = empty((strips, m), price, "first prices")
+        least, unused = cupy.empty(m, price), cupy.empty(m, price)
+        wide = -(-m // SIDE)
+        kernels.get("bigsap_transform")(
+            (wide, strips), (SIDE,),
+            (source.words(), cupy.asarray(rows.astype(np.int32)), np.int32(rows.size), np.int32(m),
+             cupy.asarray(u.astype(price)), np.int32(strip), parts),
+        )  # fmt: skip
+        kernels.get("bigsap_merge")(
+            (wide,), (SIDE,), (np.int32(strips), np.int32(m), parts, parts, least, unused)
+        )
+        found: Array = least.get()
+        return found

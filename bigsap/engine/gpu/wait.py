@@ -1,0 +1,58 @@
+"""Waiting for kernels that run for long, and the flags by which host and kernels talk."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from bigsap.sources.device.device_kernels import load_cupy, on
+
+# As in kernels_agree.cu and kernels_post.cu.
+STOP_FLAG, AT_POSITION, AT_SCANS, ABORT_FLAG, HOST_WORDS = range(5)
+#: How often the host looks at its limits.
+_TICK_SECONDS = 0.05
+
+
+class Wait:
+    """Waits for a launch, serving the monitor; the host's and the kernel's flags.
+
+    Also ends the kernel: an exception while waiting (a limit, Ctrl-C) raises the flag,
+    waits for the kernel to leave, and goes on.
+    """
+
+    def __init__(self, device: int) -> None:
+        cupy = load_cupy()
+        self.cupy = cupy
+        with on(device):
+            self._memory = cupy.cuda.alloc_pinned_memory(8 * HOST_WORDS)
+        self.flags = np.frombuffer(self._memory, np.int64, HOST_WORDS)
+        self.flags[:] = 0
+        self.address = np.int64(self._memory.ptr)
+
+    def mark(self) -> Any:
+        """An event on the current stream."""
+        event = self.cupy.cuda.Event(disable_timing=True)
+        event.record()
+        return event
+
+    def until_done(self, serve: Any, events: list[Any] | None = None) -> BaseException | None:
+        """Wait for the events, or the current stream; what ``serve`` raised, after the
+        kernels have left."""
+        waiting = [self.mark()] if events is None else events
+        raised: BaseException | None = None
+        clock = served = time.perf_counter()
+        while not all(event.done for event in waiting):
+            try:
+                now = time.perf_counter()
+                if raised is None and now - served > _TICK_SECONDS:
+                    served = now
+                    serve()
+                if now - clock > 0.002:
+                    time.sleep(0.0002)
+            except BaseException as error:  # noqa: BLE001 - raised again by the caller
+                raised = raised or error
+                self.flags[STOP_FLAG] = 1
+        self.flags[STOP_FLAG] = self.flags[ABORT_FLAG] = 0
+        return raised

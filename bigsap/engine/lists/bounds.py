@@ -1,0 +1,230 @@
+"""Lower bounds of ``c - v`` over blocks of columns, without looking at the columns.
+
+A source that is *separable* (see ``sources.base``) gives each column a point of few
+coordinates. Over a block of columns the prices are majorised by an affine function of
+that point, ``v[j] <= offset + slope . y[j]`` (least-squares slope, offset the largest
+residual; it stays valid as prices fall). The smallest ``c - offset - slope . y`` over the
+block's bounding box then has a closed form, coordinate by coordinate, whose error is of
+second order in the size of the box. Subtracting merely the block's largest price would be
+too weak where matched pairs lie far apart: there the slopes of cost and price cancel.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bigsap.sources.base import Array, Separable
+
+#: Columns per block, and blocks per group of blocks: two levels, so that most blocks are
+#: ruled out without a bound of their own.
+BLOCK = 128
+GROUP = 16
+#: More coordinates than this, and boxes bound hardly anything; up to FEW they always do
+#: well enough, in between a probe decides (``methods.bounds_choice``).
+MOST_COORDINATES = 16
+FEW_COORDINATES = 6
+
+SQUARE, ABSOLUTE, PRODUCT, ROOT, LARGEST = range(5)
+KINDS = {
+    "square": SQUARE,
+    "absolute": ABSOLUTE,
+    "product": PRODUCT,
+    "root": ROOT,
+    "largest": LARGEST,
+}
+
+
+class Blocks(NamedTuple):
+    """Boxes and majorants. Empty arrays when the source has no bounds.
+
+    x: float64 (n_rows, d). low, high: (d, n_all) boxes, of the ``n_blocks`` blocks first, then
+    of the groups of GROUP blocks. scale: (d,) of the coordinates. slope: (d, n_all), offset:
+    (n_all,). kind: one of KINDS. margin: float64 (1,), how much a bound is lowered against
+    rounding.
+    """
+
+    x: Array
+    low: Array
+    high: Array
+    scale: Array
+    slope: Array
+    offset: Array
+    margin: Array
+    kind: int
+    n_blocks: int
+
+
+def no_blocks() -> Blocks:
+    """Blocks of a source without bounds."""
+    flat, row = np.empty((0, 0)), np.empty(0)
+    return Blocks(flat, flat, flat, row, flat, row, np.zeros(1), 0, 0)
+
+
+def blocks_of(source: Any) -> Blocks:
+    """The blocks of a separable source, with majorants still to be fitted."""
+    if not isinstance(source, Separable):
+        return no_blocks()
+    terms = source.separable()
+    if terms is None or terms.y.shape[0] > MOST_COORDINATES or terms.y.shape[1] < 2 * BLOCK:
+        return no_blocks()
+    d, m = terms.y.shape
+    n_blocks, n_groups = -(-m // BLOCK), -(-m // (BLOCK * GROUP))
+    n_all = n_blocks + n_groups
+    starts = [np.arange(count) * (m_ * BLOCK) for count, m_ in ((n_blocks, 1), (n_groups, GROUP))]
+    low, high = (
+        np.concatenate([extreme.reduceat(terms.y, s, axis=1) for s in starts], axis=1)
+        for extreme in (np.minimum, np.maximum)
+    )
+    return Blocks(
+        x=np.ascontiguousarray(terms.x, np.float64),
+        low=low,
+        high=high,
+        scale=np.ascontiguousarray(terms.scale, np.float64),
+        slope=np.zeros((d, n_all)),
+        offset=np.zeros(n_all),
+        margin=np.zeros(1),
+        kind=KINDS[terms.kind],
+        n_blocks=n_blocks,
+    )
+
+
+def separated_columns(source: Separable) -> Array:
+    """The column points (d, m) of a source that has blocks."""
+    terms = source.separable()
+    return np.empty((0, 0)) if terms is None else terms.y
+
+
+def fit(blocks: Blocks, y: Array, v: Array) -> None:
+    """Fit the majorants to the present prices. y: (d, m) as in the source. O(m d**2)."""
+    _fit(y, v, blocks.slope, blocks.offset, blocks.kind, blocks.n_blocks)
+    reach = np.maximum(np.abs(blocks.low), np.abs(blocks.high)).max(axis=1)
+    far = reach + np.abs(blocks.x).max(axis=0)
+    w = blocks.scale
+    cost = {
+        SQUARE: (w * far**2).sum(),
+        ABSOLUTE: (w * far).sum(),
+        PRODUCT: (w * far**2).sum(),
+        ROOT: np.sqrt((w * far**2).sum()),
+        LARGEST: (w * far).max(),
+    }[blocks.kind]
+    size = cost + (np.abs(blocks.slope).max(axis=1) * far).sum() + np.abs(blocks.offset).max()
+    blocks.margin[0] = 128 * np.finfo(np.float64).eps * size
+
+
+@njit(nogil=True, cache=True)
+def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: int) -> None:
+    d, m = y.shape
+    normal = np.empty((d, d))
+    right = np.empty(d)
+    mean = np.empty(d)
+    for block in range(offset.size):
+        width = BLOCK if block < n_blocks else BLOCK * GROUP
+        start = (block if block < n_blocks else block - n_blocks) * width
+        stop = min(start + width, m)
+        count = stop - start
+        if kind in (SQUARE, ABSOLUTE, PRODUCT):
+            price = 0.0
+            for j in range(start, stop):
+                price += v[j]
+            price /= count
+            for a in range(d):
+                mean[a] = 0.0
+                for j in range(start, stop):
+                    mean[a] += y[a, j]
+                mean[a] /= count
+            for a in range(d):
+                right[a] = 0.0
+                for j in range(start, stop):
+                    right[a] += (y[a, j] - mean[a]) * (v[j] - price)
+                for b in range(d):
+                    normal[a, b] = 0.0
+                    for j in range(start, stop):
+                        normal[a, b] += (y[a, j] - mean[a]) * (y[b, j] - mean[b])
+            # A ridge keeps blocks of few distinct points solvable; any slope is valid.
+            ridge = 1e-300
+            for a in range(d):
+                ridge += 1e-9 * normal[a, a]
+            for a in range(d):
+                normal[a, a] += ridge
+            for a in range(d):
+                pivot = normal[a, a]
+                for b in range(a + 1, d):
+                    factor = normal[b, a] / pivot
+                    for c in range(a, d):
+                        normal[b, c] -= factor * normal[a, c]
+                    right[b] -= factor * right[a]
+            for a in range(d - 1, -1, -1):
+                total = right[a]
+                for c in range(a + 1, d):
+                    total -= normal[a, c] * slope[c, block]
+                total /= normal[a, a]
+                slope[a, block] = total if abs(total) < 1e150 else 0.0
+        else:
+            for a in range(d):
+                slope[a, block] = 0.0
+        largest = -np.inf
+        for j in range(start, stop):
+            rest = v[j]
+            for a in range(d):
+                rest -= slope[a, block] * y[a, j]
+            largest = max(largest, rest)
+        offset[block] = largest
+
+
+@njit(nogil=True, cache=True)
+def bound_row(row: int, b: Blocks, first: int, last: int, out: Array) -> None:
+    """out[k] = a lower bound of ``c[row, j] - v[j]`` over the columns of block first + k.
+
+    For the blocks (or groups, see ``Blocks``) first to last - 1.
+    """
+    d = b.low.shape[0]
+    count = last - first
+    kind, margin = b.kind, b.margin[0]
+    for k in range(count):
+        out[k] = 0.0
+    for a in range(d):
+        x, w = b.x[row, a], b.scale[a]
+        low, high = b.low[a, first:last], b.high[a, first:last]
+        slope = b.slope[a, first:last]
+        if kind == SQUARE:
+            half = 0.5 / w
+            for k in range(count):
+                g = slope[k]
+                y = x + g * half
+                y = low[k] if y < low[k] else y
+                y = high[k] if y > high[k] else y
+                out[k] += w * (x - y) * (x - y) - g * y
+        elif kind == ABSOLUTE:
+            for k in range(count):
+                g, p, q = slope[k], low[k], high[k]
+                y = p if x < p else x
+                y = q if y > q else y
+                best = w * abs(x - y) - g * y
+                other = w * abs(x - p) - g * p
+                best = other if other < best else best
+                other = w * abs(x - q) - g * q
+                out[k] += other if other < best else best
+        elif kind == PRODUCT:
+            for k in range(count):
+                t = w * x - slope[k]
+                p, q = t * low[k], t * high[k]
+                out[k] += p if p < q else q
+        else:
+            for k in range(count):
+                y = low[k] if x < low[k] else x
+                y = high[k] if y > high[k] else y
+                if kind == ROOT:
+                    out[k] += w * (x - y) * (x - y)
+                else:
+                    t = w * abs(x - y)
+                    out[k] = t if t > out[k] else out[k]
+    offset = b.offset[first:last]
+    if kind == ROOT:
+        for k in range(count):
+            out[k] = np.sqrt(out[k]) - offset[k] - margin
+    else:
+        for k in range(count):
+            out[k] = out[k] - offset[k] - margin

@@ -1,0 +1,285 @@
+"""Evaluation of one whole row: its k smallest ``c - v``, without sorting the row.
+
+A panel of the row gives ``c - v`` and the minima of groups of 16 columns; the (k+1)-th
+smallest of those bounds the (k+1)-th smallest of all, so that hardly more than k columns
+are ever looked at one by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigsap.engine.core.atomics import prefetch
+from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
+from bigsap.engine.core.selection import bracket, extremes, gather, n_within, thin
+from bigsap.engine.core.state import LANES
+from bigsap.engine.lists.bounds import BLOCK
+from bigsap.engine.lists.layout import CHUNK, PANEL, Lists, Scratch
+from bigsap.sources.base import Array
+from bigsap.sources.compiled import call_fill
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _round_down(x: float, infinity: float) -> np.float32:
+    """A float32 at most x; infinity stays what it is."""
+    if x >= infinity:
+        return np.float32(np.inf)
+    y = min(float(x), 3e38)
+    return np.float32(y - abs(y) * 1.2e-7 - 1e-37)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def smallest(values: Array, infinity: float) -> np.float32:
+    """The smallest value, rounded down to float32. Eight minima hide one's latency."""
+    a = b = c = d = infinity
+    e = f = g = h = infinity
+    full = values.size // 8 * 8
+    for j in range(0, full, 8):
+        a, b = min(a, values[j]), min(b, values[j + 1])
+        c, d = min(c, values[j + 2]), min(d, values[j + 3])
+        e, f = min(e, values[j + 4]), min(f, values[j + 5])
+        g, h = min(g, values[j + 6]), min(h, values[j + 7])
+    for j in range(full, values.size):
+        a = min(a, values[j])
+    return _round_down(min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h))), infinity)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _judge(
+    cost: Array, sign: float, lowest: float, highest: float, n: int, lanes: Array, infinity: float
+) -> tuple[int, float]:
+    """How many signed costs are NaN or outside (lowest, highest], and the smallest."""
+    bad = 0
+    for k in range(LANES):
+        lanes[k] = infinity
+    full = n // LANES
+    for b in range(full):
+        p = b * LANES
+        for line in range(cost.itemsize * LANES // LINE):
+            prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
+        c = cost[p : p + LANES]
+        for k in range(LANES):
+            x = sign * c[k]
+            a = lanes[k]
+            lanes[k] = x if x < a else a
+            bad += 0 if (x > lowest) & (x <= highest) else 1
+    for j in range(full * LANES, n):
+        x = sign * cost[j]
+        lanes[0] = min(lanes[0], x)
+        bad += 0 if (x > lowest) & (x <= highest) else 1
+    return bad, fold(lanes, infinity)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _reduce_chunk(
+    cost: Array, at: int, width: int, column: int, place: int, sign: float, reference: float,
+    v: Array, open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
+) -> None:  # fmt: skip
+    """``tau[place:] = (sign * cost[at:] - reference) - v[column:]``, ``width`` columns.
+
+    low: (LANES,) set to the smallest of each group, which is one lane of the chunk.
+    free: (LANES,) lowered to the smallest over free columns.
+    """
+    for k in range(LANES):
+        low[k] = infinity
+    # Four columns of a lane at a time: a quarter of the loads and stores of the minima.
+    step = 4 * LANES
+    full = width // step
+    for b in range(full):
+        p, q, r = at + b * step, column + b * step, place + b * step
+        for line in range(cost.itemsize * step // LINE):
+            prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
+        c, w = cost[p : p + step], v[q : q + step]
+        f, t = open_price[q : q + step], tau[r : r + step]
+        for k in range(LANES):
+            x0, x1 = sign * c[k] - reference, sign * c[k + LANES] - reference
+            x2 = sign * c[k + 2 * LANES] - reference
+            x3 = sign * c[k + 3 * LANES] - reference
+            g0, g1 = x0 - w[k], x1 - w[k + LANES]
+            g2, g3 = x2 - w[k + 2 * LANES], x3 - w[k + 3 * LANES]
+            t[k], t[k + LANES], t[k + 2 * LANES], t[k + 3 * LANES] = g0, g1, g2, g3
+            a = g0 if g0 < g1 else g1
+            z = g2 if g2 < g3 else g3
+            a = a if a < z else z
+            z = low[k]
+            low[k] = a if a < z else z
+            h0, h1 = x0 - f[k], x1 - f[k + LANES]
+            h2, h3 = x2 - f[k + 2 * LANES], x3 - f[k + 3 * LANES]
+            a = h0 if h0 < h1 else h1
+            z = h2 if h2 < h3 else h3
+            a = a if a < z else z
+            z = free[k]
+            free[k] = a if a < z else z
+    done = full * step
+    for _ in range((width - done) // LANES):
+        p, q, r = at + done, column + done, place + done
+        c, w = cost[p : p + LANES], v[q : q + LANES]
+        f, t = open_price[q : q + LANES], tau[r : r + LANES]
+        for k in range(LANES):
+            x = sign * c[k] - reference
+            g = x - w[k]
+            h = x - f[k]
+            t[k] = g
+            a, z = low[k], free[k]
+            low[k] = g if g < a else a
+            free[k] = h if h < z else z
+        done += LANES
+    for k in range(done, width):
+        x = sign * cost[at + k] - reference
+        g = x - v[column + k]
+        tau[place + k] = g
+        low[k % LANES] = min(low[k % LANES], g)
+        free[k % LANES] = min(free[k % LANES], x - open_price[column + k])
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def evaluate(
+    row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
+    offset: int, scratch: Scratch, lists: Lists,
+) -> int:  # fmt: skip
+    """Evaluate one whole row under the prices v into its list of at most k entries.
+
+    whole: the row's costs, unless ``from_fill``. open_price: v for free columns, the
+    blocked price for matched ones; the best free column always gets a place.
+    offset: column to start from; ties at the boundary go to the columns met first, so
+    a pseudo-random offset spreads them. Returns the pairs evaluated, -1 on a bad cost (which
+    a row in place may have at any time: whoever owns it may write to it).
+
+    The (k+1)-th smallest of the groups' minima bounds the (k+1)-th smallest of all, so
+    that hardly more than k candidates are ever looked at one by one. O(n_columns).
+    """
+    m = terms.n_columns
+    infinity, sign = terms.infinity, terms.sign
+    near, tau, free = scratch.near, scratch.tau, scratch.free
+    group_low, lanes = scratch.group_low, scratch.lanes
+    best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
+    if not from_fill and lists.theta[row] == -infinity:  # its first evaluation
+        bad, low = _judge(whole, sign, terms.lowest, terms.highest, m, free, infinity)
+        if bad != 0:
+            return -1
+        if low < infinity and low > -infinity:
+            lists.reference[row] = low
+    reference = lists.reference[row]
+    low, order = lists.low, lists.order
+    n_best = 0
+    cap = infinity
+    outside = infinity
+    free_tau, free_cost, free_id = infinity, infinity, -1
+    # A row of one panel is gone through as it is, and only its candidates are gathered
+    # from the offset on.
+    following, turn = (0, offset) if m <= PANEL else (offset, 0)
+    left = m
+    while left > 0:
+        column = following
+        width = min(PANEL, m - column, left)
+        left -= width
+        following = 0 if column + width == m else column + width
+        cost = near if from_fill else whole
+        base = 0 if from_fill else column
+        # Blocks of columns from all over the row need the whole row's tau.
+        at = column if order.size else 0
+        for j in range(LANES):
+            free[j] = infinity
+        n_groups = 0
+        for place in range(0, width, CHUNK):
+            part = min(CHUNK, width - place)
+            if from_fill:  # here, while the chunk stays in the first-level cache
+                call_fill(
+                    terms.fill_address, terms.fill_context, row, column + place,
+                    column + place + part, near.ctypes.data + place * near.itemsize,
+                )  # fmt: skip
+                if n_invalid(near, sign, terms.lowest, terms.highest, place, place + part):
+                    return -1
+            _reduce_chunk(
+                cost, base + place, part, column + place, at + place, sign,
+                reference, v, open_price, tau, group_low[n_groups : n_groups + LANES], free,
+                infinity,
+            )  # fmt: skip
+            n_groups += LANES
+        if low.shape[1] > 0 and order.size == 0:
+            for first in range(0, width, BLOCK):
+                end = min(first + BLOCK, width)
+                low[row, (column + first) // BLOCK] = smallest(tau[first:end], infinity)
+        if n_groups > k and n_within(group_low, n_groups, cap) > k:
+            least, most = extremes(group_low, n_groups, -infinity, infinity, lanes)
+            if least < infinity and n_within(group_low, n_groups, most) > k:
+                bound = bracket(group_low, n_groups, k + 1, least, most)[1]
+                cap = bound if bound < cap else cap
+        smallest_free = extremes(free, LANES, -infinity, infinity, lanes)[0]
+        if smallest_free < free_tau:
+            lane = 0
+            while free[lane] != smallest_free:
+                lane += 1
+            for j in range(lane, width, LANES):
+                if tau[at + j] == smallest_free and open_price[column + j] == v[column + j]:
+                    free_tau, free_id = smallest_free, column + j
+                    x = sign * cost[base + j]
+                    if not (x > terms.lowest and x <= terms.highest):
+                        return -1
+                    free_cost = x - reference
+                    break
+        for lo, hi in ((turn, width), (0, turn)):
+            for first in range(lo - lo % CHUNK, hi, CHUNK):
+                if n_within(group_low[first // 16 :], LANES, cap) == 0:
+                    continue
+                place, end = max(first, lo), min(first + CHUNK, hi)
+                n_best = gather(
+                    tau[at + place : at + end], cap, infinity, cost[base + place : base + end],
+                    sign, reference, column + place, terms.lowest, terms.highest,
+                    best_tau, best_cost, best_id, n_best,
+                )  # fmt: skip
+                if n_best < 0:
+                    return -1
+                if n_best > best_tau.size - CHUNK - 1:
+                    n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
+                    outside = min(outside, rest)
+                    cap = min(cap, rest)
+        if n_best > k + k // 2 and left > 0:
+            n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
+            outside = min(outside, rest)
+            cap = min(cap, rest)
+    if low.shape[1] > 0 and order.size:
+        for block in range(low.shape[1]):
+            places = order[block * BLOCK : min((block + 1) * BLOCK, m)]
+            for j in range(places.size):
+                group_low[j] = tau[places[j]]
+            low[row, block] = smallest(group_low[: places.size], infinity)
+    store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
+    return m
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def store(
+    row: int, k: int, n_best: int, outside: float, free_tau: float, free_cost: float, free_id: int,
+    infinity: float, scratch: Scratch, lists: Lists,
+) -> None:  # fmt: skip
+    """Write the k best candidates as the row's list and set its threshold.
+
+    outside: a lower bound on ``c - v`` of all columns that are no candidates.
+    """
+    best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
+    lanes = scratch.lanes
+    theta = outside
+    if n_best > k:
+        n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
+        theta = min(theta, rest)
+    if free_id >= 0 and n_best > 0:
+        listed = False
+        worst = 0
+        for j in range(n_best):
+            listed = listed or best_id[j] == free_id
+            if best_tau[j] > best_tau[worst]:
+                worst = j
+        if not listed:
+            theta = min(theta, best_tau[worst])
+            best_tau[worst] = free_tau
+            best_cost[worst] = free_cost
+            best_id[worst] = free_id
+    start = lists.start[row]
+    for j in range(n_best):
+        lists.ids[start + j] = best_id[j]
+        lists.costs[start + j] = best_cost[j]
+    lists.size[row] = n_best
+    lists.theta[row] = theta

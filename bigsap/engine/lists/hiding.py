@@ -1,0 +1,103 @@
+"""Rows evaluated in the middle of a search without the columns that it has settled.
+
+A search that must go far, to another cluster of points say, settles all columns near its
+rows. Prices stand still until it ends, so that the k best columns of such a row are settled
+ones, and to see past them its list would have to hold them all. Instead the row is
+evaluated as if they had the blocked price. Its list and threshold then speak of the other
+columns only; the *slack* noted before says what the settled ones allow of the threshold
+when the search has ended.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from bigsap.engine.lists.bounds import BLOCK
+from bigsap.engine.lists.layout import Lists
+from bigsap.engine.lists.workspace import N_HIDDEN, Frontier
+from bigsap.sources.base import Array
+
+#: Roundings between a slack and the ``c - v`` that it bounds, with room.
+_ROUNDINGS = 16
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def leave_out(column: int, label: float, blocked: float, f: Frontier) -> None:
+    """Show a settled column no more to the evaluations of this search."""
+    f.shown[column] = blocked
+    f.label_of[column] = label
+    f.left[column // BLOCK] -= 1
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def hide(
+    row: int, v: Array, blocked: float, infinity: float, n_settled: int, label: float, f: Frontier,
+    lists: Lists,
+) -> bool:  # fmt: skip
+    """Note that the row is about to be evaluated without the settled columns.
+
+    False, nothing noted, where less than half of its list is settled, as when columns tie
+    at the threshold; never for a row noted before. label: that of the search; no settled
+    column's is larger.
+
+    Afterwards ``slack[row] <= (c - v) - label`` for every settled column: by the list for
+    those in it, by the threshold for the rest, from before for those left out before.
+    """
+    words, dist, shown = f.words, f.dist, f.shown
+    start, size = lists.start[row], lists.size[row]
+    slack = f.slack[row]
+    if slack == infinity:
+        n_known = 0
+        for k in range(start, start + size):
+            n_known += 1 if dist[lists.ids[k]] == blocked else 0
+        if 2 * n_known < size:
+            return False
+        if words[N_HIDDEN] == 0:
+            for j in range(v.size):
+                shown[j] = v[j]
+            for block in range(f.left.size):
+                f.left[block] = min(BLOCK, v.size - block * BLOCK)
+            for k in range(n_settled):
+                leave_out(f.settled[k], f.settled_dist[k], blocked, f)
+        f.hidden[words[N_HIDDEN]] = row
+        words[N_HIDDEN] += 1
+    slack = min(slack, lists.theta[row] - label)
+    for k in range(start, start + size):
+        j = lists.ids[k]
+        if dist[j] == blocked:
+            slack = min(slack, (lists.costs[k] - v[j]) - f.label_of[j])
+    f.slack[row] = slack
+    return True
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def reveal(
+    n_settled: int, label: float, infinity: float, unit: float, v: Array, f: Frontier, lists: Lists
+) -> None:
+    """Make the thresholds of the rows of ``hide`` speak of all columns again.
+
+    To be called before the prices of the settled columns fall to ``v - (label - theirs)``
+    or lower, when ``c - v`` of each is at least its row's slack + label. unit: the
+    rounding of P, 0 where its sums are exact.
+    """
+    words = f.words
+    largest = abs(label)
+    for k in range(n_settled):
+        largest = max(largest, abs(v[f.settled[k]]), abs(f.settled_dist[k]))
+    for k in range(words[N_HIDDEN]):
+        row = f.hidden[k]
+        slack = f.slack[row]
+        f.slack[row] = infinity
+        f.delay[row] = label - label
+        bound = (slack + label) - _ROUNDINGS * unit * (largest + abs(slack))
+        lists.theta[row] = min(lists.theta[row], bound)
+    words[N_HIDDEN] = 0
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def smallest_label(n_settled: int, f: Frontier) -> float:
+    """Of the settled columns; with it ``reveal`` is right where no price falls at all."""
+    label = f.settled_dist[0]
+    for k in range(1, n_settled):
+        label = min(label, f.settled_dist[k])
+    return label

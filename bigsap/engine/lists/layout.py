@@ -1,0 +1,165 @@
+"""Compressed rows: each row as its k best columns and one threshold.
+
+Prices only fall. So if row i was evaluated at some time and the list L of its k best
+columns was kept with theta, the smallest ``c - v`` outside L at that time, then ever
+after ``c[i,j] - v[j] >= theta`` for every j outside L. The list and the threshold
+stand in for the row until a search reaches the threshold; then the row is evaluated
+anew. The method is exact at every moment.
+
+This module holds the store; ``evaluation`` and ``opening`` fill it, ``list_search`` searches.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bigsap.engine.core.state import LANES
+from bigsap.sources.base import Array
+
+#: Bytes of an entry of a list.
+ENTRY_BYTES = 12
+#: Columns evaluated at a time: their costs and reduced costs stay in the near caches.
+PANEL = 8192
+#: Columns whose smallest ``c - v`` are kept lane by lane: LANES groups of 16 columns.
+CHUNK = 16 * LANES
+#: Candidates are kept up to this many times k, and a panel, before they are thinned out.
+_ROOM = 4
+
+
+class Lists(NamedTuple):
+    """All rows' lists in one pool. P is the price type, see ``State``.
+
+    ids: int32 (pool,) columns; costs: P (pool,) their signed costs; see ``list_pool``. Row i owns
+    ``start[i] : start[i] + width[i]``, of which the first ``size[i]`` are in use.
+    theta: P (n_rows,) no column outside the list has ``c - v`` below it.
+    reference: P (n_rows,) what was subtracted from all costs of the row: its smallest
+    cost, so that a row of huge costs does not absorb the prices; 0 for computed rows.
+    low: float32 (n_rows, n_blocks) the smallest ``c - v`` of each block of columns when it
+    was last looked at, rounded down; as prices fall it stays a lower bound. Without
+    columns where it is not kept. order: ID (m,) the column at each place of the blocks;
+    empty: the columns as they are.
+    counters: int64, see the constants below.
+    """
+
+    ids: Array
+    costs: Array
+    start: Array
+    width: Array
+    size: Array
+    theta: Array
+    reference: Array
+    low: Array
+    order: Array
+    counters: Array
+
+
+# Places in Lists.counters.
+(
+    POOL_USED,  # entries of the pool that belong, or did belong, to some row
+    EVALUATIONS,
+    PAIRS,
+    DOUBLED,
+    NEXT_ITEM,
+    BAD_ROW,
+    POOL_SIZE,  # entries that lists may use
+    POOL_LIMIT,  # how large that may become
+    REFUSED,  # how often a list could not be doubled
+    FIRST_WIDTH,  # entries a list starts with
+    FREED,  # first of the places left by lists that were doubled so many times
+) = range(11)
+COUNTER_WORDS = FREED + 33
+
+
+class Scratch(NamedTuple):
+    """One thread's room for an evaluation.
+
+    near, tau: (PANEL,) costs as they come and ``c - v``. free: P (LANES,).
+    lanes: P (2 * LANES,), see ``selection.extremes``.
+    group_low: P (PANEL / 16,) smallest ``c - v`` of each group.
+    bound: float64 (n_all,), see ``bounds.Blocks``; block: ID (n_blocks,) the blocks that
+    bounds were computed for; opened: ID (n_blocks,) places in them, in order of bound.
+    best_tau, best_cost: P (room,), best_id: int32 (room,) candidates.
+    """
+
+    near: Array
+    tau: Array
+    free: Array
+    lanes: Array
+    group_low: Array
+    best_tau: Array
+    best_cost: Array
+    best_id: Array
+    bound: Array
+    block: Array
+    opened: Array
+
+
+def room_for(k: int) -> int:
+    """Candidates a scratch must hold for lists of k entries."""
+    return _ROOM * (k + 1) + CHUNK
+
+
+@njit(nogil=True, cache=True)
+def list_minima(
+    ids: Array, costs: Array, start: Array, size: Array, v: Array, infinity: float
+) -> Array:
+    """P (n_rows,) the smallest ``c - v`` of each row's list under the present prices."""
+    out = np.empty(start.size, v.dtype)
+    for row in range(start.size):
+        low = infinity
+        for k in range(start[row], start[row] + size[row]):
+            low = min(low, costs[k] - v[ids[k]])
+        out[row] = low
+    return out
+
+
+@njit(nogil=True, cache=True)
+def greedy(
+    ids: Array, costs: Array, start: Array, size: Array, theta: Array, v: Array, order: Array,
+    taken: Array, infinity: float,
+) -> tuple[float, int]:  # fmt: skip
+    """Greedy matching on the lists in the given order: its gap, and how many rows got
+    a column. The gap sums ``c - v`` of the pick less the row's smallest; rows whose
+    whole list is taken count with their threshold. taken: uint8 (n_columns,), zero.
+    """
+    gap = 0.0
+    matched = 0
+    for p in range(order.size):
+        row = order[p]
+        low, best, pick = infinity, infinity, -1
+        for k in range(start[row], start[row] + size[row]):
+            j = ids[k]
+            g = costs[k] - v[j]
+            low = min(low, g)
+            if g < best and taken[j] == 0:
+                best, pick = g, j
+        if pick >= 0 and best <= theta[row]:
+            taken[pick] = 1
+            matched += 1
+            gap += best - low
+        elif low < infinity:
+            if pick >= 0:
+                taken[pick] = 1
+                matched += 1
+            gap += max(theta[row], low) - low if theta[row] < infinity else 0.0
+    return gap, matched
+
+
+@njit(nogil=True, cache=True)
+def run_transform(
+    thread: int, n_threads: int, slots: Array, places: Array, u: Array, sign: float, v: Array
+) -> int:
+    """``v[j] = min(v[j], sign * slots[places[k], j] - u[k])`` over k, each thread a slab."""
+    m = v.size
+    start, stop = m * thread // n_threads, m * (thread + 1) // n_threads
+    for k in range(places.size):
+        cost = slots[places[k]]
+        low = u[k]
+        for j in range(start, stop):
+            g = sign * cost[j] - low
+            w = v[j]
+            v[j] = g if g < w else w
+    return 0

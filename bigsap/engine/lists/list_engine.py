@@ -1,0 +1,314 @@
+"""The engine for compressed rows: matching, phases and searches over the lists.
+
+A search evaluates the rows it needs by itself where kernels can read them. Where rows come
+through Python, roots are set aside whose searches need a fresh row, and all rows
+asked for are then read together, in order.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.changed import refuse_wild
+from bigsap.engine.core.team import Team
+from bigsap.engine.core.watch import watched
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.pool import ListsExhausted
+from bigsap.engine.lists.search import run_searches
+from bigsap.engine.lists.store import ListStore
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.proof.tightness import UNIT
+from bigsap.sources.base import Array
+
+_SLICE_SECONDS = 0.1
+_FIRST_SLICE_SCANS, _MOST_SCANS = 2000, 1 << 40
+#: Rows through Python are read this many at a time, at most: the more, the fewer readings;
+#: but each search that waits for one is begun again after it.
+MOST_REQUESTS = 32
+#: Majorants are fitted anew after as many evaluations in searches as this share of the rows.
+_FIT_SHARE = 16
+_FIT_LEAST = 512
+#: From so many rows on one search may take seconds.
+_WATCHED = 8192
+#: Scans for which a search that waits goes on, for the rows it may ask for next.
+_GATHER = 32
+
+# See ``ListEngine.weighed``: from 3 to 9 on random families.
+_EVALUATION = 6
+
+
+class ListEngine(ListStore):
+    """Lists, prices and matching of one solve by compressed rows.
+
+    Memory: that of the lists, and about sixteen vectors.
+    """
+
+    def __init__(
+        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int,
+        seed: int,
+    ) -> None:  # fmt: skip
+        super().__init__(problem, team, monitor, price, k, seed)
+        n, m = problem.shape
+        self.column_of_row = np.full(n, S.FREE, S.ID)
+        self.row_of_column = np.full(m, S.FREE, S.ID)
+        self.match_cost = np.zeros(n, price)
+        self.group = np.full(problem.n_virtual_columns, S.FREE, S.ID)
+        self.n_virtual = problem.n_virtual_rows
+        self._count = monitor.counter()
+        self.frontier = F.frontier(n, m, self.k, price)
+        self.slice_seconds, self._budget = _SLICE_SECONDS, _FIRST_SLICE_SCANS
+        #: See ``run_searches``: worth while where rows are not evaluated one by one.
+        self.gather = 0 if self.immediate else _GATHER
+        #: Of the phase at hand: place in the order where the present stretch begins, and
+        #: the rows of the stretch that this round of searches is about, empty before it.
+        self.place = 0
+        self.roots = np.empty(0, S.ID)
+        self._stretch = 0
+
+    #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
+    most_pairs: int | None = None
+
+    #: Whether that is only beside scans: an evaluation takes about as long as ``_EVALUATION``
+    #: scans of the whole row, of which the search would take as many as of lists.
+    weighed = False
+
+    def _judge_pairs(self) -> None:
+        if self.most_pairs is None or self.pairs_evaluated <= self.most_pairs:
+            return
+        scans = self.rows_scanned * self.terms.n_columns
+        if not self.weighed or _EVALUATION * self.pairs_evaluated > scans:
+            raise ListsExhausted
+
+    def make_room(self, pool: int, longest: int) -> None:
+        super().make_room(pool, longest)
+        self.make_reach(self.longest)
+
+    def make_reach(self, n_entries: int) -> None:
+        if n_entries > self.frontier.reached.size:
+            self.frontier = self.frontier._replace(reached=np.zeros(n_entries, self.price))
+
+    def set_reach(self) -> None:
+        """How far below the real columns the virtual ones (n > m) start; see ``Engine``."""
+        if not self.group.size:
+            return
+        m = self.terms.n_columns
+        low = np.sort(self.list_minima())[: m + 1].astype(np.float64)
+        low = low[low < self.infinity]
+        if low.size:
+            theta = self.lists.theta[self.lists.theta < self.infinity]
+            width = float(np.median(theta)) if theta.size else 0.0
+            reach = np.ceil(low[-1] + 4 * (low[-1] - low[0]) + 4 * abs(width) + 1)
+            self.group_reach = self.price.type(
+                min(reach, 1e300, float(self.limit)) if self.problem.integer else min(reach, 1e300)
+            )
+
+    def begin_phase(self, below: float | None = None) -> None:
+        """Empty the matching; every column is free.
+
+        below: the virtual columns (n > m) begin so far below the price at which they are
+        as good as real ones for the rows that must have them; None: see ``open_group``.
+        """
+        self.column_of_row[:] = S.FREE
+        self.row_of_column[:] = S.FREE
+        words, values = self.frontier.words, self.frontier.values
+        if self.n_virtual:
+            self.lower_to_cap(self.v)
+            self.hold_at_cap()
+        self.open_price[:] = self.v
+        words[F.N_DROPS] = 0
+        values[F.DROPS] = 0
+        words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
+        self.place, self.roots = 0, np.empty(0, S.ID)
+        self.open_group(None if below is None else self.parting_price(below))
+
+    def lower_to_cap(self, free: Array) -> None:
+        """Virtual rows: no price above that of the columns they hold, the dearest free ones.
+
+        free: prices of the columns that may be free. Only lowers prices.
+        """
+        place = free.size - self.n_virtual
+        np.minimum(self.v, np.partition(free, place)[place], out=self.v)
+
+    def hold_at_cap(self) -> None:
+        """Begin a phase: the virtual rows hold free columns at the largest price. Matched
+        ones there are freed as far as they need them."""
+        words, cap = self.frontier.words, self.v.max()
+        surplus = int(((self.row_of_column < 0) & (self.v == cap)).sum()) - self.n_virtual
+        if surplus < 0:
+            columns = np.flatnonzero((self.row_of_column >= 0) & (self.v == cap))[surplus:]
+            self.column_of_row[self.row_of_column[columns]] = S.FREE
+            self.row_of_column[columns] = S.FREE
+        self.frontier.values[F.CAP], words[F.SURPLUS] = cap, max(0, surplus)
+
+    def parting_price(self, below: float) -> Any:
+        """What parts the rows that virtual columns have room for from the others, as far as
+        lists tell, less ``below``; None where they do not."""
+        place = self.v.size - 1
+        if not self.group.size:
+            return None
+        low = np.partition(self.list_minima(), place)[place]
+        return None if low >= self.infinity else -low - self.price.type(below)
+
+    def open_group(self, price: Any = None, rows: Array | None = None) -> None:
+        """The virtual columns, at this price and held by these rows; by default by none and
+        so cheap that the real columns fill up first."""
+        self.group[:] = S.FREE
+        words, values = self.frontier.words, self.frontier.values
+        words[F.GROUP_SIZE] = 0
+        if not self.group.size:
+            return
+        if price is None:
+            spread = self.v.max() - self.v.min() if self.v.size else 0
+            price = self.v.min() - spread - self.group_reach
+        values[F.GROUP_PRICE] = price
+        if rows is not None:
+            self.group[: rows.size] = rows
+            self.column_of_row[rows] = S.GROUPED - np.arange(rows.size)
+            self.match_cost[rows] = -self.lists.reference[rows]
+            words[F.GROUP_SIZE] = rows.size
+
+    #: See ``Engine.group_reach``.
+    group_reach: Any = 0
+    #: Rows matched before the phase at hand.
+    n_kept = 0
+
+    def phase(self, order: Array, *, backward: bool, epsilon: float, postpone: float) -> bool:
+        """Match all rows of ``order``; False when one of them cannot be matched.
+
+        Goes on where a phase was left that ``begin_phase`` began.
+        """
+        refuse_wild(self.v, self.infinity)
+        if backward:
+            order = order[::-1].copy()
+        # Majorants are fitted anew after fixed numbers of searches, never by the clock:
+        # the lists must not depend on the machine's speed.
+        step = max(256, order.size // 16) if self.blocks.offset.size else max(1, order.size)
+        words = self.frontier.words
+        while self.place < order.size:
+            self._stretch = min(step, order.size - self.place)
+            if not self.roots.size:
+                self.fit_bounds()
+                ahead = order[self.place : self.place + step]
+                # Some may be matched: a device's rounds take them in another order.
+                self.roots = ahead[self.column_of_row[ahead] == S.FREE]
+                if not self.roots.size:
+                    self.place += step
+            while self.roots.size:
+                if self.wave is not None:
+                    self.finish_wave()
+                    self._judge_pairs()
+                else:
+                    if not self._drive(epsilon, postpone):
+                        return False
+                    # A row that only Python can read was missing for some searches.
+                    self.evaluate(self.frontier.requests[: words[F.N_REQUESTS]], widen=True)
+                    self._judge_pairs()
+                self.torn = True
+                ahead = self.roots[words[F.POSITION] :]
+                self.roots = np.concatenate([self._abandoned(), ahead])
+                self.place += 0 if self.roots.size else step
+                self.frontier.requested[:] = 0
+                words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
+                self.torn = False
+        return True
+
+    @property
+    def rounds(self) -> dict[str, int]:
+        """What rounds of searches on a device did; empty without any."""
+        return {}
+
+    def standing(self) -> tuple[int, Array]:
+        """Place and roots, from which a checkpoint goes on with this phase."""
+        return self.place, self.roots
+
+    def _abandoned(self) -> Array:
+        f = self.frontier
+        return f.abandoned[: f.words[F.N_ABANDONED]]
+
+    def _drive(self, epsilon: float, postpone: float) -> bool:
+        """Search from the roots that are ahead; False when one cannot be matched."""
+        with ThreadPoolExecutor(1, "bigsap-search") as executor:
+            while True:
+                started = time.perf_counter()
+                status = self._search(executor, epsilon, postpone)
+                if status == F.POOL_FULL:
+                    self._grow()
+                elif status == F.BAD_COST:
+                    self._complain(int(self.frontier.words[F.ROOT]))
+                elif status == F.REFIT:
+                    # By counts, never by the clock: any number of threads hands over here.
+                    self._judge_pairs()
+                    self.fit_bounds()
+                    continue  # no checkpoint here: a resumed solve fits at the same moments
+                elif status == F.YIELD:
+                    ratio = self.slice_seconds / max(time.perf_counter() - started, 1e-6)
+                    faster = min(4.0, max(0.05, ratio))
+                    self._budget = min(max(10, int(self._budget * faster)), _MOST_SCANS)
+                else:
+                    return status != F.INFEASIBLE
+                self._tick()
+
+    def _search(self, executor: ThreadPoolExecutor, epsilon: float, postpone: float) -> int:
+        """A slice of searches; of many rows by another thread, since one of them may take
+        seconds, with nobody to hear signals or to look at limits."""
+        kind = self.price.type
+        unit = kind(0 if self.problem.integer else UNIT)
+        args = (
+            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
+            self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
+            kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
+            self.scratch, self.gather, MOST_REQUESTS, self.longest, unit, self._next_fit(),
+            self._budget,
+        )  # fmt: skip
+        if self.column_of_row.size < _WATCHED:
+            return run_searches(*args)
+        words = self.frontier.words
+
+        def look() -> None:
+            self._count(self.rows_scanned, self.rows_evaluated)
+            self.monitor.look()
+
+        def stop() -> None:
+            words[F.STOP] = 1
+
+        try:
+            return watched(executor, look, stop, run_searches, *args)
+        finally:
+            words[F.STOP] = 0
+
+    def _next_fit(self) -> int:
+        """The number of evaluations at which majorants are fitted anew: they loosen as prices
+        fall, most where searches are long. At multiples, so that nothing needs to be kept."""
+        bounded = bool(self.blocks.offset.size)
+        if not self.immediate or not (bounded or self.most_pairs is not None):
+            return np.iinfo(np.int64).max
+        step = max(_FIT_LEAST, self.column_of_row.size // _FIT_SHARE)
+        return int((self.lists.counters[L.EVALUATIONS] // step + 1) * step)
+
+    def tree(self) -> Array:
+        """Rows of the last, failed search: together they may use too few columns."""
+        f = self.frontier
+        settled = f.settled[: f.words[F.N_SETTLED]]
+        members = self.group[self.group >= 0]
+        rows = np.concatenate([self.row_of_column[settled], members, [f.words[F.ROOT]]])
+        return np.unique(rows[rows >= 0]).astype(np.intp)
+
+    def _tick(self) -> None:
+        progress = self.monitor.progress
+        words = self.frontier.words
+        through = self._stretch - self.roots.size + words[F.POSITION] - words[F.N_ABANDONED]
+        through = int(through) if self.roots.size else 0
+        progress.assigned = self.n_kept + self.place + through
+        self._count(self.rows_scanned, self.rows_evaluated)
+        self.monitor.tick()
+
+    @property
+    def rows_scanned(self) -> int:
+        return int(self.frontier.words[F.SCANS])

@@ -1,0 +1,304 @@
+"""Evaluation of the part of a row that can matter, and of many rows by the team.
+
+Blocks of columns are opened in the order of a lower bound of their ``c - v``: the
+source's own (``bounds``), or what was seen at the last visit (``Lists.low``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigsap.engine.core.atomics import fetch_add
+from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.scan import n_invalid
+from bigsap.engine.core.selection import cheapest_blocks, gather, thin
+from bigsap.engine.lists.bounds import BLOCK, GROUP, Blocks, bound_row
+from bigsap.engine.lists.evaluation import evaluate, smallest, store
+from bigsap.engine.lists.hiding import hide
+from bigsap.engine.lists.layout import BAD_ROW, EVALUATIONS, NEXT_ITEM, PAIRS, Lists, Scratch
+from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
+from bigsap.engine.lists.workspace import Frontier
+from bigsap.sources.base import Array
+from bigsap.sources.compiled import call_fill
+
+#: The bound of a block of which nothing is known.
+_NOTHING = -1.7e308
+# What ``renew`` returns, besides NO_ROOM and NO_GROWTH.
+RENEWED, BAD_ROW_COST = WIDENED, NO_GROWTH + 1
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def _bounds(
+    row: int,
+    cap: float,
+    blocks: Blocks,
+    lists: Lists,
+    infinity: float,
+    left: Array,
+    bound: Array,
+    ids: Array,
+) -> tuple[int, int, float]:
+    """Bounds of the blocks that can hold a ``c - v`` of at most cap, and which they are.
+
+    From the source where it has bounds, else from what was seen. Returns how many, the
+    bounds looked at, and a lower bound of all ``c - v`` in the other blocks. left: (n_blocks,)
+    how many columns of each block have prices that are not blocked, or empty.
+    """
+    total, looked, outside = 0, 0, infinity
+    # A bound that says nothing (a block never seen, an overflow) must not be -infinity or
+    # NaN: blocks are taken in the order of bounds *above* what was taken before.
+    if blocks.offset.size == 0:
+        low = lists.low[row]
+        for block in range(low.size):
+            if left.size and left[block] == 0:
+                continue
+            if low[block] <= cap:
+                bound[total] = max(low[block], _NOTHING)
+                ids[total] = block
+                total += 1
+            elif low[block] < outside:
+                outside = min(outside, low[block])
+        return total, low.size, outside
+    n_groups = blocks.offset.size - blocks.n_blocks
+    limits = bound[blocks.n_blocks :]
+    if cap < infinity:
+        bound_row(row, blocks, blocks.n_blocks, blocks.offset.size, limits)
+        looked += n_groups
+    for group in range(n_groups):
+        first, last = group * GROUP, min((group + 1) * GROUP, blocks.n_blocks)
+        n_left = 1
+        if left.size:
+            n_left = 0
+            for block in range(first, last):
+                n_left += left[block]
+        if n_left == 0:
+            continue
+        if cap < infinity and limits[group] > cap:
+            outside = min(outside, limits[group])
+            continue
+        bound_row(row, blocks, first, last, bound[total:])
+        looked += last - first
+        place = total
+        for block in range(first, last):
+            value = bound[place]
+            place += 1
+            if left.size and left[block] == 0:
+                continue
+            bound[total] = value if value >= _NOTHING else _NOTHING
+            ids[total] = block
+            total += 1
+    return total, looked, outside
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def evaluate_bounded(
+    row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
+    blocks: Blocks, scratch: Scratch, lists: Lists, left: Array,
+) -> int:  # fmt: skip
+    """As ``evaluate``, opening only blocks of columns whose bounds let them matter.
+
+    Blocks are opened in the order of their bounds until one lies above the (k+1)-th
+    smallest ``c - v`` found so far; the threshold is no larger than the first bound left.
+    Where the present list already limits that value, blocks beyond it are ruled out
+    first. Returns the pairs evaluated; a block's bound counts as one.
+
+    left: empty; or (n_blocks,) when some columns have the blocked price for the time being, how
+    many of each block have not. What is seen is no bound for later then.
+    """
+    m = terms.n_columns
+    infinity = terms.infinity
+    sign = terms.sign
+    near, tau, lanes = scratch.near, scratch.tau, scratch.lanes
+    best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
+    bound, ids, opened = scratch.bound, scratch.block, scratch.opened
+    low, order, reference = lists.low, lists.order, lists.reference[row]
+    keep = low.shape[1] > 0 and left.size == 0
+    n_best = 0
+    cap = infinity
+    if lists.size[row] >= k:
+        # The list's own columns bound the k-th smallest.
+        cap = -infinity
+        start = lists.start[row]
+        for j in range(start, start + lists.size[row]):
+            cap = max(cap, lists.costs[j] - v[lists.ids[j]])
+    limited = cap
+    some = left[:0] if order.size else left
+    total, pairs, outside = _bounds(row, cap, blocks, lists, infinity, some, bound, ids)
+    free_tau, free_cost, free_id = infinity, infinity, -1
+    above = -infinity
+    count = 24
+    done = False
+    while not done:
+        n_opened, reached = cheapest_blocks(bound, total, above, count, opened)
+        if n_opened == 0:
+            break
+        for p in range(n_opened):
+            if bound[opened[p]] > cap:
+                outside = min(outside, bound[opened[p]])
+                done = True
+                break
+            block = ids[opened[p]]
+            column = block * BLOCK
+            width = min(BLOCK, m - column)
+            pairs += width
+            low_free = infinity
+            if order.size:
+                places = order[column : column + width]
+                for j in range(width):
+                    near[j] = whole[places[j]]
+                for j in range(width):
+                    x = sign * near[j] - reference
+                    tau[j] = x - v[places[j]]
+                    low_free = min(low_free, x - open_price[places[j]])
+            else:
+                if from_fill:
+                    call_fill(
+                        terms.fill_address, terms.fill_context, row, column, column + width,
+                        near.ctypes.data,
+                    )  # fmt: skip
+                    if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
+                        return -1
+                else:
+                    for j in range(width):
+                        near[j] = whole[column + j]
+                for j in range(width):
+                    x = sign * near[j] - reference
+                    tau[j] = x - v[column + j]
+                    z = x - open_price[column + j]
+                    low_free = z if z < low_free else low_free
+            if low_free < free_tau:
+                for j in range(width):
+                    id_ = order[column + j] if order.size else column + j
+                    if tau[j] == low_free and open_price[id_] == v[id_]:
+                        x = sign * near[j]
+                        if not (x > terms.lowest and x <= terms.highest):
+                            return -1
+                        free_tau, free_id, free_cost = low_free, id_, x - reference
+                        break
+            if keep:
+                low[row, block] = smallest(tau[:width], infinity)
+            first = n_best
+            n_best = gather(
+                tau[:width], cap, infinity, near[:width], sign, reference, column,
+                terms.lowest, terms.highest, best_tau, best_cost, best_id, n_best,
+            )  # fmt: skip
+            if n_best < 0:
+                return -1
+            if order.size:
+                for j in range(first, n_best):
+                    best_id[j] = order[best_id[j]]
+            if n_best > best_tau.size - BLOCK - 1 or (n_best > k and p % 4 == 3):
+                n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
+                outside = min(outside, rest)
+                cap = min(cap, rest)
+        above = reached
+        count *= 2
+    # Candidates beyond the cap were left out: they are no nearer than the cap.
+    outside = min(outside, limited)
+    store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
+    return pairs
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def offset_of(row: int, seed: int, n_columns: int) -> int:
+    """A pseudo-random column to start from, a multiple of a block: a hash of row and seed."""
+    x = np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+    x ^= x >> np.uint64(29)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(32)
+    places = np.uint64((n_columns + BLOCK - 1) // BLOCK)
+    return int(np.int64(x % places)) * BLOCK
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def evaluate_row(
+    row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
+    blocks: Blocks, offset: int, scratch: Scratch, lists: Lists, left: Array,
+) -> int:  # fmt: skip
+    """``evaluate_bounded`` where there are bounds, or blocks seen before; else ``evaluate``."""
+    seen = lists.low.shape[1] > 0 and lists.theta[row] > -terms.infinity
+    if blocks.offset.size or seen:
+        return evaluate_bounded(
+            row, k, whole, from_fill, terms, v, open_price, blocks, scratch, lists, left
+        )
+    return evaluate(row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def renew(
+    row: int, slots: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
+    blocks: Blocks, seed: int, scratch: Scratch, lists: Lists, longest: int, f: Frontier,
+    n_settled: int, label: float,
+) -> int:  # fmt: skip
+    """Evaluate a row, for a search, until its threshold grows.
+
+    Where it does not, the list is full of columns that the search has settled, or of
+    columns that tie at the threshold. The first are left out (``hide``), lest a search that
+    must go far fill lists with all that it has passed; for the others the list is doubled.
+    longest: entries of a list that searches can scan. n_settled, label: of the search.
+    Returns RENEWED, BAD_ROW_COST, NO_ROOM for a longer list yet, or NO_GROWTH when there
+    will be none.
+    """
+    before = lists.theta[row]
+    counters = lists.counters
+    infinity, blocked = terms.infinity, terms.blocked
+    hidden = f.slack[row] < infinity
+    if hidden:
+        hidden = hide(row, v, blocked, infinity, n_settled, label, f, lists)
+    while True:
+        counters[EVALUATIONS] += 1
+        pairs = evaluate_row(
+            row, lists.width[row], slots[0 if from_fill else row], from_fill, terms,
+            f.shown if hidden else v, open_price, blocks, offset_of(row, seed, terms.n_columns),
+            scratch, lists, f.left if hidden else f.left[:0],
+        )  # fmt: skip
+        if pairs < 0:
+            return BAD_ROW_COST
+        counters[PAIRS] += pairs
+        if lists.theta[row] > before:
+            return RENEWED
+        if not hidden and n_settled > 0:
+            hidden = hide(row, v, blocked, infinity, n_settled, label, f, lists)
+            if hidden:
+                continue
+        widened = widen(row, terms.n_columns, longest, lists)
+        if widened != WIDENED:
+            return widened
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def run_evaluations(
+    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, from_fill: bool,
+    terms: Terms, v: Array, open_price: Array, blocks: Blocks, seed: int, scratches: Scratch,
+    lists: Lists,
+) -> int:  # fmt: skip
+    """Evaluate many rows, each by whichever thread is free; the result is the same.
+
+    rows: ID (k,). Row rows[p] lies in ``slots[p]`` when ``by_place``, else in
+    ``slots[row]``; unused with ``from_fill``. scratches: arrays with a leading axis of
+    threads. counters[NEXT_ITEM] is the next place to take; returns 0, or 1 with
+    counters[BAD_ROW] when a row holds a bad cost.
+    """
+    mine = Scratch(
+        scratches.near[thread], scratches.tau[thread], scratches.free[thread],
+        scratches.lanes[thread], scratches.group_low[thread], scratches.best_tau[thread],
+        scratches.best_cost[thread], scratches.best_id[thread],
+        scratches.bound[thread], scratches.block[thread], scratches.opened[thread],
+    )  # fmt: skip
+    counters = lists.counters
+    while True:
+        place = fetch_add(counters, NEXT_ITEM, 1)
+        if place >= rows.size:
+            return 0
+        row = rows[place]
+        slot = place if by_place else row
+        whole = slots[0 if from_fill else slot]
+        pairs = evaluate_row(
+            row, lists.width[row], whole, from_fill, terms, v, open_price, blocks,
+            offset_of(row, seed, terms.n_columns), mine, lists, lists.order[:0],
+        )  # fmt: skip
+        if pairs < 0:
+            counters[BAD_ROW] = row
+            return 1
+        fetch_add(counters, PAIRS, pairs)

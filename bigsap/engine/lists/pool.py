@@ -1,0 +1,177 @@
+"""Where lists lie: a pool that grows without copying, and stops at a limit.
+
+The pool is reserved once, as large as it may become. The operating system gives it
+memory page by page as lists are written, so that growing costs no copy and no second
+pool beside the first. Rows begin with lists of k entries side by side; a row whose list
+has to double takes a place of the next size, one that another row left or the next that was
+never used, and leaves its own. Two neighbours' first places make one of the next size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.scan import n_invalid
+from bigsap.engine.lists.layout import (
+    DOUBLED,
+    ENTRY_BYTES,
+    EVALUATIONS,
+    FIRST_WIDTH,
+    FREED,
+    PAIRS,
+    PANEL,
+    POOL_LIMIT,
+    POOL_SIZE,
+    POOL_USED,
+    REFUSED,
+    Lists,
+)
+from bigsap.sources.base import Array
+from bigsap.sources.compiled import call_fill
+
+#: Reserved beyond what the first lists take, without a limit, in their sizes.
+_SPARE = 15
+#: No limit, in entries.
+UNLIMITED = 1 << 62
+# What ``widen`` returns.
+WIDENED, NO_ROOM, NO_GROWTH = range(3)
+
+
+class ListsExhausted(Exception):
+    """Whole rows are to be scanned from here on: lists may not grow any more and kernels cannot
+    read the rows that need it, or evaluations have cost more than such scans would."""
+
+
+def reserve(least: int, wanted: int, price: np.dtype[Any]) -> tuple[Array, Array]:
+    """Columns and costs of up to ``wanted`` entries, of fewer where the machine refuses."""
+    while True:
+        try:
+            return np.zeros(wanted, np.int32), np.zeros(wanted, price)
+        except MemoryError:
+            if wanted <= least:
+                raise
+            wanted = max(least, wanted // 2)
+
+
+def first_pool(lists: Lists, k: int, share: int | None, n_columns: int) -> Lists:
+    """These lists, still empty, in a pool of their own. share: bytes, None as many as it takes.
+
+    Under a limit one whole row has room beyond the lists, see ``write_whole``. The
+    shortest lists may exceed a share that is too small for them.
+    """
+    n, counters = lists.start.size, lists.counters
+    used = n * k
+    counters[POOL_USED], counters[FIRST_WIDTH] = used, k
+    if share is None:
+        ids, costs = reserve(used + 4096, (1 + _SPARE) * used + 4096, lists.costs.dtype)
+        counters[POOL_SIZE], counters[POOL_LIMIT] = ids.size, UNLIMITED
+    else:
+        size = max(used, share // ENTRY_BYTES - n_columns)
+        ids, costs = reserve(size + n_columns, size + n_columns, lists.costs.dtype)
+        ids[size:] = np.arange(n_columns)
+        counters[POOL_SIZE] = counters[POOL_LIMIT] = size
+    return lists._replace(ids=ids, costs=costs)
+
+
+def pool_bytes(lists: Lists, n_columns: int) -> int:
+    """Bytes that lists and minima have taken so far."""
+    counters = lists.counters
+    whole = n_columns if counters[POOL_LIMIT] < UNLIMITED else 0
+    return ENTRY_BYTES * (int(counters[POOL_USED]) + whole) + lists.low.nbytes
+
+
+@njit(nogil=True, cache=True)
+def _leave(place: int, kind: int, lists: Lists) -> None:
+    """Note a place that was left. Kind: how often its width was doubled."""
+    counters = lists.counters
+    # Places of a kind are a chain; in the counters and in the chain, 0 is its end.
+    lists.costs[place] = counters[FREED + kind]
+    counters[FREED + kind] = place + 1
+
+
+def left_places(lists: Lists) -> Array:
+    """The places that were left: what is in their first cost is a link of a chain."""
+    found = []
+    for end in lists.counters[FREED:].tolist():
+        while end:
+            found.append(end - 1)
+            end = int(lists.costs[end - 1])
+    return np.array(found, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
+    """Give a row room for twice as many entries; those it has go along.
+
+    For a list shorter than n_columns. longest: entries that searches can scan. Returns
+    WIDENED; NO_ROOM, nothing changed, when Python may make some; or NO_GROWTH.
+    """
+    counters, start = lists.counters, lists.start
+    width, old = lists.width[row], start[row]
+    wider = min(2 * width, n_columns)
+    if wider > longest:
+        return NO_ROOM
+    kind, first = 0, counters[FIRST_WIDTH]
+    while first << kind < width:
+        kind += 1
+    place = counters[FREED + kind + 1] - 1
+    if place >= 0:
+        counters[FREED + kind + 1] = np.int64(lists.costs[place])
+    else:
+        place = counters[POOL_USED]
+        if place + wider > counters[POOL_SIZE]:
+            if counters[POOL_SIZE] < counters[POOL_LIMIT]:
+                return NO_ROOM
+            counters[REFUSED] += 1
+            return NO_GROWTH
+        counters[POOL_USED] += wider
+    for k in range(lists.size[row]):
+        lists.ids[place + k] = lists.ids[old + k]
+        lists.costs[place + k] = lists.costs[old + k]
+    start[row] = place
+    lists.width[row] = wider
+    counters[DOUBLED] += 1
+    if kind > 0:
+        _leave(old, kind, lists)
+    else:
+        partner = row ^ 1
+        if partner < start.size and start[partner] != partner * first:
+            _leave(min(row, partner) * first, 1, lists)
+    return WIDENED
+
+
+@njit(nogil=True, cache=True)
+def write_whole(
+    row: int, slots: Array, from_fill: bool, terms: Terms, near: Array, lists: Lists
+) -> bool:  # fmt: skip
+    """The whole row as a list of all columns, at the pool's end; False on a bad cost.
+
+    For a row whose list may not grow: a search scans all of it. near: (PANEL,).
+    """
+    m = terms.n_columns
+    sign, reference, costs = terms.sign, lists.reference[row], lists.costs
+    at = lists.ids.size - m
+    lists.counters[EVALUATIONS] += 1
+    lists.counters[PAIRS] += m
+    if not from_fill:
+        whole = slots[row]
+        good = 0
+        for j in range(m):
+            x = sign * whole[j]
+            costs[at + j] = x - reference
+            good += 1 if (x > terms.lowest) & (x <= terms.highest) else 0
+        return good == m
+    for column in range(0, m, PANEL):
+        width = min(PANEL, m - column)
+        call_fill(
+            terms.fill_address, terms.fill_context, row, column, column + width, near.ctypes.data
+        )
+        if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
+            return False
+        for j in range(width):
+            costs[at + column + j] = sign * near[j] - reference
+    return True

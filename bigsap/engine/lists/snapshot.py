@@ -1,0 +1,130 @@
+"""What a checkpoint keeps of a ``ListEngine``, and an engine continued from it.
+
+Prices, matching and lists; of the work at hand, which rows of an evaluation are done and
+which roots are still to be searched. A search changes nothing before its end, so that
+between two slices of work what is kept is always whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.store import Wave
+from bigsap.errors import CheckpointError
+from bigsap.sources.base import Array
+
+# Of Lists, a value a row.
+_BY_ROW = ("start", "width", "size", "theta", "reference")
+
+
+def kept(engine: ListEngine) -> dict[str, Any]:
+    """Names to arrays and plain values. The arrays are the engine's own, to be written
+    before it goes on: about 12 bytes an entry of the lists. Empty while it is half changed.
+    """
+    if engine.torn:
+        return {}
+    engine.bring_lists()
+    lists, f, wave = engine.lists, engine.frontier, engine.wave
+    place, roots = engine.standing()
+    # Before the first evaluation the lists are empty.
+    used = int(lists.counters[L.POOL_USED]) if lists.counters[L.EVALUATIONS] else 0
+    rows, before, done = engine.roots[:0], engine.v[:0], 0
+    if wave is not None:
+        rows, before = wave.rows, wave.before
+        first, underway = wave.done
+        done = first + min(int(lists.counters[L.NEXT_ITEM]), underway)
+    return {
+        **{name: getattr(lists, name) for name in _BY_ROW},
+        "ids": lists.ids[:used],
+        "costs": lists.costs[:used],
+        "counters": lists.counters,
+        # Where room ran out, a search begins again: so it must after a restart.
+        "pool": int(lists.counters[L.POOL_SIZE]),
+        "longest": engine.longest,
+        "v": engine.v,
+        "column_of_row": engine.column_of_row,
+        "match_cost": engine.match_cost,
+        "group": engine.group,
+        "group_reach": np.array(engine.group_reach, engine.price),
+        "words": f.words,
+        "values": f.values,
+        "requests": f.requests[: f.words[F.N_REQUESTS]],
+        "abandoned": f.abandoned[: f.words[F.N_ABANDONED]],
+        "low": lists.low,
+        "block_order": lists.order,
+        "slope": engine.blocks.slope,
+        "offset": engine.blocks.offset,
+        "margin": engine.blocks.margin,
+        "place": place,
+        "roots": roots,
+        "wave": wave is not None,
+        "wave_rows": rows,
+        "wave_before": before,
+        "wave_done": done,
+    }
+
+
+def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
+    """Make a fresh engine of the same problem the one that was ``kept``.
+
+    Takes the lists out of ``saved``, so that their memory is held once only.
+    """
+    # What evaluations make use of was settled by a probe.
+    if engine.blocks.offset.size and not saved["offset"].size:
+        engine.drop_bounds()
+    if saved["low"].shape[1]:
+        engine.keep_minima(saved["block_order"])
+    lists, f, blocks = engine.lists, engine.frontier, engine.blocks
+    fixed = {name: getattr(lists, name) for name in (*_BY_ROW, "low", "counters")}
+    fixed |= {name: getattr(engine, name) for name in ("v", "column_of_row", "match_cost", "group")}
+    fixed |= {name: getattr(f, name) for name in ("words", "values")}
+    fixed |= {name: getattr(blocks, name) for name in ("slope", "offset", "margin")}
+    for name, here in fixed.items():
+        _check(name, saved[name], here.dtype, here.shape)
+        here[:] = saved[name]
+    n = lists.start.size
+    rows = {name: saved[name] for name in ("requests", "abandoned", "roots", "wave_rows")}
+    for name, values in rows.items():
+        _check(name, values, np.dtype(S.ID), values.shape)
+        if values.size > n or (values.size and not 0 <= values.min() <= values.max() < n):
+            raise CheckpointError(f"the checkpoint names rows beyond {n} in {name}")
+    engine.row_of_column[:] = S.FREE
+    matched = np.flatnonzero(engine.column_of_row >= 0)
+    engine.row_of_column[engine.column_of_row[matched]] = matched
+    engine.open_price[:] = np.where(engine.row_of_column < 0, engine.v, engine.blocked)
+    # The limit is the one that the lists began with.
+    engine.move_pool(int(saved["pool"]), 0)
+    engine.make_room(0, int(saved["longest"]))
+    if engine.limited:
+        engine.make_reach(engine.terms.n_columns)
+    used = int(lists.counters[L.POOL_USED]) if lists.counters[L.EVALUATIONS] else 0
+    for name in ("ids", "costs"):
+        here = getattr(engine.lists, name)
+        values = saved.pop(name)
+        _check(name, values, here.dtype, (used,))
+        here[:used] = values
+    f = engine.frontier
+    f.requests[: rows["requests"].size] = rows["requests"]
+    f.requested[rows["requests"]] = 1
+    f.abandoned[: rows["abandoned"].size] = rows["abandoned"]
+    engine.group_reach = engine.price.type(saved["group_reach"][()])
+    engine.place, engine.roots = int(saved["place"]), rows["roots"]
+    if not engine.roots.size:  # no searches are under way
+        f.words[F.POSITION] = f.words[F.N_ABANDONED] = f.words[F.N_REQUESTS] = 0
+        f.requested[:] = 0
+    if saved["wave"]:
+        engine.wave = Wave(rows["wave_rows"], saved["wave_before"], (int(saved["wave_done"]), 0))
+
+
+def _check(name: str, saved: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    if saved.dtype != dtype or saved.shape != shape:
+        raise CheckpointError(
+            f"the checkpoint holds {name} as {saved.dtype} of shape {saved.shape},"
+            f" this solve has {dtype} of shape {shape}"
+        )

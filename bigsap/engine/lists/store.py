@@ -1,0 +1,362 @@
+"""All rows' lists of one problem, under one set of prices, and their evaluation.
+
+Sources that kernels can read by themselves (a matrix in place, compiled rows) are
+evaluated by kernels, by the whole team or inside a search. From any other source rows come
+through Python, many at a time and in order.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.changed import changed
+from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
+from bigsap.engine.lists.listed import Listed
+from bigsap.engine.lists.opening import run_evaluations
+from bigsap.engine.lists.pool import (
+    NO_GROWTH,
+    NO_ROOM,
+    UNLIMITED,
+    ListsExhausted,
+    first_pool,
+    pool_bytes,
+    reserve,
+    widen,
+)
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while
+
+#: Bytes of rows read from Python at a time.
+_READ_BYTES = 32 << 20
+
+
+@dataclass
+class Wave:
+    """An evaluation of many rows that is under way; what continues it.
+
+    rows: ID (k,) ascending. before: P (k,) their thresholds before, where rows whose
+    threshold does not grow are to be widened and evaluated once more; else empty.
+    done: how many rows are evaluated, and how many are just being so.
+    """
+
+    rows: Array
+    before: Array
+    done: tuple[int, int] = (0, 0)
+
+
+class ListStore:
+    """Every row's list and threshold, under prices v that only fall.
+
+    k: entries a list starts with. open_price: P (n_columns,) v where a column is free.
+    longest: entries of a list that a search can scan. Memory: 12 k bytes a row, and what
+    lists that doubled take.
+    """
+
+    #: About how long the clock and the user wait at most.
+    slice_seconds = 0.1
+
+    def __init__(
+        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int,
+        seed: int,
+    ) -> None:  # fmt: skip
+        self.problem, self.team, self.monitor, self.price = problem, team, monitor, price
+        self.seed = seed
+        n, m = problem.shape
+        infinity, blocked = S.infinity(price), S.blocked_price(price)
+        self.infinity, self.blocked = infinity, blocked
+        source = problem.source
+        matrix = source.resident() if isinstance(source, Resident) else None
+        fill = source.fill() if matrix is None and isinstance(source, Fillable) else None
+        self._fill = fill
+        self.immediate = matrix is not None or fill is not None
+        self.from_fill = fill is not None
+        self.slots = np.empty((1, 1), source.dtype) if matrix is None else matrix
+        exact = price.kind == "i"
+        # See precision.choose: 64-bit costs in float64 prices count as 32-bit ones.
+        usual = not exact and problem.integer and source.dtype.itemsize == 8
+        limit = USUAL if usual else INT64_LIMIT // (4 * (min(n, m) + 2))
+        self.limit = limit
+        self.bounded_costs = usual or exact
+        self.terms = Terms(
+            sign=price.type(problem.sign), infinity=infinity, blocked=blocked,
+            lowest=price.type(-limit - 1) if exact or usual else -infinity,
+            highest=price.type(limit) if exact or usual else infinity,
+            fill_address=fill.address if fill else 0, fill_context=fill.context if fill else 0,
+            n_columns=m,
+        )  # fmt: skip
+        self.v = np.zeros(m, price)
+        self.open_price = np.zeros(m, price)
+        self.k = k = max(1, min(k, m))
+        lists = L.Lists(
+            ids=np.empty(0, np.int32), costs=np.empty(0, price),
+            start=np.arange(n, dtype=np.int64) * k, width=np.full(n, k, np.int32),
+            size=np.zeros(n, np.int32), theta=np.full(n, -infinity, price),
+            reference=np.zeros(n, price),
+            low=np.empty((n, 0), np.float32), order=np.empty(0, S.ID),
+            counters=np.zeros(L.COUNTER_WORDS, np.int64),
+        )  # fmt: skip
+        self.lists = first_pool(lists, k, None, m)
+        self.longest = 2 * k
+        self.blocks, self._y = no_blocks(), np.empty((0, m))
+        if self.from_fill and not problem.maximize:
+            self.blocks = blocks_of(source)
+            if self.blocks.offset.size:
+                assert isinstance(source, Separable)
+                self._y = separated_columns(source)
+        self._make_scratch(2 * k)
+        self._batch = 2 * team.n_threads
+        self.seconds_per_row = 0.0
+        self.wave: Wave | None = None
+        #: Takes note of what is evaluated through Python, where somebody wants that.
+        self.listed: Listed | None = None
+        #: Whether what is about to be kept is half changed: no moment for a checkpoint.
+        self.torn = False
+
+    def _make_scratch(self, k: int) -> None:
+        t, room = self.team.n_threads, L.room_for(k)
+        price = self.price
+        whole = self.lists.order.size  # blocks from all over a row need all of it at once
+        n_bounds = max(self.blocks.offset.size, self.lists.low.shape[1])
+        n_blocks = max(self.blocks.n_blocks, self.lists.low.shape[1])
+        self.scratches = L.Scratch(
+            near=np.empty((t, L.PANEL), self.problem.source.dtype),
+            tau=np.empty((t, max(L.PANEL, whole)), price), free=np.empty((t, S.LANES), price),
+            lanes=np.empty((t, 2 * S.LANES), price),
+            group_low=np.empty((t, L.PANEL // 16), price),
+            best_tau=np.empty((t, room), price), best_cost=np.empty((t, room), price),
+            best_id=np.empty((t, room), np.int32),
+            bound=np.empty((t, n_bounds)),
+            block=np.empty((t, n_blocks), S.ID), opened=np.empty((t, n_blocks), S.ID),
+        )  # fmt: skip
+        self.scratch = L.Scratch(*(a[0] for a in self.scratches))
+
+    def limit_memory(self, share: int) -> None:
+        """Keep the lists within so many bytes; to be called before anything is evaluated.
+
+        A row whose list cannot double then is scanned as a whole by the searches that
+        come to its threshold; where kernels cannot read rows, ``ListsExhausted`` is raised.
+        """
+        m = self.terms.n_columns
+        self.lists = first_pool(self.lists, self.k, share, m)
+        self.make_reach(m)
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.lists.counters[L.POOL_LIMIT] < UNLIMITED)
+
+    def affords(self, n_bytes: int) -> bool:
+        """Whether that many bytes beside the lists stay within their share."""
+        counters = self.lists.counters
+        room = int(counters[L.POOL_LIMIT] - counters[L.POOL_USED])
+        return not self.limited or n_bytes <= L.ENTRY_BYTES * room
+
+    @property
+    def list_bytes(self) -> int:
+        """Bytes that lists and minima have taken so far."""
+        return pool_bytes(self.lists, self.terms.n_columns)
+
+    def _grow(self) -> None:
+        """Room for lists twice as wide, and more in the pool where that ran out."""
+        width = 2 * int(self.lists.width.max())
+        counters = self.lists.counters
+        size, used = int(counters[L.POOL_SIZE]), int(counters[L.POOL_USED])
+        if not self.limited and used + width > size:
+            size = max(size * 5 // 4, used + 4 * width)
+        self.make_room(size, width)
+
+    def make_room(self, pool: int, longest: int) -> None:
+        """Room for ``pool`` entries in all and ``longest`` in a list; never less than there is."""
+        if pool > self.lists.counters[L.POOL_SIZE]:  # more than was foreseen
+            self.move_pool(pool, int(self.lists.counters[L.POOL_USED]))
+        if longest > self.longest:
+            self.longest = longest
+            self._make_scratch(longest)
+
+    def move_pool(self, size: int, kept: int) -> None:
+        """Take another pool of so many entries, with the first ``kept`` of this one."""
+        lists = self.lists
+        beyond = self.terms.n_columns if self.limited else 0
+        ids, costs = reserve(size + beyond, size + beyond, self.price)
+        ids[:kept], costs[:kept] = lists.ids[:kept], lists.costs[:kept]
+        ids[size:] = np.arange(beyond)
+        self.lists = lists._replace(ids=ids, costs=costs)
+        lists.counters[L.POOL_SIZE] = size
+
+    def make_reach(self, n_entries: int) -> None:
+        """Searches may have to scan so many entries at a time."""
+
+    def bring_lists(self) -> None:
+        """Make the lists here the newest, where they are kept elsewhere."""
+
+    def drop_bounds(self) -> None:
+        """Evaluate whole rows from now on; what was evaluated by bounds stays valid."""
+        self.blocks = no_blocks()
+        self._make_scratch(self.longest)
+
+    def keep_minima(self, order: Array) -> None:
+        """Keep each row's smallest ``c - v`` per block of columns, as bounds of later ones.
+
+        order: ID (n_columns,) the columns as they are put into blocks, for a matrix in
+        place only; empty: as they are. Memory: 4 bytes a row and block.
+        """
+        n, m = self.problem.shape
+        low = np.full((n, -(-m // BLOCK)), -np.inf, np.float32)
+        self.lists = self.lists._replace(low=low, order=order)
+        if self.limited:  # within the lists' share, see ``affords``
+            counters = self.lists.counters
+            counters[L.POOL_LIMIT] -= -(-low.nbytes // L.ENTRY_BYTES)
+            counters[L.POOL_SIZE] = counters[L.POOL_LIMIT]
+        self._make_scratch(self.longest)
+
+    def fit_bounds(self) -> None:
+        """Fit the blocks' price majorants anew: they loosen as prices fall."""
+        if self.blocks.offset.size:
+            fit(self.blocks, self._y, self.v)
+
+    def evaluate(self, rows: Array, *, widen: bool = False) -> None:
+        """Evaluate many rows under the present prices, with the whole team.
+
+        widen: give rows whose threshold does not grow longer lists, and evaluate them again.
+        """
+        if rows.size:
+            rows = np.sort(rows).astype(S.ID)
+            self.wave = Wave(rows, self.lists.theta[rows] if widen else self.lists.theta[:0])
+            self.finish_wave()
+
+    def finish_wave(self) -> None:
+        """Go on with the evaluation that is under way."""
+        while self.wave is not None:
+            self.go_through(self.wave)
+            self.wave = self._stuck(self.wave)
+
+    def go_through(self, wave: Wave) -> None:
+        """Evaluate the rows of a wave that are still ahead."""
+        m = self.terms.n_columns
+        most = max(1, _READ_BYTES // max(1, m * self.slots.itemsize))
+        while wave.done[0] < wave.rows.size:
+            start = wave.done[0]
+            # As many rows as were done in a slice's time before, at most twice as many
+            # as last time: a source may be slower than anything seen so far.
+            size = self._batch if self.immediate else min(self._batch, most)
+            clock = time.perf_counter()
+            size = self._evaluate_batch(wave, wave.rows[start : start + size])
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            fitting = int(size * self.slice_seconds / seconds)
+            self._batch = max(1, min(2 * self._batch, fitting))
+            self.seconds_per_row = seconds / size
+            self._tick()
+
+    def _stuck(self, wave: Wave) -> Wave | None:
+        """The wave that follows: rows whose threshold did not grow, with longer lists."""
+        if not wave.before.size:
+            return None
+        stuck = wave.rows[self.lists.theta[wave.rows] <= wave.before]
+        if not stuck.size:
+            return None
+        self.torn = True
+        self._widen(stuck)
+        self.wave = Wave(stuck, self.lists.theta[:0])
+        self.torn = False
+        return self.wave
+
+    def _evaluate_batch(self, wave: Wave, rows: Array) -> int:
+        """Evaluate the wave's next rows; how many they were."""
+        m = self.terms.n_columns
+        slots = self.slots
+        if not self.immediate:
+            slots = np.empty((rows.size, m), self.slots.dtype)
+            read_while(self.problem.source, self.monitor.tick, rows, slice(0, m), slots)
+            limit = self.limit if self.bounded_costs else None
+            for row, costs in zip(rows.tolist(), slots, strict=True):
+                self.problem.check_row(row, costs)
+                self.check_size(row, costs, limit)
+        counters = self.lists.counters
+        counters[L.NEXT_ITEM] = 0
+        counters[L.BAD_ROW] = -1
+        start = wave.done[0]
+        wave.done = (start, rows.size)
+        self.team.run(
+            run_evaluations, rows, not self.immediate, slots, self.from_fill, self.terms,
+            self.v, self.open_price, self.blocks, self.seed, self.scratches, self.lists,
+        )  # fmt: skip
+        counters[L.EVALUATIONS] += rows.size
+        if counters[L.BAD_ROW] >= 0:
+            self._complain(int(counters[L.BAD_ROW]))
+        if self.listed is not None and not self.immediate:
+            self.listed.see(rows, slots, self.lists)
+        wave.done = (start + rows.size, 0)
+        return int(rows.size)
+
+    def check_size(self, row: int, costs: Array, limit: int | None) -> None:
+        """Raise for an integer cost that exact arithmetic cannot take."""
+        if limit is None or not costs.size:
+            return
+        refuse_large(self.problem, row, costs, limit, usual=self.price.kind == "f")
+
+    def _complain(self, row: int) -> None:
+        costs = np.empty((1, self.terms.n_columns), self.problem.source.dtype)
+        self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
+        self.problem.check_row(row, costs[0])
+        self.check_size(row, costs[0], self.limit if self.bounded_costs else None)
+        raise changed(f"row {row} had an invalid cost that it no longer has when read again")
+
+    def _widen(self, rows: Array) -> None:
+        """Twice the entries for rows whose threshold did not grow (ties)."""
+        for row in rows.tolist():
+            while (done := widen(row, self.terms.n_columns, self.longest, self.lists)) == NO_ROOM:
+                self._grow()
+            if done == NO_GROWTH:
+                raise ListsExhausted
+
+    def list_minima(self) -> Array:
+        """P (n_rows,) smallest ``c - v`` in each list, infinity for an empty one."""
+        lists = self.lists
+        return lists.reference + self._relative_minima()
+
+    def _relative_minima(self) -> Array:
+        lists = self.lists
+        return L.list_minima(lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity)
+
+    def list_widths(self) -> Array:
+        """P (n_rows,) how far each threshold lies above the best of the list; infinity for lists
+        of whole rows."""
+        theta = self.lists.theta
+        best = self._relative_minima()
+        widths: Array = np.where(theta < self.infinity, theta - best, self.infinity)
+        return widths
+
+    def stale_rows(self) -> Array:
+        """Rows whose threshold no longer lies above the best of their list."""
+        return np.flatnonzero(self.lists.theta <= self._relative_minima())
+
+    def greedy_gap(self, order: Array) -> float:
+        """How much a greedy matching on the lists costs beyond the rows' minima."""
+        lists = self.lists
+        taken = np.zeros(self.terms.n_columns, np.uint8)
+        gap, _ = L.greedy(
+            lists.ids, lists.costs, lists.start, lists.size, lists.theta, self.v, order, taken,
+            self.infinity,
+        )  # fmt: skip
+        return float(gap)
+
+    def _tick(self) -> None:
+        """Look at the clock, the limits and the user's wishes."""
+        self.monitor.tick()
+
+    @property
+    def pairs_evaluated(self) -> int:
+        return int(self.lists.counters[L.PAIRS])
+
+    @property
+    def rows_evaluated(self) -> int:
+        return int(self.lists.counters[L.EVALUATIONS])

@@ -1,0 +1,156 @@
+"""The workspace of searches on lists: labels, queue, and where a phase stands."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.state import ID
+from bigsap.engine.lists.bounds import BLOCK
+from bigsap.sources.base import Array
+
+# What searches return.
+DONE, YIELD, POOL_FULL, INFEASIBLE, BAD_COST, PAUSE, REFIT = range(7)
+
+# Words of Frontier.words.
+(
+    POSITION,  # next place in the order
+    N_SETTLED,
+    SCANS,
+    N_DROPS,
+    N_REQUESTS,  # rows waiting for an evaluation that only Python can do
+    N_ABANDONED,  # roots to be searched again after those evaluations
+    ROOT,
+    GROUP_SIZE,
+    SURPLUS,  # virtual rows: free columns at the cap beyond those they hold
+    N_HIDDEN,  # rows of the current search whose lists leave its settled columns out
+    STOP,  # set by another thread: give the search up, with nothing changed
+    WORD_COUNT,
+) = range(12)
+
+# Words of Frontier.values.
+(
+    DROPS,
+    GROUP_PRICE,
+    CAP,  # virtual rows: the price of the free columns they hold, the largest there is
+    VALUE_COUNT,
+) = range(4)
+
+
+class Frontier(NamedTuple):
+    """Search workspace. P is the price type.
+
+    dist: P (n_columns,) label; infinity where unreached, the blocked price where
+    settled. pred, pred_cost: row the label came from and its signed cost there.
+    heap_key, heap_item: the queue; item >= 0 a column, < 0 the event of row -1 - item.
+    Entries whose key is no longer the column's label are stale and skipped.
+    h: P (n_rows,) for scanned rows, the number to which ``c - v`` adds up to a label.
+    shown, label_of: P (n_columns,), meaningful while words[N_HIDDEN] > 0: v, with the
+    blocked price where settled, and the labels of those. hidden: ID (n_rows,) see
+    ``hide``; slack: P (n_rows,) infinity for the other rows; delay: P (n_rows,) by which
+    their events are postponed beyond the usual, 0 for the other rows. left: int32, how many
+    columns of each block of neighbours are not settled, while words[N_HIDDEN] > 0.
+    """
+
+    dist: Array
+    pred: Array
+    pred_cost: Array
+    heap_key: Array
+    heap_item: Array
+    touched: Array
+    settled: Array
+    settled_dist: Array
+    h: Array
+    reached: Array  # P (CHUNK or more,) labels of one list
+    requests: Array  # ID (n_rows,)
+    requested: Array  # uint8 (n_rows,)
+    abandoned: Array  # ID (n_rows,)
+    shown: Array
+    label_of: Array
+    hidden: Array
+    slack: Array
+    delay: Array
+    left: Array
+    words: Array
+    values: Array
+
+
+def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
+    """A fresh workspace for n rows with lists of k entries, of m columns."""
+    capacity = 2 * (m + n) + 16
+    return Frontier(
+        dist=np.full(m, S.infinity(price), price), pred=np.zeros(m, ID),
+        pred_cost=np.zeros(m, price), heap_key=np.zeros(capacity, price),
+        heap_item=np.zeros(capacity, ID), touched=np.zeros(m, ID), settled=np.zeros(m, ID),
+        settled_dist=np.zeros(m, price), h=np.zeros(n, price), reached=np.zeros(2 * k, price),
+        requests=np.zeros(n, ID), requested=np.zeros(n, np.uint8), abandoned=np.zeros(n, ID),
+        shown=np.zeros(m, price), label_of=np.zeros(m, price), hidden=np.zeros(n, ID),
+        slack=np.full(n, S.infinity(price), price), delay=np.zeros(n, price),
+        left=np.zeros(-(-m // BLOCK), np.int32),
+        words=np.zeros(WORD_COUNT, np.int64), values=np.zeros(VALUE_COUNT, price),
+    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
+    """Queue an item; among equal keys columns come before events. The new size."""
+    place = n
+    while place > 0:
+        parent = (place - 1) // 2
+        above = keys[parent]
+        if above < key or (above == key and not (items[parent] < 0 and item >= 0)):
+            break
+        keys[place] = above
+        items[place] = items[parent]
+        place = parent
+    keys[place] = key
+    items[place] = item
+    return n + 1
+
+
+@njit(nogil=True, cache=True)
+def pop(keys: Array, items: Array, n: int) -> int:
+    """Drop the first item of a queue of n; the new size."""
+    n -= 1
+    key, item = keys[n], items[n]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= n:
+            break
+        right = child + 1
+        if right < n and (
+            keys[right] < keys[child]
+            or (keys[right] == keys[child] and items[right] >= 0 and items[child] < 0)
+        ):
+            child = right
+        if key < keys[child] or (key == keys[child] and not (items[child] >= 0 and item < 0)):
+            break
+        keys[place] = keys[child]
+        items[place] = items[child]
+        place = child
+    if n > 0:
+        keys[place] = key
+        items[place] = item
+    return n
+
+
+@njit(nogil=True, cache=True)
+def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
+    """Rebuild the queue without its stale entries; the new size."""
+    kept = 0
+    for place in range(n):
+        item = items[place]
+        if item < 0 or dist[item] == keys[place]:
+            kept = push(keys, items, kept, keys[place], item)
+    return kept
+
+
+@njit(nogil=True, cache=True)
+def clear(n_touched: int, touched: Array, dist: Array, infinity: float) -> None:
+    """Forget the labels of what was touched."""
+    for k in range(n_touched):
+        dist[touched[k]] = infinity

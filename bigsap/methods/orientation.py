@@ -1,0 +1,70 @@
+"""Which way round a problem is solved, and the answer turned back the user's way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import Array, Resident
+
+
+def resident(problem: Problem) -> Array | None:
+    """The whole matrix, where it lies in memory."""
+    source = problem.source
+    return source.resident() if isinstance(source, Resident) else None
+
+
+def orient(problem: Problem, *, lists: bool = False) -> Problem:
+    """The problem or its transpose: rows must be cheap, and the fewer the better.
+
+    A matrix that lies in memory by columns is solved by its columns; a tall problem
+    is transposed when the source gives columns as cheaply as rows. lists: the solve may be
+    by compressed rows, which reads a row about once: then even columns across memory are
+    cheap enough, beside searches with more rows than columns. Not in a mapped file, where each
+    of them may be a page an item.
+    """
+    matrix = resident(problem)
+    if matrix is not None:
+        n, m = problem.shape
+        source = problem.source
+        if lists and n > m and isinstance(source, ArraySource) and not source.mapped:
+            return Problem(source.across(), problem.maximize, not problem.transposed)
+        return problem
+    n, m = problem.shape
+    other = problem.transpose()
+    if other is None or (n <= m and resident(other) is None):
+        return problem
+    return other
+
+
+def inverse(columns: Array, n_columns: int) -> Array:
+    """(n_columns,) intp: the row of each column, from the column of each row; -1 = none."""
+    rows = np.full(n_columns, -1, np.intp)
+    matched = np.flatnonzero(columns >= 0)
+    rows[columns[matched]] = matched
+    return rows
+
+
+def exchanged(certificate: Certificate) -> Certificate:
+    """The certificate of the transposed problem: the duals change sides."""
+    return replace(certificate, u=certificate.v, v=certificate.u)
+
+
+def rows_outside(problem: Problem, columns: Array) -> Array:
+    """The rows that allow none of ``columns`` (rows of the transposed problem).
+
+    When fewer rows allow them than there are such columns, these rows in turn have too
+    few allowed columns: Hall's condition read from the other side.
+    """
+    source = problem.source
+    m = problem.shape[1]
+    reached = np.zeros(m, bool)
+    costs = np.empty((1, m), source.dtype)
+    for column in columns.tolist():
+        source.read(np.array([column]), slice(0, m), costs)
+        reached |= problem.sign * costs[0] < np.inf
+    return np.flatnonzero(~reached)

@@ -1,0 +1,210 @@
+"""Which device a solve runs on, and the costs brought there."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core.team import Team
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.gpu.device_engine import engine_for
+from bigsap.engine.lists.bounds import blocks_of
+from bigsap.errors import DeviceMemoryError, OptionError
+from bigsap.monitor import Monitor, Stopped
+from bigsap.problem import Problem
+from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.sources.base import Array, CostSource
+from bigsap.sources.device.device_kernels import load_cupy
+from bigsap.sources.device.placed import (
+    OnDevice,
+    Placeable,
+    StreamedToDevice,
+    device_numbers,
+    needed_bytes,
+    place,
+)
+from bigsap.sources.device.slabs import SlabsOnDevices
+
+#: ``device="auto"``: fewer rows or columns than this stay on the CPU (tests/bench/GPU.md).
+CROSSOVER = 4096
+#: Integers of at most so many different values a column are solved by lists, from so many
+#: rows on; the rows that tell.
+VALUES_PER_COLUMN = 4
+FEW_ROWS = 700
+_SAMPLE = 16
+_SAMPLED_COLUMNS = 1 << 16
+#: So are costs whose rows have nothing to do with one another, of fewer rows than this: hardly a
+#: row is evaluated twice, and a scan of a list takes half as long as one on the device.
+UNRELATED_ROWS = 20_000
+#: Rows of m unrelated costs correlate by 0.8 / sqrt(m) on average.
+_UNRELATED = 2.0
+#: From so many rows on lists beat whole rows where the source gives bounds.
+MANY_ROWS = 50_000
+
+
+def place_costs(
+    source: CostSource, device: str | Sequence[str], memory_limit: int | str | None,
+    monitor: Monitor, cache: RowCache | int | str | None = None,
+) -> CostSource:  # fmt: skip
+    """The costs on the device asked for, or in slabs on several.
+
+    ``"cpu"`` leaves them alone, and refuses costs that only a device has. ``"auto"`` takes the
+    first device for large problems, where there is one. memory_limit: of the device. cache:
+    for rows that stay there when not all of them fit.
+
+    A limit or cancel that strikes while costs are copied leaves them where they were: the
+    monitor has ended then, and the host's solve puts the answer together at its first tick.
+    """
+    there = isinstance(source, (OnDevice, Placeable))
+    if device == "cpu":
+        if there:
+            raise OptionError(
+                f'{source!r} needs device="cuda" (or "auto"): its costs are in device memory, or'
+                " computed there"
+            )
+        return source
+    if device == "auto":
+        if not there and (min(source.shape) < CROSSOVER or not has_device()):
+            return source
+        numbers: tuple[int, ...] = (source.device if isinstance(source, OnDevice) else 0,)
+    else:
+        numbers = device_numbers(device)
+    limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
+    if cache is not None and not isinstance(cache, RowCache):
+        cache = RowCache(parse_bytes(cache, "cache"))
+    monitor.progress.n_rows, monitor.progress.n_columns = source.shape
+    if len(numbers) > 1:
+        return SlabsOnDevices(source, numbers, limit, monitor.tick)
+    try:
+        return place(source, numbers[0], limit, monitor.tick, cache)
+    except Stopped as stop:
+        monitor.end(stop.reason)
+        return source
+
+
+def has_device() -> bool:
+    """Whether CuPy is installed and finds a device."""
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    try:
+        cupy = load_cupy()
+        return int(cupy.cuda.runtime.getDeviceCount()) > 0
+    except (OptionError, RuntimeError):
+        return False
+
+
+def device_method(source: Any) -> tuple[str, str] | None:
+    """What ``method="auto"`` takes for costs on a device, and why; None for the CPU.
+
+    Whole rows are scanned by the device alone, lists are searched by the host: that pays
+    for many rows, where the source's bounds let the host evaluate a row by itself, and where
+    searches hardly ask for evaluations (tests/bench/GPU.md).
+    """
+    if isinstance(source, StreamedToDevice):
+        return "compressed", "the costs do not fit the device"
+    if isinstance(source, SlabsOnDevices):
+        return "ssp", "devices scan whole rows together"
+    if not isinstance(source, OnDevice):
+        return None
+    if min(source.shape) >= MANY_ROWS and blocks_of(source).offset.size:
+        return "compressed", "many rows, and bounds that need no look at the costs"
+    n, m = source.shape
+    matrix: Any = source
+    integers = matrix.dtype.kind in "iu"
+    # Of somewhat fewer rows than columns whole rows are scanned on the CPU too.
+    short = n < UNRELATED_ROWS and not 6 * n < 5 * m < 10 * n
+    if min(n, m) >= FEW_ROWS and (integers or short):
+        costs = _sample(source)
+        if integers and few_values(costs, m):
+            return "compressed", "few different costs: searches end in short lists"
+        if short and unrelated(costs):
+            return "compressed", "rows without a pattern: searches end in short lists"
+    return "ssp", "the device scans whole rows"
+
+
+def _sample(source: Any) -> Array:
+    """Some rows of the costs, no more than _SAMPLED_COLUMNS long."""
+    n, m = source.shape
+    rows = np.unique(np.linspace(0, n - 1, _SAMPLE).astype(np.intp))
+    costs = np.empty((rows.size, min(m, _SAMPLED_COLUMNS)), source.dtype)
+    source.read(rows, slice(0, costs.shape[1]), costs)
+    return costs
+
+
+def few_values(costs: Array, n_columns: int) -> bool:
+    """Whether a sample says that integer costs are of a small range for so many columns.
+
+    Where ties abound a search over whole rows settles far more of them than one over lists
+    (tests/bench/GPU.md).
+    """
+    return bool(int(costs.max()) - int(costs.min()) <= VALUES_PER_COLUMN * n_columns)
+
+
+def unrelated(costs: Array) -> bool:
+    """Whether no row of a sample (k, m) tells anything about the others.
+
+    Distances and products are related: from such lists searches ask for so many evaluations,
+    and are given up until they are made, that scanning whole rows is faster.
+    """
+    if not np.isfinite(costs).all():
+        return False
+    centred = costs.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        centred -= centred.mean(axis=1, keepdims=True)
+        size = np.sqrt((centred**2).sum(axis=1))
+    if not (np.isfinite(size) & (size > 0)).all():
+        return False
+    centred /= size[:, None]
+    correlation = np.abs(centred @ centred.T)[np.triu_indices(len(costs), 1)]
+    return bool(correlation.mean() * np.sqrt(costs.shape[1]) < _UNRELATED)
+
+
+def engine_where(
+    problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
+) -> tuple[Problem, Engine]:
+    """The engine of where the costs are, and the problem that it solves.
+
+    Slabs of costs are copied to their devices first. A limit or cancel that strikes then is
+    left to the host's engine, as in ``place_costs``; the problem is then the host's.
+    """
+    try:
+        return problem, engine_for(problem, rows, team, monitor, price)
+    except Stopped as stop:
+        if not isinstance(problem.source, SlabsOnDevices):
+            raise
+        monitor.end(stop.reason)
+        problem = replace(problem, source=problem.source.whole)
+        return problem, engine_for(problem, rows, team, monitor, price)
+
+
+def refuse_slabs(source: Any) -> None:
+    """Lists are evaluated on one device."""
+    if isinstance(source, SlabsOnDevices):
+        raise OptionError(
+            "method 'compressed' runs on one device; several share the columns of method 'ssp'"
+        )
+
+
+def refuse_streaming(source: Any) -> None:
+    """The dense method scans rows in no order: it needs them all on the device."""
+    if isinstance(source, StreamedToDevice):
+        nbytes = needed_bytes(source)
+        raise DeviceMemoryError(
+            f"method 'ssp' needs the whole matrix on the device: {nbytes} bytes, more than is free"
+            " or memory_limit allows; method 'compressed' (or 'auto') copies rows there as they are"
+            ' needed, and device="cuda:0,1" shares a matrix out among several devices',
+            nbytes,
+        )
+
+
+def device_name(source: Any) -> str:
+    """``stats["device"]``: where a problem's costs are."""
+    if isinstance(source, (OnDevice, StreamedToDevice)):
+        return f"cuda:{source.device}"
+    if isinstance(source, SlabsOnDevices):
+        return "cuda:" + ",".join(map(str, source.devices))
+    return "cpu"

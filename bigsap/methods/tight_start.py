@@ -1,0 +1,273 @@
+"""The quickest start: prices under which nearly all rows can have a column they like best.
+
+Two guesses at the prices, each tried by one pass over the rows that finds every row's tight
+pairs while these are matched (``engine.lists.tight``). A perfect matching on them is optimal. Where
+a guess is wrong the matching fails after few rows, and the pass ends there: after some
+sqrt(n) rows for i.i.d. costs.
+
+* *Zero* is right for costs with many ties, and where rows do not compete (a point set
+  against itself, hardly moved).
+* What each column costs in a few rows, less the rows' minima, is right for costs that are a
+  term a row plus a term a column, but for a few good pairs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.precision import Arithmetic
+from bigsap.engine.core.team import Team
+from bigsap.engine.gpu.tight_pass import DevicePass
+from bigsap.engine.lists import tight as T
+from bigsap.engine.lists.layout import EVALUATIONS, PAIRS
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.methods.parts import Counts
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.sources.base import Array, Resident
+from bigsap.sources.device.placed import OnDevice
+
+#: Problems with fewer rows are not tried.
+_WORTH = 1500
+#: The first rows of a pass are so many times sqrt(n), from all over the matrix. Of rows that
+#: like random columns, some two then compete already.
+_FIRST = 2
+#: Rows whose costs make the second guess.
+_SAMPLED = 16
+#: A guess is wrong when more than one of so many columns is likely to have no tight pair.
+_LONELY = 64
+#: One of so many rows may be left to the search, or a few; with more, other first prices are
+#: better.
+_LEFT = 200
+_FEW = 8
+#: A slice of a pass: pairs of the first, seconds of the later ones.
+_FIRST_PAIRS = 1 << 22
+_SLICE_SECONDS = 0.1
+#: Costs looked at one by one, each in another row, between two looks at the clock.
+_SCATTERED = 1 << 20
+
+
+@dataclass(frozen=True)
+class TightStart:
+    """v: P (n_columns,) the prices. tight, matching: see ``engine.lists.tight``. left: ID (k,) the
+    rows that no tight pair is left for, in order."""
+
+    v: Array
+    tight: T.Tight
+    matching: T.Matching
+    left: Array
+
+
+def tight_start(
+    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, seed: int,
+    counts: Counts,
+) -> TightStart | None:  # fmt: skip
+    """A matching on tight pairs of all rows but a few; None where there is none to be had
+    quickly, or a cost is invalid, which is left for others to say.
+
+    For square matrices in memory, the host's or a device's. What was evaluated is counted.
+    The same for any number of threads.
+    """
+    n, m = problem.shape
+    if n != m or n < _WORTH:
+        return None
+    pairs = _pass_for(problem, team, arithmetic.price)
+    if pairs is None:
+        return None
+    attempt = _Attempt(problem, pairs, monitor, arithmetic, counts, team.n_threads)
+    generator = np.random.default_rng([seed, n, 11])
+    first = np.sort(generator.permutation(n)[: int(_FIRST * n**0.5)]).astype(S.ID)
+    found = attempt.run(np.zeros(m, arithmetic.price), first)
+    if found is None and not attempt.invalid:
+        sampled = first[:: max(1, first.size // _SAMPLED)][:_SAMPLED]
+        v = attempt.column_terms(sampled)
+        found = None if v is None else attempt.run(v, first)
+    return found
+
+
+class _Pass(Protocol):
+    """How the costs are gone through: ``HostPass``, or the same on a device."""
+
+    def sweep(
+        self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]
+    ) -> None: ...
+
+    def columns(self, columns: Array) -> tuple[Array, Array]: ...
+
+    def row(self, row: int) -> Array: ...
+
+
+def _pass_for(problem: Problem, team: Team, price: np.dtype[Any]) -> _Pass | None:
+    """None for costs that are not a matrix in memory, row after row."""
+    source = problem.source
+    if isinstance(source, OnDevice):
+        return DevicePass(problem, price) if source.code().lookup else None
+    matrix = source.resident() if isinstance(source, Resident) else None
+    return None if matrix is None else HostPass(problem, matrix, team, price)
+
+
+class HostPass:
+    """Passes over the rows of a matrix in the host's memory, by all threads."""
+
+    def __init__(self, problem: Problem, matrix: Array, team: Team, price: np.dtype[Any]) -> None:
+        self.problem, self.matrix, self.team, self.price = problem, matrix, team, price
+        self._batch = max(1, _FIRST_PAIRS // problem.shape[1])
+
+    def sweep(self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]) -> None:
+        """Find the tight pairs of these rows (ID), in slices of about a tenth of a second.
+
+        ``reached`` hears how many, after each slice.
+        """
+        problem, price = self.problem, self.price
+        sign, infinity = price.type(problem.sign), S.infinity(price)
+        lowest, highest = T.valid_costs(problem, price)
+        start = 0
+        while start < rows.size:
+            part = rows[start : start + self._batch]
+            clock = time.perf_counter()
+            tight.item[0] = 0
+            self.team.run(T.run_tight, part, self.matrix, sign, lowest, highest, infinity, v, tight)
+            reached(part.size)
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            if part.size == self._batch:
+                fitting = int(part.size * _SLICE_SECONDS / seconds)
+                self._batch = max(1, min(4 * self._batch, fitting))
+            start += part.size
+
+    def columns(self, columns: Array) -> tuple[Array, Array]:
+        """Costs of all rows, and where in it those of these columns are."""
+        return self.matrix, columns
+
+    def row(self, row: int) -> Array:
+        """The costs of one row."""
+        costs: Array = self.matrix[row, : self.problem.shape[1]]
+        return costs
+
+
+class _Attempt:
+    """Passes over one matrix, one a guess."""
+
+    def __init__(
+        self, problem: Problem, pairs: _Pass, monitor: Monitor, arithmetic: Arithmetic,
+        counts: Counts, n_threads: int,
+    ) -> None:  # fmt: skip
+        self.problem, self.passes, self.monitor = problem, pairs, monitor
+        self.price, self.counts = arithmetic.price, counts
+        n, m = problem.shape
+        self.tight = T.tight_pairs(n, m, self.price, n_threads)
+        self.invalid = False
+
+    def run(self, v: Array, first: Array) -> TightStart | None:
+        """Try these prices: ``first`` (ID, ascending), then the other rows in twice as large
+        portions each. The verdict falls between portions, which no clock decides."""
+        problem, tight, price = self.problem, self.tight, self.price
+        n, m = problem.shape
+        matching = T.empty_matching(n, m)
+        others = np.ones(n, bool)
+        others[first] = False
+        rows = np.concatenate([first, np.flatnonzero(others).astype(S.ID)])
+        done, portion = 0, first.size
+        while done < n:
+            part = rows[done : done + portion]
+            self.passes.sweep(part, v, tight, self._reached)
+            self.invalid = bool((tight.size[part] < 0).any())
+            if self.invalid or not T.match(part, tight.ids, tight.size, matching):
+                return None
+            if self._lonely(rows[: done + part.size]) > n // _LONELY:
+                return None
+            done, portion = done + part.size, 2 * portion
+        if matching.words[T.N_OPEN] and problem.integer:
+            columns = np.flatnonzero(matching.row_of_column < 0).astype(S.ID)
+            sign, infinity = price.type(problem.sign), S.infinity(price)
+            step = max(1, _SCATTERED // n)
+            for start in range(0, columns.size, step):
+                some = columns[start : start + step]
+                T.raise_prices(some, *self.passes.columns(some), sign, infinity, v, tight)
+                self.monitor.tick()
+            T.match_open(tight.ids, tight.size, matching)
+        left = np.flatnonzero(matching.column_of_row < 0).astype(S.ID)
+        # Costs on lists are relative to the row's minimum, which is exact at prices 0 and
+        # for integers only.
+        exact = problem.integer or not v.any()
+        if left.size > (max(_FEW, n // _LEFT) if exact else 0):
+            return None
+        return TightStart(v, tight, matching, left)
+
+    def _lonely(self, rows: Array) -> float:
+        """How many columns will have no tight pair in the end, as far as these rows tell.
+
+        Were each pair in a column of its own drawing, n exp(-pairs of a row). But where the
+        columns of these rows repeat less often than if drawn, so few will be left.
+        """
+        m = self.problem.shape[1]
+        listed = np.arange(T.ROOM) < self.tight.size[rows][:, None]
+        columns = self.tight.ids[rows][listed]
+        repeated = columns.size - np.count_nonzero(np.bincount(columns, minlength=m))
+        usual = columns.size + m * np.expm1(-columns.size / m)
+        return float(m * np.exp(-columns.size / rows.size) * min(1.0, repeated / usual))
+
+    def _reached(self, n_rows: int) -> None:
+        self.counts.rows += n_rows
+        self.counts.pairs += n_rows * self.problem.shape[1]
+        self.monitor.reached(0, self.counts.rows)
+        self.monitor.tick()
+
+    def column_terms(self, rows: Array) -> Array | None:
+        """Second smallest ``c - row minimum`` of each column in these rows, the largest 0.
+
+        The second, since the smallest may be one of the few good pairs. None where a pair
+        is forbidden, or for a single row. O(rows * m).
+        """
+        if rows.size < 2:
+            return None
+        m = self.problem.shape[1]
+        kind = self.price.type
+        sign = kind(self.problem.sign)
+        least: Array = np.full(m, S.infinity(self.price), self.price)
+        runner_up: Array = least
+        for row in rows.tolist():
+            costs = sign * self.passes.row(row).astype(self.price)
+            if self.price.kind == "f" and not np.isfinite(costs).all():
+                return None
+            costs -= costs.min()
+            runner_up = np.minimum(runner_up, np.maximum(least, costs))
+            least = np.minimum(least, costs)
+        self.counts.rows += rows.size
+        self.counts.pairs += rows.size * m
+        runner_up -= runner_up.max()
+        return runner_up
+
+
+def hand_over(start: TightStart, engine: ListEngine, counts: Counts) -> None:
+    """Give an engine the pairs, prices and matching of a start, as its lists.
+
+    From then on the engine counts the evaluations that made them.
+    """
+    lists, tight, v = engine.lists, start.tight, start.v
+    n, m = engine.problem.shape
+    lists.counters[EVALUATIONS] += n
+    lists.counters[PAIRS] += n * m
+    counts.add(Counts(-n, -n * m))
+    places = lists.start[:, None] + np.arange(min(T.ROOM, engine.k))
+    listed = np.arange(places.shape[1]) < tight.size[:, None]
+    ids = tight.ids[:, : places.shape[1]]
+    lists.ids[places[listed]] = ids[listed]
+    lists.costs[places[listed]] = v[ids[listed]]
+    lists.size[:] = np.minimum(tight.size, places.shape[1])
+    lists.reference[:] = np.where(tight.low < engine.infinity, tight.low, 0)
+    bounds = np.where(tight.size > places.shape[1], tight.low, tight.above)
+    finite = bounds < engine.infinity
+    lists.theta[:] = np.where(finite, bounds - lists.reference, engine.infinity)
+    engine.v[:] = v
+    matching = start.matching
+    engine.column_of_row[:] = matching.column_of_row
+    engine.row_of_column[:] = matching.row_of_column
+    engine.open_price[:] = np.where(matching.row_of_column < 0, v, engine.blocked)
+    matched = matching.column_of_row >= 0
+    engine.match_cost[matched] = v[matching.column_of_row[matched]]

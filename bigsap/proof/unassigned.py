@@ -1,0 +1,274 @@
+"""Rows left unassigned at a price: from the gated problem back to the user's, and proof.
+
+The problem: choose pairs, no row and no column twice, and pay ``price[i]`` for each row
+left out. Its dual, when minimising: the largest ``sum(u) + sum(v)`` with ``u[i] + v[j] <=
+c[i, j]``, ``u[i] <= price[i]`` and ``v[j] <= 0``. ``bigsap.sources.gated`` turns it into
+a plain assignment problem, whose duals are duals of this one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from bigsap.errors import CertificateError
+from bigsap.proof.certificate import Certificate, certify_infeasible, exact_sum
+from bigsap.proof.certificate import _checked_prices as checked_prices
+from bigsap.proof.certificate import _conclude as conclude
+from bigsap.proof.minima import Looked, minima
+from bigsap.proof.row_minima import reach
+from bigsap.proof.streaming import BLOCK_BYTES
+from bigsap.proof.verify import _check_consistency as check_consistency
+from bigsap.proof.verify import _check_duals as check_duals
+from bigsap.proof.verify import _check_values as check_values
+from bigsap.proof.verify import _unknown as unknown
+from bigsap.proof.verify import magnitude_of
+from bigsap.sources.base import Array, CostSource, Resident
+from bigsap.sources.gated import Gated
+
+if TYPE_CHECKING:
+    from bigsap.result import Result
+
+_Result = TypeVar("_Result", bound="Result")
+
+
+def widen_start(warm_start: Any, gated: Gated) -> Any:
+    """A ``warm_start`` of the user's problem as one of the gated problem.
+
+    warm_start: None, a ``Result``, column prices (m,), or a pair of prices and ``col4row``.
+    Only a problem with more rows than columns has further columns, which start at 0. What
+    does not fit is handed on as it is, to be complained about where all are judged.
+    """
+    n, m = gated.given.shape
+    if warm_start is None or gated.shape[1] == m:
+        return warm_start
+    if hasattr(warm_start, "col4row"):
+        if warm_start.shape != (n, m) or warm_start.maximize != gated.maximize:
+            return warm_start
+        warm_start = (warm_start.v, warm_start.col4row)
+    if isinstance(warm_start, tuple) and len(warm_start) == 2:
+        return (_widened(warm_start[0], gated), warm_start[1])
+    return _widened(warm_start, gated)
+
+
+def _widened(prices: Any, gated: Gated) -> Any:
+    if np.shape(prices) != (gated.n_columns,):
+        return prices
+    return np.concatenate((prices, np.zeros(gated.shape[1] - gated.n_columns)))
+
+
+def ungate(result: _Result, gated: Gated) -> _Result:
+    """The result of the user's problem from that of ``gated``.
+
+    Rows that were given a clipped pair, or one of the further columns, become
+    unassigned; a pair that costs just its row's price stays. ``fun`` and ``gap`` are
+    kept, ``bound`` too unless the duals left prove a better one. Reads one cost for each
+    row whose duals do not show that its pair is cheaper than its price: O(n), and few.
+    """
+    n, m = gated.given.shape
+    col4row = result.col4row.copy()
+    col4row[col4row >= m] = -1
+    for row in _doubtful(result, gated, col4row).tolist():
+        if not _worth_it(gated, row, int(col4row[row])):
+            col4row[row] = -1
+    (row_ind,) = np.nonzero(col4row >= 0)
+    row4col = np.full(m, -1, np.intp)
+    row4col[col4row[row_ind]] = row_ind
+    bound, gap = _better_bound(result, m)
+    stats = dict(result.stats)
+    if result.fun is not None:
+        stats["unassigned_rows"] = n - len(row_ind)
+    return replace(
+        result, row_ind=row_ind, col_ind=col4row[row_ind], col4row=col4row, row4col=row4col,
+        v=result.v[:m].copy(), bound=bound, gap=gap, shape=(int(n), int(m)), stats=stats,
+        unassigned_cost=gated.prices,
+    )  # fmt: skip
+
+
+def _doubtful(result: Result, gated: Gated, col4row: Array) -> Array:
+    """The rows whose pair may have been clipped."""
+    (rows,) = np.nonzero(col4row >= 0)
+    if result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
+        return rows
+    sign = -1 if result.maximize else 1
+    # Without a certificate u was made of the pairs' costs, see ``bigsap.solving.pair_costs``.
+    gap = 0 if result.gap is None else result.gap
+    u, v, prices = result.u[rows], result.v[col4row[rows]], sign * gated.prices[rows]
+    # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. Much
+    # more than rounding is added, at the price of reading a few rows in vain.
+    size = np.abs(u) + np.abs(v) + abs(gap)
+    return rows[~(sign * (u + v) + gap + 1e-6 * size < prices)]
+
+
+def _worth_it(gated: Gated, row: int, column: int) -> bool:
+    """Whether a pair is allowed and costs no more than its row's price."""
+    if isinstance(gated.source, Resident) and (matrix := gated.source.resident()) is not None:
+        cost = matrix[row, column].item()
+    else:
+        one = np.empty((1, 1), gated.dtype)
+        gated.source.read(np.array([row]), slice(column, column + 1), one)
+        cost = one[0, 0].item()
+    price = gated.prices[row].item()
+    if math.isinf(cost):
+        return False
+    return bool(cost >= price if gated.maximize else cost <= price)
+
+
+def _better_bound(result: Result, m: int) -> tuple[Any, Any]:
+    """Bound and gap when the duals of the further columns, all <= 0, are set to 0.
+
+    That leaves ``u[i] <= price[i]``, because the largest of all v is 0, and costs nothing:
+    the columns are not in the user's problem. At an optimum they are 0 anyway.
+    """
+    bound, gap = result.bound, result.gap
+    if bound is None or not result.v[m:].any() or np.isnan(result.v).any():
+        return bound, gap
+    sign = -1 if result.maximize else 1
+    gain = -sign * exact_sum(result.v[m:])
+    bound = bound + sign * (math.floor(gain) if isinstance(bound, int) else gain)
+    if result.fun is None:
+        return bound, gap
+    # Rounding may put it beyond the cost of what was found.
+    bound = max(bound, result.fun) if result.maximize else min(bound, result.fun)
+    return bound, abs(result.fun - bound)
+
+
+def certify_gated(
+    gated: Gated,
+    col4row: npt.ArrayLike | None,
+    v: npt.ArrayLike,
+    *,
+    threads: int = 1,
+    block_bytes: int = BLOCK_BYTES,
+    magnitude: float = 0.0,
+    pairs: bool = False,
+) -> Certificate:
+    """Prove how far a partial assignment can be from the optimum, in one pass.
+
+    The gated costs are not used: each cost is read as the user gave it.
+
+    col4row: (n,), -1 = unassigned; None: prove the bound alone. v: (m,) any finite
+        prices in the minimising sense, capped at 0. magnitude, pairs: see ``bigsap.certify``.
+    Returns and raises as ``bigsap.certify``; ``fun`` and ``bound`` include the prices
+    of the rows left out; ``u[i] <= price[i]``. O(n m).
+    """
+    n, m = gated.given.shape
+    integer = gated.dtype.kind in "iu"
+    prices = np.minimum(checked_prices(v, m, integer), 0)
+    if m == 0 and integer:
+        prices = prices.astype(np.int64)
+    matching = None if col4row is None else _partial_matching(col4row, n, m)
+    if n == 0:
+        zero = 0 if integer else 0.0
+        fun, gap = (None, None) if matching is None else (zero, zero)
+        return Certificate(
+            fun, zero, gap, np.zeros(0), np.zeros(m), -1, 0.0, 0, integer, 0.0,
+            matching is not None,
+        )  # fmt: skip
+    if m:
+        u, costs, looked = minima(
+            gated.source, matching, prices, gated.maximize, threads, block_bytes,
+            every_pair=pairs,
+        )  # fmt: skip
+    else:
+        u = np.full(n, np.inf if prices.dtype.kind == "f" else np.iinfo(np.int64).max)
+        costs, looked = np.zeros(n, np.int64 if integer else np.float64), Looked("pairs", 0)
+    u = np.minimum(u, _caps(gated, prices.dtype))
+    wide = None
+    if matching is not None:
+        # Row i left out = assigned to a private column m + i of dual 0 at its price.
+        rows = np.flatnonzero(matching < 0)
+        must = rows[np.isinf(gated.prices[rows])]
+        if must.size:
+            raise CertificateError(f"row {must[0]} must be assigned, but is not")
+        costs[rows] = gated.prices[rows].astype(costs.dtype)
+        wide = matching.copy()
+        wide[rows] = m + rows
+    largest = float(prices.max() - prices.min()) if m else 0.0
+    v_wide = np.concatenate((prices, np.zeros(n, prices.dtype)))
+    if prices.dtype.kind == "i" and max(reach(u), reach(prices), reach(costs)) > 2**60:
+        u, v_wide, costs = (a.astype(object) for a in (u, v_wide, costs))  # Python ints
+    certificate = conclude(
+        n, m + n, wide, u, v_wide, costs, gated.maximize, integer, largest, False, magnitude
+    )  # fmt: skip
+    return replace(
+        certificate, v=certificate.v[:m], pairs=looked.pairs, by=looked.by, bounds=looked.bounds
+    )
+
+
+def _caps(gated: Gated, number: np.dtype[Any]) -> Array:
+    """What caps u, minimising sense, in the dtype of the duals."""
+    free = np.isfinite(gated.prices)
+    caps = np.full(free.shape, np.inf if number.kind == "f" else np.iinfo(np.int64).max, number)
+    caps[free] = (-gated.prices if gated.maximize else gated.prices)[free].astype(number)
+    return caps
+
+
+def _partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
+    matching = np.asarray(col4row)
+    if matching.shape != (n,) or (n and matching.dtype.kind not in "iu"):
+        raise CertificateError(f"col4row must be {n} integers")
+    matching = matching.astype(np.intp)
+    outside = np.flatnonzero((matching < -1) | (matching >= m))
+    if outside.size:
+        row = int(outside[0])
+        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m}")
+    columns = matching[matching >= 0]
+    if columns.size and (counts := np.bincount(columns)).max() > 1:
+        column = int(np.argmax(counts > 1))
+        rows = np.flatnonzero(matching == column)[:2]
+        raise CertificateError(f"column {column} is assigned to rows {rows[0]} and {rows[1]}")
+    return matching
+
+
+def verify_gated(
+    result: Result, source: CostSource, prices: npt.ArrayLike, threads: int = 1,
+    *, pairs: bool = False,
+) -> Certificate:  # fmt: skip
+    """``Result.verify`` of a problem whose rows may stay unassigned at ``prices``."""
+    if tuple(source.shape) != tuple(result.shape):
+        raise CertificateError(
+            f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}"
+        )
+    gated = Gated(source, prices, maximize=result.maximize)
+    _check_prices(result, gated)
+    check_consistency(result)
+    if result.status == "infeasible":
+        return certify_infeasible(gated, result.violator, maximize=result.maximize, threads=threads)
+    n, m = result.shape
+    sign = -1 if result.maximize else 1
+    bounded = not unknown(result.v) and not unknown(result.u)
+    certificate = certify_gated(
+        gated,
+        None if result.fun is None else result.col4row,
+        sign * result.v if bounded else np.zeros(m),
+        threads=threads,
+        magnitude=magnitude_of(result),
+        pairs=pairs,
+    )
+    # To the checks, a problem with more columns than rows, where v <= 0 as well.
+    v = np.concatenate((result.v, np.zeros(n, result.v.dtype)))
+    wide = replace(result, shape=(n, m + n), v=v)
+    if bounded:
+        check_duals(wide, certificate, sign)
+    check_values(wide, certificate, sign, bounded=bounded)
+    return certificate
+
+
+def _check_prices(result: Result, gated: Gated) -> None:
+    recorded = result.unassigned_cost
+    if recorded is None:
+        return
+    if recorded.shape != gated.prices.shape:
+        raise CertificateError(f"unassigned_cost of the result has shape {recorded.shape}")
+    other = np.flatnonzero(recorded != gated.prices)
+    if other.size:
+        row = int(other[0])
+        raise CertificateError(
+            f"the result left rows unassigned at other prices: {recorded[row]} for row {row},"
+            f" not {gated.prices[row]}"
+        )

@@ -1,0 +1,222 @@
+"""Rows that were evaluated are kept, where evaluating them again would be dear.
+
+What lies in memory needs no keeping, and what compiled code computes in some nanoseconds a
+pair is computed again sooner than it is found. Everything else is asked for once, as far as
+there is room: rows that Python delivers (functions, stores, providers), and compiled costs
+of many nanoseconds without bounds that would spare most of them. With room for all rows these
+are read before anything else, by all threads, and the solve is that of a matrix in memory,
+whatever the method; with less room the row cache keeps what the lists ask for. The proof's
+pass looks at the same rows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsap.engine.lists.bounds import FEW_COORDINATES
+from bigsap.errors import BigsapError
+from bigsap.methods.placement import device_name
+from bigsap.problem import Problem
+from bigsap.proof.streaming import Work, stream
+from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import (
+    Array,
+    CostSource,
+    Fillable,
+    Ids,
+    Interruptible,
+    Resident,
+    Separable,
+    range_of,
+)
+from bigsap.sources.functions.callbacks import FunctionSource
+
+if TYPE_CHECKING:
+    from bigsap.solving.session import Run
+
+#: Compiled costs that take so long a pair are kept: some fifty times what a look into memory
+#: does, so that no clock decides about what is near.
+_DEAR_SECONDS = 5e-8
+#: Pairs that tell, and the share of them to begin with; smaller problems are quick either way.
+_SAMPLED, _FIRST_SHARE = 4096, 64
+#: Seconds that may be spent on it, about.
+_PATIENCE = 0.05
+_WORTH_PAIRS = 1 << 16
+#: Python functions are asked for blocks of so many bytes: what a stop cuts off is lost.
+_FUNCTION_BYTES = 1 << 17
+
+
+def kept_problem(run: Run) -> Problem:
+    """``run.problem``, or the same with rows that are kept in ``run.rows`` as they are read.
+
+    With room for all rows and the method "compressed" they are all read here. Raises what the
+    source raises, InvalidCostError, and ``Stopped``.
+    """
+    problem, rows = run.problem, run.rows
+    source = problem.source
+    if rows.policy == "in place" or device_name(source) != "cpu" or 0 in problem.shape:
+        return problem
+    if isinstance(source, Resident) and source.resident() is not None:
+        return problem
+    behind = not isinstance(source, Fillable) or source.fill() is None
+    lists = run.method == "compressed"
+    if lists and rows.n_slots == problem.shape[0] and (behind or is_dear(problem)):
+        # Should the solve be stopped meanwhile: what is here by then need not be read again.
+        seen = KeptRows(source, rows, keep=False)
+        run.reading = Problem(seen, problem.maximize, problem.transposed)
+        _read_all(run)
+        matrix = ArraySource(rows.table.slots)
+        return Problem(matrix, problem.maximize, problem.transposed)
+    if not behind:
+        return problem
+    kept = KeptRows(source, rows, keep=lists)
+    return Problem(kept, problem.maximize, problem.transposed)
+
+
+def is_dear(problem: Problem) -> bool:
+    """Whether compiled costs take so long that looking them up is many times cheaper."""
+    n, m = problem.shape
+    source = problem.source
+    if n * m < _WORTH_PAIRS:
+        return False
+    terms = source.separable() if isinstance(source, Separable) else None
+    if terms is not None and terms.y.shape[0] <= FEW_COORDINATES:
+        return False  # bounds spare most pairs
+    fill = source.fill() if isinstance(source, Fillable) else None
+    in_parts = fill is None or fill.in_parts
+    width = min(m, _SAMPLED) if in_parts else m
+    costs = np.empty((1, width), source.dtype)
+    least, spent = np.inf, 0.0
+    first = max(1, width // _FIRST_SHARE) if in_parts else width
+    for row, part in ((0, first), (0, width), (n // 2, width), (n - 1, width)):
+        clock = time.perf_counter()
+        try:
+            source.read(np.array([row]), slice(0, part), costs[:, :part])
+        except BigsapError:
+            return False  # the solve says so
+        seconds = time.perf_counter() - clock
+        spent += seconds
+        least = min(least, seconds / part)
+        if least < _DEAR_SECONDS:
+            return False  # a call of few pairs seems dearer, never cheaper
+        if least > _PATIENCE / width or spent > _PATIENCE:
+            break
+    return True
+
+
+def _read_all(run: Run) -> None:
+    """Read every row into its slot, once, by all threads; the monitor hears how far it is."""
+    problem, table, monitor = run.problem, run.rows.table, run.monitor
+    m = problem.shape[1]
+    slots = table.slots
+    clock = time.perf_counter()
+    block_bytes = run.block_bytes()
+    if isinstance(problem.source, FunctionSource):
+        block_bytes = min(block_bytes, _FUNCTION_BYTES)
+
+    def work(start: int, first: int, block: Array) -> None:
+        stop = start + len(block)
+        for row, costs in zip(range(start, stop), block, strict=True):
+            problem.check_row(row, costs)
+        slots[start:stop, first : first + block.shape[1]] = block
+        if first + block.shape[1] == m:
+            table.slot_of_row[start:stop] = table.row_of_slot[start:stop] = np.arange(start, stop)
+
+    def prepare() -> Work:
+        return work
+
+    def tick(n_done: int) -> None:
+        table.head[MISSES] = n_done
+        monitor.reached(0, n_done)
+        monitor.tick()
+
+    try:
+        stream(problem.source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)
+    finally:
+        table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
+        seconds = time.perf_counter() - clock
+        run.seconds["start"] += seconds
+        if run.engine is not None:  # what follows a stop must know how slow rows are
+            run.engine.seconds_per_row = seconds * run.n_threads / max(1, int(table.head[MISSES]))
+
+
+class KeptRows:
+    """A source whose rows are looked for in the row cache first.
+
+    keep: rows that were read whole are put there; otherwise they are only looked up. Rows and
+    pairs that were found are counted.
+    """
+
+    def __init__(self, source: CostSource, rows: Rows, *, keep: bool) -> None:
+        self.source, self.rows, self.keep = source, rows, keep
+        self.shape, self.dtype = source.shape, source.dtype
+        self.rows_found = self.pairs_found = 0
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"KeptRows({self.source!r}, slots={self.rows.n_slots})"
+
+    @property
+    def kind(self) -> str | None:
+        """Of a function: how it is called."""
+        return getattr(self.source, "kind", None)
+
+    def looking(self) -> KeptRows:
+        """The same rows, none of which is put away or counted any more: for the proof."""
+        return KeptRows(self.source, self.rows, keep=False)
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """Of the source."""
+        return range_of(self.source)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Passed on to a source that can be left while it is read."""
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        absent = self._find(rows, columns, out)
+        if not absent.size:
+            return
+        wanted = rows[absent]
+        if absent.size == len(rows):
+            costs = out
+            self.source.read(wanted, columns, costs)
+        else:
+            costs = np.empty((absent.size, out.shape[1]), out.dtype)
+            self.source.read(wanted, columns, costs)
+            out[absent] = costs
+        whole = columns.stop - columns.start == self.shape[1]
+        if self.keep and whole:
+            with self._lock:
+                self._put(wanted, costs)
+
+    def _find(self, rows: Ids, columns: slice, out: Array) -> Array:
+        """Fill in what is here; the places of the rows that are not."""
+        table = self.rows.table
+        with self._lock:
+            slots = table.slot_of_row[rows]
+            here = np.flatnonzero(slots != ABSENT)
+            if here.size:
+                found = slots[here]
+                out[here] = table.slots[found, columns]
+                self.rows_found += here.size
+                self.pairs_found += here.size * out.shape[1]
+                if self.keep:
+                    for slot in found.tolist():
+                        touch(table, slot)
+        absent: Array = np.flatnonzero(slots == ABSENT)
+        return absent
+
+    def _put(self, rows: Ids, costs: Array) -> None:
+        table = self.rows.table
+        for row, line in zip(rows.tolist(), costs, strict=True):
+            if table.slot_of_row[row] == ABSENT:
+                table.slots[claim(table, row, False)] = line

@@ -1,0 +1,535 @@
+"""One solve, from rows to result: search, checkpoints, closing proof, repair."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bigsap import checkpoint
+from bigsap.engine.core.held import Resting
+from bigsap.engine.core.precision import choose
+from bigsap.engine.core.team import Team
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.lists.pool import ListsExhausted
+from bigsap.errors import BigsapError, CertificateError
+from bigsap.methods import Outcome, ssp
+from bigsap.methods.compressed import first_prices, solve_compressed
+from bigsap.methods.course import Setting, Solved
+from bigsap.methods.orientation import exchanged, inverse, resident, rows_outside
+from bigsap.methods.parts import Counts
+from bigsap.methods.placement import device_name, engine_where, refuse_slabs, refuse_streaming
+from bigsap.methods.warm import Warm
+from bigsap.monitor import Monitor, Snapshot, Stopped
+from bigsap.options import Options, choose_method, ssp_takes_levels
+from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate, certify_infeasible
+from bigsap.proof.certificate import certify as prove
+from bigsap.proof.minima import seconds_by_bounds
+from bigsap.proof.streaming import BLOCK_BYTES
+from bigsap.result import Result, Status
+from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
+from bigsap.solving.identity import identity
+from bigsap.solving.keeping import KeptRows, kept_problem
+from bigsap.solving.pair_costs import pair_costs, unproved
+from bigsap.solving.sorted_first import sorted_outcome
+from bigsap.solving.stopped import Answer, Deadline, Late, answer, as_float
+from bigsap.sources.base import Array, CostSource
+from bigsap.sources.gated import Gated
+from bigsap.sources.infinite import infinities
+from bigsap.warm_start import WarmStart
+
+# Lists are given up once evaluations have taken so many times all pairs, if they still take longer
+# than scans of whole rows would. Most problems take one to three.
+_EXHAUSTED = 2
+# The same where lists were asked for, or where whole rows have to be evaluated first.
+_EXHAUSTED_LATE = 8
+# How often a matching that is not tight enough is repaired from its own prices.
+_REPAIRS = 2
+# The certificate looks at the clock after each block or part: one of slow rows is no longer.
+_BLOCK_SECONDS = 0.1
+# A whole pass is worth trying for ``gap`` once epsilon times the rows is this many gaps:
+# a phase's matching is usually much closer to optimal than an epsilon a row.
+_PROMISING = 8
+
+
+class Run:
+    """One call of ``solve`` or ``resume``.
+
+    given: the problem as the user has it; problem: as it is solved. saved: the
+    checkpoint to continue. gated: the source of ``given`` before it was placed on a device,
+    where rows may stay unassigned. large: integer costs exceeded the usual range, see
+    ``precision``.
+    """
+
+    def __init__(
+        self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
+        n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
+        *, gated: Gated | None = None, large: bool = False,
+    ) -> None:  # fmt: skip
+        self.given, self.problem, self.monitor = given, problem, monitor
+        self.options, self.n_threads, self.saved = options, n_threads, saved
+        self.warm_start, self.gated = warm_start, gated
+        self.method, self.why = options.method, "asked for"
+        budget = options.cache_budget(problem)
+        if self.method == "auto":
+            self.method, self.why = choose_method(problem, budget)
+        if self.method == "ssp":
+            refuse_streaming(problem.source)
+        else:
+            refuse_slabs(problem.source)
+        self.lists: Solved | None = None  # of method "compressed"
+        self.levels: Solved | None = None  # what "ssp" took its first prices from
+        self.whole_rows = False  # which went on without them
+        self.engine: Engine | None = None
+        self.stopped: Status | None = None
+        self.proved: Certificate | None = None  # of an assignment within the gap
+        self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
+        self.phases: list[dict[str, Any]] = []
+        self.certificate_pairs = 0
+        self.magnitude = 0.0  # see ``Certificate``; of duals that nobody certified
+        self.resumed = 0
+        large = large or (saved is not None and saved.facts.get("price") == "int64")
+        self.arithmetic = choose(problem, large=large)
+        matrix = resident(problem)
+        if matrix is not None:
+            self.rows = Rows.in_place(matrix)
+        else:
+            cache = options.cache if isinstance(options.cache, RowCache) else RowCache()
+            self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
+        self.reading = problem  # the same costs, of which rows may be kept
+        self._open_checkpoint()
+
+    # -- checkpoints ----------------------------------------------------------------
+
+    def _open_checkpoint(self) -> None:
+        """Refuse a checkpoint of another solve; see that ours can be written, before work."""
+        path, saved = self.options.checkpoint, self.saved
+        if path is None and saved is None:
+            return
+        facts = identity(
+            self.given, self.gated, self.problem, self.options, self.method, self.arithmetic
+        )
+        if saved is not None:
+            saved.refuse_unless(facts)
+            self.resumed = int(saved.facts.get("resumed", 0)) + 1
+        facts["resumed"] = self.resumed
+        if path is None:
+            return
+        if saved is None:
+            checkpoint.write(path, facts, {})
+
+        def save(snapshot: Snapshot) -> None:
+            if self.levels is not None:
+                own = {"levels": vars(self.levels.counts), "levels_kind": self.levels.first_prices}
+                snapshot = {**snapshot, **own}
+            checkpoint.write(path, {**facts, "saved_after": self.monitor.seconds}, snapshot)
+
+        self.monitor.save = save
+
+    def _snapshot(self) -> Snapshot:
+        """Where to continue; empty for the beginning."""
+        return self.saved.snapshot if self.saved is not None else {}
+
+    def _warm(self) -> Warm | None:
+        if self.warm_start is None or self._snapshot():
+            return None
+        return self.warm_start.oriented(self.given, self.problem, self.monitor.tick, self.n_threads)
+
+    # -- the way to the result ------------------------------------------------------
+
+    def result(self) -> Result:
+        """Solve, prove, and put the answer together."""
+        n, m = self.problem.shape
+        if n == 0 or m == 0:
+            empty = np.full(n, -1, np.intp)
+            return self._conclude(Answer(empty, certificate=self._prove(empty, np.zeros(m))))
+        with Team(self.n_threads) as team:
+            self.problem, engine = engine_where(
+                self.problem, self.rows, team, self.monitor, self.arithmetic.price
+            )
+            self.engine = engine
+            if not self.options.certify and self.rows.policy != "in place":
+                engine.resting = Resting(self.rows.table)
+            first_bounds(self, engine)
+            found: Array | None = None
+            self.reading = self.problem
+            try:
+                self.reading = kept_problem(self)
+                if self.method == "compressed":
+                    outcome = self._search_lists(engine, team)
+                else:
+                    outcome = self._search(engine, team)
+                if outcome.violator.size:
+                    outcome = self._borne_out(engine, outcome)
+                if outcome.violator.size:
+                    return self._conclude(Answer(None), outcome.violator)
+                found = outcome.column_of_row
+                engine.release()
+                if self.options.certify:
+                    return self._conclude(self._certified(engine, outcome))
+                return self._conclude(self._uncertified(engine, outcome))
+            except Stopped as stop:
+                return self._conclude(self._stopped(engine, stop, found))
+
+    def _search(self, engine: Engine, team: Team) -> Outcome:
+        snapshot = self._snapshot()
+        warm = self._warm()
+        clock = time.perf_counter()
+        try:
+            if warm is None:
+                outcome = self._sorted(engine)
+                if outcome is not None:
+                    return outcome
+                warm = self._first_prices(team, snapshot)
+                if warm is not None:
+                    snapshot = {}
+                self.seconds["start"] += time.perf_counter() - clock
+            outcome = ssp.run(
+                engine, epsilon=self.options.epsilon, seed=self.options.seed,
+                grid=self.arithmetic.grid, warm=warm,
+                enough=self._enough if self.options.gap > 0 else None,
+                snapshot=snapshot, phases=self.phases,
+            )  # fmt: skip
+        except Stopped:
+            self.seconds["search"] += time.perf_counter() - clock
+            raise
+        for stage, seconds in outcome.seconds.items():
+            self.seconds[stage] += seconds
+        return outcome
+
+    def _setting(self, team: Team) -> Setting:
+        options = self.options
+        return Setting(
+            team, self.monitor, self.arithmetic, options.epsilon, options.seed, start=options.start,
+            enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
+            exhausted=self._exhausted(), impatient=self._exhausted() == _EXHAUSTED,
+            hold=not options.certify,
+        )  # fmt: skip
+
+    def _exhausted(self) -> int:
+        """After how many times all pairs lists give way to scans of whole rows: never, where
+        these are not in the host's memory and may not stay in its cache."""
+        fit = self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
+        if device_name(self.problem.source) != "cpu" or not fit:
+            return 0
+        chosen = self.options.method == "compressed" or self.rows.policy != "in place"
+        return _EXHAUSTED_LATE if chosen else _EXHAUSTED
+
+    def _first_prices(self, team: Team, snapshot: Snapshot) -> Warm | None:
+        """Prices of levels for whole rows, where they pay; None for the method's own start."""
+        if "levels" in snapshot:
+            self.levels = Solved()
+            self.levels.first_prices = snapshot["levels_kind"]
+            self.levels.counts.add(Counts(**snapshot["levels"]))
+        within = "ladder_level" in snapshot
+        if (snapshot and not within) or not ssp_takes_levels(self.problem, self.options):
+            return None
+        self.levels = self.levels or Solved()
+        setting = replace(self._setting(team), enough=None)
+        first = first_prices(self.problem, setting, self.levels, snapshot, own_estimate=True)
+        return None if first.v is None else Warm(first.v, guided=True)
+
+    def _search_lists(self, engine: Engine, team: Team) -> Outcome:
+        """Solve by compressed rows; the dense engine closes, and repairs if need be."""
+        solved = Solved()
+        self.lists = solved
+        setting = self._setting(team)
+        outcome = self._sorted(engine)
+        if outcome is not None:
+            return outcome
+        clock = time.perf_counter()
+        self.monitor.bounds = partial(list_bounds, self)
+        try:
+            solve_compressed(
+                self.reading, setting, solved, self._snapshot(), self.phases, self._warm()
+            )
+        except ListsExhausted:
+            self.seconds["search"] += time.perf_counter() - clock
+            return self._search_without_lists(engine, solved)
+        except Stopped:
+            self.seconds["search"] += time.perf_counter() - clock
+            known = solved.known()
+            if known is not None:
+                engine.adopt(*known)
+                solved.teach(engine.known)
+            raise
+        finally:
+            self.monitor.bounds = None
+        outcome = solved.outcome
+        for stage, seconds in outcome.seconds.items():
+            self.seconds[stage] += seconds
+        if outcome.column_of_row is not None:
+            engine.adopt(outcome.column_of_row, outcome.v)
+        return outcome
+
+    def _sorted(self, engine: Engine) -> Outcome | None:
+        """The answer for costs that sorting makes Monge, where nothing else was asked for."""
+        options = self.options
+        fresh = self.warm_start is None and not self._snapshot()
+        asked = options.start != "auto" or options.method == "ssp" or not options.epsilon
+        if not fresh or asked:
+            return None
+        if self.lists is None:
+            self.levels = Solved()
+            self.levels.first_prices = "estimate"
+        solved = self.lists or self.levels
+        assert solved is not None
+        return sorted_outcome(self, engine, solved, self._prove)
+
+    def _search_without_lists(self, engine: Engine, solved: Solved) -> Outcome:
+        """Go on by scans of whole rows from the prices that the lists have come to."""
+        known, first, warm = solved.known(), solved.first_known(), None
+        self.whole_rows, self.monitor.save = True, None  # a resumed solve comes here again
+        if known is not None and not self._exhausted():
+            warm = Warm(known[1], known[0])
+        elif known is not None:
+            # Lists leave prices that fell where lists ended, which take whole rows 3 to 8
+            # times the scans that the levels' own take. Phases follow either: few rows may be
+            # left, but their plain searches would go through all others.
+            warm = Warm(known[1] if first is None else first, guided=True)
+        outcome = ssp.run(
+            engine, epsilon=self.options.epsilon, seed=self.options.seed,
+            grid=self.arithmetic.grid, warm=warm,
+            enough=self._enough if self.options.gap > 0 else None, phases=self.phases,
+        )  # fmt: skip
+        for stage, seconds in outcome.seconds.items():
+            self.seconds[stage] += seconds
+        return outcome
+
+    def _lists_enough(self) -> bool:
+        """After a phase on lists: what it proves, and whether that is the gap asked for.
+
+        The pass over the costs is made only when the lists' own bound says that it is.
+        """
+        assert self.engine is not None
+        assert self.lists is not None
+        known, solved = self.engine.known, self.lists
+        solved.teach(known)
+        known.tell(self.monitor)
+        if self.options.gap <= 0 or known.cost is None or known.bound is None:
+            return False
+        now = solved.known()
+        if now is not None and known.cost - known.bound <= self.options.gap:
+            self._within_gap(self._prove(*now))
+        return self.proved is not None
+
+    def _enough(self, column_of_row: Array, v: Array, epsilon: float) -> bool:
+        """Whether a phase's matching is within the gap asked for.
+
+        One pass over the costs, made only when the phase's epsilon gives hope; what it
+        learns is kept either way.
+        """
+        if epsilon * len(column_of_row) > _PROMISING * self.options.gap:
+            return False
+        certificate = self._prove(column_of_row.astype(np.intp), v)
+        self._within_gap(certificate)
+        return self.proved is not None
+
+    def _within_gap(self, certificate: Certificate) -> None:
+        gap = self.options.gap
+        if gap > 0 and certificate.gap is not None and certificate.gap <= gap:
+            self.stopped, self.proved = Status.GAP_REACHED, certificate
+
+    def _prove(
+        self, column_of_row: Array | None, v: Array, deadline: Deadline | None = None
+    ) -> Certificate:
+        """Certify by code that shares nothing with the engine."""
+        clock = time.perf_counter()
+        progress = self.monitor.progress
+        stage, progress.stage = progress.stage, "certificate"
+        n_read = 0
+        certificate: Certificate | None = None
+
+        def tick(n_done: int) -> None:
+            nonlocal n_read
+            n_read = n_done
+            if deadline is None:
+                self.monitor.tick()
+            else:
+                deadline.tick()
+
+        try:
+            certificate = prove(
+                self._looked_at(), column_of_row, v, maximize=self.problem.maximize,
+                threads=self.n_threads, block_bytes=self.block_bytes(), tick=tick,
+                pairs=self.options.certify == "pairs",
+            )  # fmt: skip
+        finally:
+            self.seconds["certificate"] += time.perf_counter() - clock
+            progress.stage = stage
+            # A pass that was left has read these rows; of bounds that were, nothing is told.
+            whole_rows = n_read * self.problem.shape[1]
+            looked = 0 if certificate is None else certificate.pairs + certificate.bounds
+            self.certificate_pairs += whole_rows if certificate is None else looked
+        if self.engine is not None:
+            self.engine.known.see_certificate(certificate, column_of_row)
+            self.engine.known.tell(self.monitor)
+        return certificate
+
+    def _looked_at(self) -> CostSource:
+        """What a proof reads: kept rows where there are any."""
+        source = self.reading.source
+        return source.looking() if isinstance(source, KeptRows) else source
+
+    def block_bytes(self) -> int:
+        """Of a pass over the costs, for each thread."""
+        most = BLOCK_BYTES
+        if self.options.memory_limit is not None:
+            # Two blocks a thread, of a quarter of it together.
+            limit = parse_bytes(self.options.memory_limit, "memory_limit")
+            most = min(most, max(1, limit // (8 * self.n_threads)))
+        per_row = self.engine.seconds_per_row if self.engine is not None else 0.0
+        if not per_row:
+            return most
+        rows = max(1, int(_BLOCK_SECONDS / per_row))
+        return max(1, min(most, rows * 8 * self.problem.shape[1]))
+
+    def _certified(self, engine: Engine, outcome: Outcome) -> Answer:
+        """Prove the outcome; a matching that is not tight is repaired from its prices."""
+        certificate = self.proved or self._prove(outcome.column_of_row, outcome.v)
+        self._within_gap(certificate)
+        if self.proved is not None:
+            return Answer(outcome.column_of_row, certificate=certificate)
+        for attempt in range(_REPAIRS + 1):
+            if certificate.optimal:
+                break
+            # Not into the checkpoint: it holds the end of the search; a resumed solve repairs too.
+            self.monitor.save = None
+            warm: Warm | None = Warm(outcome.v.copy(), outcome.column_of_row, exact=True)
+            engine.renew()
+            if attempt == _REPAIRS:
+                of = self.lists or self.levels
+                if self.warm_start is None and (of is None or of.first_prices != "levels"):
+                    break
+                # Prices so far apart that they absorb the costs: begin without them.
+                warm = None
+            outcome = ssp.run(
+                engine, epsilon=attempt == _REPAIRS and self.options.epsilon,
+                seed=self.options.seed, grid=self.arithmetic.grid, warm=warm,
+                phases=self.phases,
+            )  # fmt: skip
+            certificate = self._prove(outcome.column_of_row, outcome.v)
+        if not certificate.optimal:
+            raise CertificateError(
+                f"optimality is not borne out: the assignment may be off by {certificate.gap}"
+                f" (cost {certificate.fun}, bound {certificate.bound}); do the costs change"
+                " from one reading to the next?"
+            )
+        return Answer(outcome.column_of_row, certificate=certificate)
+
+    def _uncertified(self, engine: Engine, outcome: Outcome) -> Answer:
+        """The outcome as it is, its costs and duals from what the search holds."""
+        found = outcome.column_of_row
+        if found is None:
+            return Answer(None)
+        held = [holder for holder in (engine.resting, self.lists) if holder is not None]
+        costs = pair_costs(self.problem, self.rows, held, found, self.monitor.tick)
+        told = unproved(self.problem, found, costs, outcome.v)
+        self.magnitude = told.magnitude
+        return Answer(found, told.fun, u=told.u, v=told.v)
+
+    def _borne_out(self, engine: Engine, outcome: Outcome) -> Outcome:
+        """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
+        dense = self.lists is None
+        while self.options.certify:
+            try:
+                certify_infeasible(
+                    self._looked_at(), outcome.violator, maximize=self.problem.maximize,
+                    threads=self.n_threads, block_bytes=self.block_bytes(),
+                    tick=lambda _: self.monitor.tick(),
+                )  # fmt: skip
+                break
+            except CertificateError:
+                if dense:
+                    raise
+            dense, self.monitor.save = True, None
+            engine.renew()
+            outcome = ssp.run(
+                engine, epsilon=self.options.epsilon, seed=self.options.seed,
+                grid=self.arithmetic.grid, phases=self.phases,
+            )  # fmt: skip
+            if not outcome.violator.size:
+                break
+        return outcome
+
+    def _stopped(self, engine: Engine, stop: Stopped, found: Array | None) -> Answer:
+        """The best that is known; see ``bigsap.solving.stopped``."""
+        self.stopped = Status(stop.reason)
+        deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
+
+        def proof(column_of_row: Array | None, v: Array) -> Certificate:
+            if not self.options.certify:
+                raise Late
+            return self._prove(column_of_row, v, deadline)
+
+        costs = None
+        if self.lists is not None and found is None and not self.whole_rows:
+            engine.seconds_per_row = self.lists.seconds_per_row()
+            costs = self.lists.pair_costs()
+        every = self.options.certify == "pairs"
+        quick = math.inf if every else seconds_by_bounds(self.problem.source)
+        closing = answer(engine, deadline, proof, found, costs, quick)
+        if self.options.certify:
+            return closing
+        return replace(closing, bound=None, u=None, v=None)
+
+    def _infinities(self, violator: Array) -> str:
+        """What is to be said about infinite costs, unless that would take long."""
+        engine = self.engine
+        if engine is not None and engine.seconds_per_row > _BLOCK_SECONDS:
+            return ""
+        source = self.given.source if self.gated is None else self.gated
+        with suppress(BigsapError):
+            return infinities(source, violator.tolist())
+        return ""
+
+    # -- the result -----------------------------------------------------------------
+
+    def _conclude(self, found: Answer, violator: Array | None = None) -> Result:
+        """The result in the user's orientation."""
+        problem = self.problem
+        col4row, certificate = found.column_of_row, found.certificate
+        u, v = found.u, found.v
+        status = self.stopped or Status.OPTIMAL
+        message = None
+        if violator is not None:
+            status = Status.INFEASIBLE
+            if problem.transposed:
+                violator = rows_outside(problem, violator)
+            message = f"{explain(violator)} {self._infinities(violator)}".rstrip()
+        if problem.transposed:
+            col4row = None if col4row is None else inverse(col4row, self.given.shape[0])
+            certificate = None if certificate is None else exchanged(certificate)
+            u, v = v, u
+        if certificate is not None and certificate.optimal and certificate.fun is not None:
+            status = Status.OPTIMAL
+        result = Result.from_assignment(
+            col4row, as_float(v), certificate, shape=self.given.shape, status=status,
+            message=message, maximize=problem.maximize, stats=solve_stats(self),
+            nit=len(self.phases), violator=() if violator is None else violator,
+            u=as_float(u), fun=found.fun, bound=found.bound,
+        )  # fmt: skip
+        if certificate is None and self.magnitude:
+            result.stats["magnitude"] = self.magnitude
+        last_report(self, result)
+        return result
+
+
+def explain(violator: Array) -> str:
+    """The message of an infeasible result."""
+    if violator.size == 1:
+        return (
+            f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
+        )
+    shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
+    return (
+        f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"
+        " few columns that are not forbidden."
+    )

@@ -1,0 +1,417 @@
+"""Arrays that fit a cache, solved by the dense kernel: one compiled call, one thread.
+
+What ``solve`` and ``linear_sum_assignment`` do with small problems, and ``solve_many`` with
+many of them. The results are what ``certify`` proves; whatever the kernel is not sure of
+(rounding that decides, integers beyond float64, problems that are hard for their size) is
+left to the general method by returning None.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.dense.small_search import (
+    FACTS,
+    INFEASIBLE,
+    INVALID,
+    OPTIMAL,
+    UNSURE,
+    sizes,
+    solve_dense,
+    solve_some,
+)
+from bigsap.errors import InfeasibleError, InvalidCostError
+from bigsap.memory import peak_bytes
+from bigsap.methods.orientation import inverse
+from bigsap.problem import Problem
+from bigsap.result import MESSAGES, Result, Status, views_of
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import Array
+
+#: Costs of the largest problems that are taken: 8 MiB as float64.
+MOST_COSTS = 1 << 20
+# Of a batch, so many costs are solved by one call from Python, at least.
+_COSTS_PER_CALL = 1 << 16
+# So many are looked at together, which is what copies of them may take.
+_COSTS_AT_ONCE = 1 << 24
+# Integers of float64 are exact below; sums stay within so many costs a row, as in ``precision``.
+_EXACT, _TERMS_PER_ROW = 1 << 53, 4
+
+WHY = "a small matrix in memory"
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the kernel told of one problem, rows no longer than columns.
+
+    shape: as the user has it; kept: see ``engine.dense.small_search``.
+    seconds: of a batch the mean.
+    """
+
+    status: int
+    shape: tuple[int, int]
+    maximize: bool
+    integer: bool
+    column_of_row: Array
+    kept: Array
+    seconds: float
+    peak: int | None = None
+
+
+def suits(costs: Any) -> bool:
+    """Whether an object is an array that may be solved here (at once, without options)."""
+    return (
+        type(costs) is np.ndarray
+        and costs.ndim == 2
+        and 0 < costs.size <= MOST_COSTS
+        and costs.dtype.kind in "biuf"
+        and costs.dtype.itemsize <= 8
+    )
+
+
+def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
+    """``(row_ind, col_ind)`` of costs that ``suits``, or None.
+
+    Raises InvalidCostError and InfeasibleError as ``linear_sum_assignment``.
+    """
+    prepared = _signed(costs, maximize)
+    if prepared is None:
+        return None
+    status, column_of_row, kept = _solved(*prepared)
+    n, m = costs.shape
+    if status == OPTIMAL:
+        if n <= m:
+            return np.arange(n), column_of_row
+        order = column_of_row.argsort()
+        return column_of_row[order], order
+    if status == INVALID:
+        _complain(costs, maximize)
+    if status == INFEASIBLE:
+        violator = _violator(n, m, column_of_row, kept)
+        raise InfeasibleError("cost matrix is infeasible", violator.tolist())
+    return None
+
+
+def solve_small(costs: Array, maximize: bool) -> Result | None:
+    """The result of costs that ``suits``, or None. Raises InvalidCostError as ``solve``."""
+    clock = time.perf_counter()
+    prepared = _signed(costs, maximize)
+    if prepared is None:
+        return None
+    status, column_of_row, kept = _solved(*prepared)
+    if status == UNSURE:
+        return None
+    if status == INVALID:
+        _complain(costs, maximize)
+    integer = costs.dtype.kind != "f"
+    seconds = time.perf_counter() - clock
+    n, m = costs.shape
+    told = _Told(status, (n, m), maximize, integer, column_of_row, kept, seconds)
+    return Result.later(_fields, told, maximize=maximize, shape=(n, m))
+
+
+def _signed(costs: Array, maximize: bool) -> tuple[Array, float] | None:
+    """Costs (..., n, m) as the kernel takes them, and its ``slack``; None if they cannot be.
+
+    In place where they are float64, minimised, and rows are contiguous and not longer than
+    columns.
+    """
+    n, m = costs.shape[-2:]
+    matrix = costs if n <= m else costs.swapaxes(-1, -2)
+    if costs.dtype == np.float64 and not maximize:
+        rows, columns = matrix.strides[-2:]
+        flags = matrix.flags
+        if flags.c_contiguous and flags.aligned:
+            return matrix, 1.0
+        if columns == 8 and rows % 8 == 0 and rows > 0 and flags.aligned and matrix.ndim == 2:
+            return matrix, 1.0
+        return np.array(matrix, np.float64, order="C"), 1.0
+    slack = 1.0
+    if costs.dtype.kind != "f":
+        slack = 0.0
+        largest = max(int(costs.max()), -int(costs.min()))
+        if _TERMS_PER_ROW * (min(n, m) + 2) * largest >= _EXACT:
+            return None
+    signed = np.array(matrix, np.float64, order="C")
+    if maximize:
+        np.negative(signed, out=signed)
+    return signed, slack
+
+
+def _solved(matrix: Array, slack: float) -> tuple[int, Array, Array]:
+    n, m = matrix.shape
+    keep, real, whole = sizes(n, m)
+    column_of_row = np.empty(n, np.intp)
+    kept = np.empty(keep)
+    status = solve_dense(
+        matrix.__array_interface__["data"][0], max(matrix.strides[0] // 8, 0), n, m, slack,
+        column_of_row, kept, np.empty(real), np.empty(whole, np.int64),
+    )  # fmt: skip
+    return status, column_of_row, kept
+
+
+def _complain(costs: Array, maximize: bool) -> None:
+    """Raise InvalidCostError for the first bad pair."""
+    bad = np.isnan(costs) | (costs == (np.inf if maximize else -np.inf))
+    row, column = divmod(int(bad.argmax()), costs.shape[1])
+    if bad[row, column]:
+        Problem(ArraySource(costs), maximize).complain(row, column, costs[row, column])
+    raise InvalidCostError("the costs changed while they were read")
+
+
+def _violator(n: int, m: int, column_of_row: Array, kept: Array) -> Array:
+    """Rows of the user whose allowed columns are too few, in order."""
+    if n <= m:
+        return column_of_row[: int(kept[2 * n + m + 2])]
+    # Found of columns: the rows that allow none of these have too few themselves.
+    return np.flatnonzero(kept[2 * m : 2 * m + n] == 0)
+
+
+def _fields(told: _Told) -> dict[str, Any]:
+    """The fields of a result; as ``certify`` and ``Result.from_assignment`` have them."""
+    n, m = told.shape
+    few, many = min(n, m), max(n, m)
+    kept = told.kept
+    span, scans, _, total, gap, largest = kept[2 * few + many :].tolist()
+    phase = {
+        "epsilon": 0.0, "rows_scanned": int(scans), "prices_moved": 0, "drops": 0.0,
+        "epsilon_drops": 0.0, "seconds": told.seconds,
+    }  # fmt: skip
+    stats = _stats(told, int(scans), phase)
+    if told.status == INFEASIBLE:
+        from bigsap.solving.session import explain
+
+        violator = _violator(n, m, told.column_of_row, kept)
+        return vars(
+            Result.from_assignment(
+                None, shape=told.shape, status=Status.INFEASIBLE, message=explain(violator),
+                maximize=told.maximize, stats=stats, nit=1, violator=violator,
+            )
+        )  # fmt: skip
+    sign = -1 if told.maximize else 1
+    matching = told.column_of_row.copy() if n <= m else inverse(told.column_of_row, n)
+    row_ind, col_ind, row4col = views_of(matching, m)
+    # Adding 0 turns -0.0 into 0.0.
+    u, v = sign * kept[:few] + 0, sign * kept[2 * few : 2 * few + many] + 0
+    fun: Any = sign * total + 0
+    if told.integer:
+        fun, gap = int(fun), int(gap)  # a gap of 0, else the kernel would not have been sure
+    else:
+        stats["magnitude"] = span + 2 * largest
+    bound = fun - sign * gap
+    gap = abs(fun - bound)
+    low, high = (fun, bound) if told.maximize else (bound, fun)
+    stats["gaps"] = [{"seconds": told.seconds, "gap": gap, "lower_bound": low, "upper_bound": high}]
+    return {
+        "row_ind": row_ind,
+        "col_ind": col_ind,
+        "fun": fun,
+        "u": u if n <= m else v,
+        "v": v if n <= m else u,
+        "bound": bound,
+        "gap": gap,
+        "status": Status.OPTIMAL,
+        "success": True,
+        "message": MESSAGES[Status.OPTIMAL],
+        "nit": 1,
+        "stats": stats,
+        "col4row": matching,
+        "row4col": row4col,
+        "violator": np.empty(0, np.intp),
+        "maximize": told.maximize,
+        "shape": told.shape,
+        "unassigned_cost": None,
+    }
+
+
+def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
+    """As ``stats.solve_stats``."""
+    n, m = told.shape
+    seconds = told.seconds
+    proved = told.status == OPTIMAL
+    return {
+        "method": "dense",
+        "why": WHY,
+        "threads": 1,
+        "device": "cpu",
+        "source": "ArraySource",
+        "evaluated_by": None,
+        "transposed": n > m,
+        "price": "float64",
+        "resumed": 0,
+        "warm_started": False,
+        "rows_evaluated": min(n, m),
+        "pairs_evaluated": n * m,
+        "certificate_pairs": n * m if proved else 0,
+        "proof": "pairs" if proved else None,
+        "proof_bounds": 0,
+        "rows_scanned": scans,
+        "pairs_skipped": 0,
+        "cache_policy": "in place",
+        "cache_slots": min(n, m),
+        "cache_bytes": 0,
+        "cache_hits": scans,
+        "cache_misses": 0,
+        "copied_bytes": 0,
+        "list_bytes": 0,
+        "lists_doubled": 0,
+        "list_growth_refused": 0,
+        "rounds": {},
+        "first_prices": None,
+        "phases": [phase],
+        "gaps": [],
+        # The search and the proof are one call.
+        "seconds": {"start": 0.0, "search": seconds, "certificate": 0.0, "total": seconds},
+        "peak_bytes": told.peak if told.peak is not None else peak_bytes(),
+        "magnitude": 0.0,
+    }
+
+
+# -- batches -------------------------------------------------------------------------
+
+_ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Problems (k, 7) as ``engine.dense.small_search.solve_some`` has them, and what came of them.
+
+    shapes: (n, m) of the user, of each or of all; integer: likewise.
+    """
+
+    problems: Array
+    shapes: list[tuple[int, int]]
+    integer: list[bool]
+    maximize: bool
+    columns: Array
+    kept: Array
+    statuses: Array
+    seconds: float
+    peak: int
+
+
+def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None] | None:
+    """The results of an array (k, n, m), or of a list of matrices of any shapes.
+
+    None in the place of one that is not proved (bad costs too); altogether None where not all
+    problems can be solved here. For a problem of an array nothing is done in Python but
+    to make its result, empty as yet; for one of a list its array is looked at, too.
+    """
+    count = len(costs)
+    if isinstance(costs, np.ndarray):
+        if costs.ndim != 3 or not count or not suits(costs[0]):
+            return None
+        total = costs.size
+    else:
+        if not count or not all(map(suits, costs)):
+            return None
+        total = sum([matrix.size for matrix in costs])
+    if total > _COSTS_AT_ONCE and count > 1:
+        half = solve_batch(costs[: count // 2], maximize, threads)
+        other = None if half is None else solve_batch(costs[count // 2 :], maximize, threads)
+        return None if half is None or other is None else half + other
+    clock = time.perf_counter()
+    prepared = _prepared(costs, maximize)
+    if prepared is None:
+        return None
+    problems, _owners = prepared  # the owners of the memory stay until all is solved
+    n_kept = _starts(problems)
+    columns, kept = np.empty(int(problems[:, _ROWS].sum()), np.intp), np.empty(n_kept)
+    statuses = np.empty(count, np.int64)
+    _run(problems, columns, kept, statuses, total, threads)
+    if isinstance(costs, np.ndarray):
+        shapes, integer = [costs.shape[1:]] * count, [costs.dtype.kind != "f"] * count
+    else:
+        shapes, integer = [c.shape for c in costs], [c.dtype.kind != "f" for c in costs]
+    seconds = (time.perf_counter() - clock) / count
+    batch = _Batch(
+        problems, shapes, integer, maximize, columns, kept, statuses, seconds, peak_bytes()
+    )
+    return [
+        Result.later(_one_of, (batch, k), maximize=maximize, shape=shape)
+        if status <= INFEASIBLE
+        else None
+        for k, (status, shape) in enumerate(zip(statuses.tolist(), shapes, strict=True))
+    ]
+
+
+def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
+    """Addresses, strides and shapes of the signed costs; and who owns these."""
+    problems = np.empty((len(costs), 7), np.int64)
+    if not isinstance(costs, np.ndarray):
+        kinds = {(c.dtype, c.shape) for c in costs}
+        if len(kinds) == 1 and (maximize or costs[0].dtype != np.float64):
+            costs = np.array(costs)
+    if isinstance(costs, np.ndarray):
+        prepared = _signed(costs, maximize)
+        if prepared is None:
+            return None
+        signed, slack = prepared
+        steps = signed.strides
+        problems[:, _ADDRESS] = signed.__array_interface__["data"][0]
+        problems[:, _ADDRESS] += np.arange(len(signed)) * steps[0]
+        problems[:, _STRIDE] = steps[1] // 8
+        problems[:, _ROWS], problems[:, _COLUMNS] = signed.shape[1:]
+        problems[:, _EXACTLY] = slack == 0
+        return problems, [signed]
+    each = [_signed(matrix, maximize) for matrix in costs]
+    found = [one for one in each if one is not None]
+    if len(found) < len(each):
+        return None
+    problems[:, :5] = [
+        (matrix.__array_interface__["data"][0], matrix.strides[0] // 8, *matrix.shape, 0)
+        for matrix, _ in found
+    ]
+    problems[:, _EXACTLY] = [slack == 0 for _, slack in found]
+    return problems, [matrix for matrix, _ in found]
+
+
+def _starts(problems: Array) -> int:
+    """Say where each problem's results begin; how many numbers are kept of all."""
+    rows = problems[:, _ROWS]
+    sizes_kept = 2 * rows + problems[:, _COLUMNS] + FACTS
+    problems[0, _FIRST_ROW] = problems[0, _FIRST_KEPT] = 0
+    np.cumsum(rows[:-1], out=problems[1:, _FIRST_ROW])
+    np.cumsum(sizes_kept[:-1], out=problems[1:, _FIRST_KEPT])
+    return int(sizes_kept.sum())
+
+
+def _run(
+    problems: Array, columns: Array, kept: Array, statuses: Array, total: int, threads: int
+) -> None:
+    """Solve all of them, in parts that the threads take one after the other."""
+    _, real, whole = sizes(int(problems[:, _ROWS].max()), int(problems[:, _COLUMNS].max()))
+
+    def solve(first: int, last: int) -> None:
+        solve_some(
+            problems, first, last, columns, kept, statuses, np.empty(real),
+            np.empty(whole, np.int64),
+        )  # fmt: skip
+
+    count = len(problems)
+    n_parts = max(1, min(count, 8 * threads, total // _COSTS_PER_CALL))
+    ends = np.linspace(0, count, n_parts + 1).astype(int).tolist()
+    if min(threads, n_parts) == 1:
+        for first, last in pairwise(ends):
+            solve(first, last)
+        return
+    with ThreadPoolExecutor(min(threads, n_parts), thread_name_prefix="bigsap-many") as pool:
+        list(pool.map(solve, ends, ends[1:]))
+
+
+def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
+    batch, k = told
+    _, _, n, m, row, start, _ = batch.problems[k].tolist()
+    return _fields(
+        _Told(
+            int(batch.statuses[k]), batch.shapes[k], batch.maximize, batch.integer[k],
+            batch.columns[row : row + n], batch.kept[start : start + 2 * n + m + FACTS],
+            batch.seconds, batch.peak,
+        )
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""Costs that sorting makes Monge: the answer that needs no search, put to the proof."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.errors import CertificateError, InvalidCostError
+from bigsap.methods import Outcome
+from bigsap.methods.course import Solved
+from bigsap.methods.monge import sorted_start
+from bigsap.methods.placement import device_name
+from bigsap.proof.certificate import Certificate
+from bigsap.sources.base import Array
+
+if TYPE_CHECKING:
+    from bigsap.solving.session import Run
+
+
+def sorted_outcome(
+    run: Run, engine: Engine, solved: Solved, prove: Callable[[Array, Array], Certificate]
+) -> Outcome | None:
+    """The answer of ``methods.monge`` once ``prove``, a pass over all pairs, bears it out.
+
+    None for costs that are not Monge: then nothing has changed but the counts, and what the
+    pass taught ``engine.core.known``. Where no certificate is asked for, the pass still decides,
+    and counts as the search's. A stop within it leaves the answer in the engine.
+    """
+    problem, options = run.reading, run.options
+    if device_name(problem.source) != "cpu":
+        return None
+    clock = time.perf_counter()
+    start = sorted_start(
+        problem, run.arithmetic.price, options.seed, solved.counts, run.monitor.tick
+    )
+    run.seconds["start"] += time.perf_counter() - clock
+    if start is None:
+        return None
+    engine.adopt(start.column_of_row, start.v)
+    before = run.seconds["certificate"], run.certificate_pairs
+    certificate = None
+    try:
+        certificate = prove(start.column_of_row, start.v)
+    except (CertificateError, InvalidCostError):
+        pass  # the search meets the same costs, and says what is wrong with them
+    finally:
+        if not options.certify:
+            pairs = run.certificate_pairs - before[1]
+            solved.counts.pairs += pairs
+            solved.counts.rows += pairs // problem.shape[1]
+            run.seconds["search"] += run.seconds["certificate"] - before[0]
+            run.seconds["certificate"], run.certificate_pairs = before
+    within = certificate is not None and (
+        certificate.optimal or (certificate.gap is not None and certificate.gap <= options.gap)
+    )
+    if not within:
+        engine.renew()
+        return None
+    solved.first_prices = "sorted"
+    run.proved = certificate
+    return Outcome(start.column_of_row, start.v)

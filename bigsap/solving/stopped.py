@@ -1,0 +1,287 @@
+"""The answer of a solve that was stopped: the best assignment known, and a bound.
+
+All of it must be quick: a cancelled solve returns within a second. So each step is
+left when the grace is over, and what the start's sweeps proved is always at hand.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core.state import FREE
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate
+from bigsap.rows import ABSENT, RowTable
+from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
+from bigsap.sources.compiled import read_pairs
+
+#: So few open rows are worth a search each.
+_FEW_OPEN = 256
+# Pairs whose costs are held as Python numbers at a time.
+_AT_ONCE = 1024
+
+#: Ends the step at hand by raising ``Late``.
+Tick = Callable[[], None]
+
+
+class Late(Exception):
+    """The grace is over."""
+
+
+@dataclass
+class Deadline:
+    """Raises ``Late`` from ``tick`` once ``seconds`` have passed, or when ``cancelled``
+    comes to be true."""
+
+    seconds: float
+    cancelled: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self._end = time.perf_counter() + self.seconds
+        self._was_cancelled = self.cancelled()
+
+    @property
+    def left(self) -> float:
+        """Seconds that remain; negative when late."""
+        return self._end - time.perf_counter()
+
+    def tick(self) -> None:
+        """Raise Late when the time has passed."""
+        if self.left < 0 or (not self._was_cancelled and self.cancelled()):
+            raise Late
+
+
+@dataclass(frozen=True)
+class Answer:
+    """column_of_row, fun: None when no complete assignment of known cost was found.
+    fun, bound: in the user's sense. u, v: signed duals that prove the bound. certificate:
+    when there was time for a pass over the costs."""
+
+    column_of_row: Array | None
+    fun: Any = None
+    bound: Any = None
+    u: Array | None = None
+    v: Array | None = None
+    certificate: Certificate | None = None
+
+
+def answer(
+    engine: Engine,
+    deadline: Deadline,
+    prove: Callable[[Array | None, Array], Certificate],
+    found: Array | None = None,
+    costs: Array | None = None,
+    by_bounds: float = math.inf,
+) -> Answer:
+    """The best that is known when the solve is stopped.
+
+    found: the assignment, when the search was over already. Otherwise the candidates are
+    that of the last whole phase, that of the phase at hand, its open rows given free
+    columns, and the sweeps' own. costs: (n,) signed, of the matching at hand where they
+    are known. prove: a certificate pass that raises ``Late``. by_bounds: seconds that it may
+    take where bounds spare it pairs.
+    """
+    problem, known = engine.problem, engine.known
+    matching, cost = known.column_of_row, known.cost
+    v = engine.prices()
+    candidates = [found] if found is not None else [known.complete, engine.matching()]
+    try:
+        for candidate in candidates:
+            if candidate is None:
+                continue
+            at_hand = costs if found is None and candidate is not known.complete else None
+            whole, price = _completed(engine, candidate, deadline.tick, at_hand)
+            if price < math.inf and (cost is None or price < cost):
+                matching, cost = whole, price
+    except Late:
+        pass
+    certificate = None
+    # What a row took lately may be far from what it takes, so without any bound a pass that
+    # can be left between its rows is begun in any case.
+    expected = engine.seconds_per_row * problem.shape[0] / engine.team.n_threads
+    light = engine.rows.policy == "in place" or _fill(problem.source) is not None
+    if min(expected, by_bounds) <= max(0.0, deadline.left) or (known.bound is None and light):
+        with suppress(Late):
+            certificate = prove(matching, v)
+    if certificate is None:
+        known.see_floor()
+    fun = None if cost is None else problem.sign * cost
+    bound, u, prices = known.bound, known.u, known.v
+    if certificate is not None:
+        proved = problem.sign * certificate.bound
+        if bound is None or proved >= bound:
+            return Answer(matching, certificate=certificate)
+    return Answer(matching, fun, None if bound is None else problem.sign * bound, u, prices)
+
+
+def _completed(
+    engine: Engine, candidate: Array, tick: Tick, costs: Array | None
+) -> tuple[Array, Any]:
+    """The candidate with its open rows matched, and its signed cost.
+
+    A search reads at least one row for each open row; where there are many it is the last
+    resort, against forbidden pairs.
+    """
+    problem = engine.problem
+    n_open = min(problem.shape) - int((candidate >= 0).sum())
+    price: Any = math.inf
+    whole = candidate
+    if n_open == 0 or n_open > _FEW_OPEN:
+        whole = in_order(problem, candidate)
+        price = _signed_cost(engine, whole, tick, candidate, costs)
+    if n_open and price == math.inf:
+        whole = complete(problem, candidate, tick)
+        price = _signed_cost(engine, whole, tick, candidate, costs)
+    return whole, price
+
+
+def _signed_cost(engine: Engine, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
+    """The signed cost of an assignment that differs in few rows from ``base``, of which the
+    signed costs (n,) may be known."""
+    problem = engine.problem
+    total: Any = 0
+    if costs is not None:
+        same = (base >= 0) & (whole == base)
+        known = costs[same].tolist()
+        total = sum(map(int, known)) if problem.integer else math.fsum(known)
+        whole = np.where(same, FREE, whole)
+    return total + problem.sign * total_cost(problem, engine.rows.table, whole, tick)
+
+
+def in_order(problem: Problem, matching: Array) -> Array:
+    """``matching`` with open rows given the free columns in order: perhaps forbidden ones."""
+    whole = matching.copy()
+    taken = np.zeros(problem.shape[1], bool)
+    taken[whole[whole >= 0]] = True
+    open_rows, free = np.flatnonzero(whole < 0), np.flatnonzero(~taken)
+    k = min(open_rows.size, free.size)
+    whole[open_rows[:k]] = free[:k]
+    return whole
+
+
+def complete(problem: Problem, matching: Array, tick: Tick) -> Array:
+    """``matching`` with its open rows matched, where forbidden pairs allow it.
+
+    A short search: each open row takes its cheapest free column, or the first that can be
+    freed along allowed pairs. Rows left when time is up, or for which there is none, get
+    free columns in order; such an assignment may be forbidden. Reads a row for each
+    open row, more around forbidden pairs. Does not raise Late.
+    """
+    n, m = problem.shape
+    column_of_row = matching.copy()
+    row_of_column = np.full(m, FREE, np.intp)
+    matched = np.flatnonzero(column_of_row >= 0)
+    row_of_column[column_of_row[matched]] = matched
+    wanted = min(n, m) - matched.size
+    costs = np.empty((1, m), problem.source.dtype)
+
+    def allowed(row: int) -> tuple[Array, Array]:
+        tick()
+        read_while(problem.source, tick, np.array([row]), slice(0, m), costs)
+        signed = problem.sign * costs[0].astype(np.float64)
+        return signed < np.inf, signed
+
+    try:
+        for root in np.flatnonzero(column_of_row < 0).tolist():
+            if wanted == 0:
+                break
+            wanted -= _augment(root, column_of_row, row_of_column, allowed)
+    except Late:
+        pass
+    return in_order(problem, column_of_row)
+
+
+def _augment(
+    root: int, column_of_row: Array, row_of_column: Array,
+    allowed: Callable[[int], tuple[Array, Array]],
+) -> int:  # fmt: skip
+    """Breadth first from ``root`` to a free column; 1 when it was matched, else 0."""
+    parent = np.full(row_of_column.size, FREE, np.intp)  # row by which a column was reached
+    seen = np.zeros(row_of_column.size, bool)
+    queue = [root]
+    for row in queue:
+        open_here, signed = allowed(row)
+        free = open_here & (row_of_column < 0)
+        if free.any():
+            column = int(np.where(free, signed, np.inf).argmin())
+            while True:
+                left = int(column_of_row[row])
+                column_of_row[row], row_of_column[column] = column, row
+                if row == root:
+                    return 1
+                column, row = left, int(parent[left])
+        new = np.flatnonzero(open_here & ~seen)
+        seen[new] = True
+        parent[new] = row
+        queue += row_of_column[new].tolist()
+    return 0
+
+
+def _fill(source: CostSource) -> Fill | None:
+    return source.fill() if isinstance(source, Fillable) else None
+
+
+def total_cost(problem: Problem, table: RowTable | None, col4row: Array, tick: Tick) -> Any:
+    """Exactly summed cost of an assignment, in the user's sense.
+
+    Rows in memory are looked up, of the others one pair each is read. Infinite, with the
+    sign that forbids, when a pair is forbidden.
+    """
+    costs = _costs(problem.source, table, col4row, tick)
+    if problem.source.dtype.kind in "iu":
+        return sum(costs)
+    try:
+        return math.fsum(_finite(costs))
+    except _Forbidden:
+        return problem.sign * math.inf
+
+
+class _Forbidden(Exception):
+    """A pair of the assignment has an infinite cost."""
+
+
+def _finite(costs: Iterator[Any]) -> Iterator[float]:
+    for cost in costs:
+        if not math.isfinite(cost):
+            raise _Forbidden
+        yield cost
+
+
+def _costs(source: CostSource, table: RowTable | None, col4row: Array, tick: Tick) -> Iterator[Any]:
+    """The costs of the assigned pairs as Python numbers; never many at a time."""
+    one = np.empty((1, 1), source.dtype)
+    fill = _fill(source)
+    for start in range(0, len(col4row), _AT_ONCE):
+        columns = col4row[start : start + _AT_ONCE]
+        rows = np.flatnonzero(columns >= 0)
+        if table is not None:
+            slots = table.slot_of_row[start + rows]
+            here = slots != ABSENT
+            yield from table.slots[slots[here], columns[rows[here]]].tolist()
+            rows = rows[~here]
+        if fill is not None:
+            some = np.empty(rows.size, source.dtype)
+            tick()
+            read_pairs(fill, start + rows, columns[rows], some)
+            yield from some.tolist()
+            continue
+        for row in rows.tolist():
+            tick()
+            column = int(columns[row])
+            read_while(source, tick, np.array([start + row]), slice(column, column + 1), one)
+            yield one[0, 0].item()
+
+
+def as_float(dual: Array | None) -> Array | None:
+    """Duals as results have them: float64, but int64 where float64 cannot hold them."""
+    if dual is None or dual.dtype.kind == "f" or np.abs(dual).max(initial=0) > 2**53:
+        return dual
+    return dual.astype(np.float64)

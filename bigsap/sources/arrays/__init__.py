@@ -1,0 +1,1 @@
+"""Costs that exist as arrays: in memory, in mapped files, behind ``__getitem__``."""

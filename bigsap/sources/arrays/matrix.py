@@ -1,0 +1,256 @@
+"""Costs that lie in memory, in a mapped file, or behind ``__getitem__``.
+
+An ndarray that kernels can scan is used where it lies; anything else is converted
+row by row as it is read, so a second copy of the matrix never exists.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from bigsap.errors import DtypeError, InputError, ShapeError, SourceError, StoreError
+from bigsap.sources.arrays.mapped import MapGuard
+from bigsap.sources.base import Array, Ids, Waiting
+from bigsap.sources.convert import (
+    CONVERSION_BYTES,
+    check_rows,
+    convert,
+    cost_dtype,
+    cost_shape,
+    fingerprint_of,
+)
+
+
+class ArraySource:
+    """Rows of a numpy array (or memmap), scanned in place where that is possible.
+
+    array: (n_rows, n_columns), any real dtype. float64, float32, int64, int32,
+    uint8 and uint16 of native byte order are never copied, bool is seen as uint8;
+    other dtypes are converted as rows are read (see ``base.scannable``).
+    Raises ``ShapeError`` unless 2-D, ``DtypeError`` unless real.
+    A read costs O(k p); no memory beyond about 1 MiB of conversion.
+    """
+
+    def __init__(self, array: Array, what: str = "the cost matrix") -> None:
+        if isinstance(array, np.ma.MaskedArray):
+            # Taking .data would bring the masked values back as costs.
+            raise InputError(
+                f"{what} is a masked array; say what masked pairs mean, for instance "
+                "array.filled(numpy.inf) to forbid them"
+            )
+        self._what = what
+        self._guard = MapGuard.of(array, what)
+        self.shape = cost_shape(array.shape, what)
+        self.dtype = cost_dtype(array.dtype, what)
+        # A plain view: np.matrix would keep rows 2-D, memmap would slow indexing.
+        self.array: Array = array.view(np.ndarray)
+        if self.array.dtype == np.bool_:
+            self.array = self.array.view(np.uint8)
+
+    def __repr__(self) -> str:
+        return f"ArraySource(shape={self.shape}, dtype={self.array.dtype})"
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        check_rows(rows, self.shape[0])
+        if self.array.dtype == self.dtype:
+            # One row at a time: ``array[rows]`` would build a temporary as big as out.
+            for k, row in enumerate(rows):
+                self.intact()
+                out[k] = self.array[row, columns]
+            self.intact()
+            return
+        width = max(columns.stop - columns.start, 1)
+        step = max(1, CONVERSION_BYTES // (width * self.array.itemsize))
+        for k in range(0, len(rows), step):
+            some = rows[k : k + step]
+            self.intact()
+            convert(self.array[some, columns], out[k : k + step], some, columns.start)
+        self.intact()
+
+    def intact(self) -> None:
+        """Raise StoreError when the mapped file was truncated; see ``mapped``."""
+        if self._guard is not None:
+            self._guard.check()
+
+    def resident(self) -> Array | None:
+        """The matrix for kernels, in place; None when it must be copied or converted.
+
+        Equally spaced rows (``big[:, 3:9]``, ``big[::2]``) are given as a wider
+        C-contiguous view, whose surplus columns belong to somebody else.
+        """
+        array = self.array
+        if array.dtype != self.dtype or not array.flags.aligned:
+            return None
+        if array.flags.c_contiguous:
+            return array
+        n_rows, n_columns = self.shape
+        row_stride, column_stride = array.strides
+        size = array.itemsize
+        if column_stride != size and n_columns > 1:
+            return None
+        if n_rows == 1:
+            row_stride = n_columns * size
+        if row_stride % size or row_stride < n_columns * size:
+            return None
+        return self._widened(row_stride // size)
+
+    def _widened(self, width: int) -> Array:
+        """A C-contiguous (n_rows, width) view over the same memory."""
+        size = self.array.itemsize
+        # The last row's surplus may lie beyond the buffer: the view is legal as long
+        # as nobody touches it, which the contract of ``Resident`` forbids.
+        return np.lib.stride_tricks.as_strided(
+            self.array, (self.shape[0], width), (width * size, size)
+        )
+
+    def transposed(self) -> ArraySource | None:
+        """The transpose where its rows are contiguous (Fortran order), else None.
+
+        Columns of a C-ordered matrix cost a cache line an item: None for them.
+        """
+        if self.array.size and abs(self.array.strides[0]) > abs(self.array.strides[1]):
+            return None
+        return self.across()
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the matrix lies in a mapped file."""
+        return self._guard is not None
+
+    def across(self) -> ArraySource:
+        """The transpose, however its rows lie: one may cost a cache line an item."""
+        other = ArraySource(self.array.T, self._what)
+        other._guard = self._guard
+        return other
+
+    def fingerprint(self) -> str:
+        """Hex digest of shape, dtype and sampled rows."""
+        return fingerprint_of(self)
+
+
+class SliceableSource:
+    """Rows of any object with ``shape``, ``dtype`` and ``__getitem__`` (h5py, ...).
+
+    Consecutive rows are asked for together, as ``obj[first:last, start:stop]``, one
+    call at a time: few such objects promise to take several threads.
+    Raises ``SourceError`` naming the rows, chained from what the object raised.
+    """
+
+    def __init__(self, obj: Any, what: str | None = None) -> None:
+        self._what = what or f"the {type(obj).__module__}.{type(obj).__qualname__}"
+        self._obj = obj
+        self.shape = cost_shape(obj.shape, self._what)
+        self._given = np.dtype(obj.dtype)
+        self.dtype = cost_dtype(obj.dtype, self._what)
+        self._lock = threading.Lock()
+        self._waiting = Waiting()
+
+    def __repr__(self) -> str:
+        return f"SliceableSource({self._what}, shape={self.shape}, dtype={self._given})"
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        check_rows(rows, self.shape[0])
+        width = columns.stop - columns.start
+        if not width or not len(rows):
+            return
+        step = max(1, CONVERSION_BYTES // (width * self._given.itemsize))
+        k = 0
+        while k < len(rows):
+            self._waiting.look()
+            stop = k + 1
+            while stop < len(rows) and stop - k < step and rows[stop] == rows[stop - 1] + 1:
+                stop += 1
+            self._read_run(int(rows[k]), columns, out[k:stop])
+            k = stop
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called between the calls of a read of this thread."""
+        self._waiting.check = check
+
+    def _read_run(self, row: int, columns: slice, out: Array) -> None:
+        where = slice(row, row + len(out))
+        try:
+            with self._lock:
+                values = np.asarray(self._obj[where, columns])
+        except Exception as error:
+            raise SourceError(
+                f"{self._what} failed on rows {row} to {row + len(out) - 1}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if values.shape != out.shape:
+            raise ShapeError(
+                f"{self._what} gave shape {values.shape} for rows {row} to "
+                f"{row + len(out) - 1}, columns {columns.start} to {columns.stop - 1}; "
+                f"expected {out.shape}"
+            )
+        if values.dtype.newbyteorder("=") != self._given.newbyteorder("="):
+            raise DtypeError(
+                f"{self._what} gave dtype {values.dtype} for row {row}; it promised {self._given}"
+            )
+        convert(values, out, np.arange(row, row + len(out)), columns.start)
+
+    def fingerprint(self) -> str:
+        """Hex digest of shape, dtype and sampled rows."""
+        return fingerprint_of(self)
+
+
+def from_npy(path: str | os.PathLike[str]) -> ArraySource:
+    """Costs in a ``.npy`` file, mapped read-only: nothing is loaded until scanned.
+
+    path: file of a 2-D array of real numbers, C or Fortran order, any byte order.
+    Raises ``StoreError`` naming the file when it is missing, truncated, longer than
+    its header says or no ``.npy`` at all; ``ShapeError`` and ``DtypeError`` as for
+    arrays. Pickled objects are never loaded. Opening is O(1).
+
+    A file that is truncated while it is in use is an error (``StoreError``) at the next
+    look at its size: before each read, and every tenth of a second while kernels scan it
+    in place. Should they touch what is gone within that time, the system ends the
+    process; pass ``numpy.load(path)``, a copy, where that must not happen.
+    """
+    file = Path(path)
+    what = f"the file {os.fspath(file)!r}"
+    shape, fortran, dtype, offset = _npy_header(file, what)
+    cost_dtype(dtype, what)
+    cost_shape(shape, what)
+    expected = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    found = file.stat().st_size
+    if found != expected:
+        state = "truncated" if found < expected else "longer than its header says"
+        raise StoreError(
+            f"{what} is {state}: {found} bytes, but shape {shape} of {dtype} needs {expected}"
+        )
+    order: Literal["C", "F"] = "F" if fortran else "C"
+    if 0 in shape:
+        # An empty range cannot be mapped.
+        return ArraySource(np.empty(shape, dtype, order), what)
+    mapped = np.memmap(file, dtype, "r", offset, shape, order)
+    return ArraySource(mapped, what)
+
+
+def _npy_header(file: Path, what: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, Fortran order, dtype and the offset of the data; ``StoreError`` if damaged."""
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        with file.open("rb") as f:
+            version = np.lib.format.read_magic(f)
+            if version not in readers:
+                raise ValueError(f"format version {version} is not supported")
+            shape, fortran, dtype = readers[version](f)
+            return shape, fortran, dtype, f.tell()
+    except FileNotFoundError:
+        raise StoreError(f"{what} does not exist") from None
+    except Exception as error:
+        # numpy lets the tokenizer's, the parser's and the decoder's own errors through
+        # for damaged headers, so no narrower list is safe.
+        raise StoreError(f"{what} is not a readable .npy file: {error}") from error

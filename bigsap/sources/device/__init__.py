@@ -1,0 +1,1 @@
+"""Costs that device kernels read."""

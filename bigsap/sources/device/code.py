@@ -1,0 +1,323 @@
+"""CUDA C++ for the costs of one pair: what device kernels are compiled around.
+
+Every text defines ``COST_T``, ``struct Costs`` with ``load_costs(words)``, ``struct Row`` with
+``open_row(costs, i)``, ``cost_at(costs, row, j)``, ``cost_vector<W>(costs, row, j, out)`` for W
+neighbours, and ``fetch_ahead``. The words are pointers and numbers, eight bytes each.
+
+Formulas round like the CPU's fillers (``sources.kernels``): the same operations in the same
+order, compiled without contraction. All of the arithmetic of IEEE 754 then has the same
+bits; pow, sin and asin may differ in the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bigsap.sources.base import Array
+from bigsap.sources.expression.formula import ExpressionSource
+from bigsap.sources.lowrank import LowRankSource
+from bigsap.sources.metrics import PointSource
+
+#: The name of a scannable dtype in CUDA C++.
+C_TYPES = {
+    "float64": "double", "float32": "float", "int64": "long long", "int32": "int",
+    "uint16": "unsigned short", "uint8": "unsigned char",
+}  # fmt: skip
+
+#: Coordinates up to this many are kept in registers.
+_IN_REGISTERS = 8
+
+PRELUDE = """\
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+"""
+
+# Costs that are computed: W neighbours one by one, and nothing to fetch ahead.
+_COMPUTED = """
+template <int W>
+__device__ __forceinline__ void cost_vector(
+    const Costs& costs, const Row& row, int j, COST_T* out
+) {
+    #pragma unroll
+    for (int k = 0; k < W; k++) out[k] = cost_at(costs, row, j + k);
+}
+__device__ __forceinline__ void fetch_ahead(const Costs&, int, int, int) {}
+"""
+
+_MATRIX = (
+    """
+struct Costs { const COST_T* base; i64 row_stride, column_stride; };
+__device__ __forceinline__ Costs load_costs(const i64* w) {
+    return {(const COST_T*)w[0], w[1], w[2]};
+}
+struct Row { const COST_T* at; };
+__device__ __forceinline__ Row open_row(const Costs& costs, int i) {
+    return {costs.base + (i64)i * costs.row_stride};
+}
+#if UNIT_STRIDE
+__device__ __forceinline__ COST_T cost_at(const Costs&, const Row& row, int j) {
+    return __ldg(row.at + j);
+}
+template <int BYTES> struct Word;
+template <> struct Word<1> { typedef unsigned char T; };
+template <> struct Word<2> { typedef unsigned short T; };
+template <> struct Word<4> { typedef unsigned int T; };
+template <> struct Word<8> { typedef uint2 T; };
+template <> struct Word<16> { typedef uint4 T; };
+template <int W>
+__device__ __forceinline__ void cost_vector(
+    const Costs&, const Row& row, int j, COST_T* out
+) {
+    typedef typename Word<W * (int)sizeof(COST_T)>::T Packed;
+    union { Packed packed; COST_T one[W]; } u;
+    u.packed = __ldg((const Packed*)(row.at + j));
+    #pragma unroll
+    for (int k = 0; k < W; k++) out[k] = u.one[k];
+}
+__device__ __forceinline__ void fetch_ahead(const Costs& costs, int i, int j, int n) {
+    // One request a line of 128 bytes is enough.
+    const COST_T* p = open_row(costs, i).at + j;
+    if (j < n && ((u64)p & 127) < (u64)(WIDTH * sizeof(COST_T)))
+        asm volatile("prefetch.global.L2 [%0];" :: "l"(p));
+}
+#else
+__device__ __forceinline__ COST_T cost_at(const Costs& costs, const Row& row, int j) {
+    return __ldg(row.at + (i64)j * costs.column_stride);
+}
+"""
+    + _COMPUTED
+    + """
+#endif
+"""
+)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceCode:
+    """Costs as device kernels see them.
+
+    text: CUDA C++, to follow ``PRELUDE``. words: int64, what ``load_costs`` reads; an
+    array (numpy; copied to the device) stands for its address. dtype: of the costs.
+    trusted: no pair can be NaN or the infinity that is an error. width: costs that can be
+    loaded at once. options: further compiler options. exact: the host's bits.
+    lookup: costs are read row by row from device memory, not computed.
+    """
+
+    text: str
+    words: tuple[int | float | Array, ...]
+    dtype: np.dtype[Any]
+    trusted: bool
+    width: int = 1
+    options: tuple[str, ...] = field(default=())
+    exact: bool = False
+    lookup: bool = False
+
+
+def matrix_code(
+    dtype: np.dtype[Any], address: int, row_stride: int, column_stride: int, n_columns: int
+) -> DeviceCode:
+    """A matrix in device memory; strides in items."""
+    size = dtype.itemsize
+    unit = column_stride == 1
+    width = 1
+    while unit and width * size < 16:
+        twice = 2 * width
+        if address % (twice * size) or row_stride % twice or n_columns % twice:
+            break
+        width = twice
+    text = f"#define COST_T {C_TYPES[dtype.name]}\n#define UNIT_STRIDE {int(unit)}\n" + _MATRIX
+    return DeviceCode(
+        text, (address, row_stride, column_stride), dtype, False, width, exact=True, lookup=unit
+    )
+
+
+def source_code(source: Any) -> DeviceCode | PairCode | None:
+    """The code of a computed source, None for a source that has none."""
+    if isinstance(source, PointSource):
+        return _points(source)
+    if isinstance(source, LowRankSource):
+        return _lowrank(source)
+    if isinstance(source, ExpressionSource):
+        return _expression(source)
+    return None
+
+
+def _row_of(d: int, base: str) -> str:
+    """A Row that holds d coordinates, in registers where they are few."""
+    if d <= _IN_REGISTERS:
+        load = "".join(f"    r.x[{k}] = __ldg(p + {k});\n" for k in range(d))
+        return (
+            f"struct Row {{ double x[{max(d, 1)}]; EXTRA_FIELD }};\n"
+            "__device__ __forceinline__ Row open_row(const Costs& costs, int i) {\n"
+            f"    const double* p = costs.{base} + (i64)i * {d};\n    Row r;\n"
+            f"{load}    EXTRA_LOAD\n    return r;\n}}\n"
+        )
+    return (
+        "struct Row { const double* x; EXTRA_FIELD };\n"
+        "__device__ __forceinline__ Row open_row(const Costs& costs, int i) {\n"
+        f"    Row r;\n    r.x = costs.{base} + (i64)i * {d};\n    EXTRA_LOAD\n    return r;\n}}\n"
+    )
+
+
+_POINT_TERMS = {
+    "sqeuclidean": ("double a = row.x[k] - Y(k); total += W(a * a);", "total"),
+    "euclidean": ("double a = row.x[k] - Y(k); total += W(a * a);", "__dsqrt_rn(total)"),
+    "cosine": ("double a = row.x[k] - Y(k); total += W(a * a);", "total * 0.5"),
+    "cityblock": ("total += W(fabs(row.x[k] - Y(k)));", "total"),
+    "chebyshev": (
+        "double a = W(fabs(row.x[k] - Y(k))); total = a > total ? a : total;", "total",
+    ),
+    "minkowski": (
+        "total += W(pow(fabs(row.x[k] - Y(k)), costs.parameter));",
+        "pow(total, 1.0 / costs.parameter)",
+    ),
+}  # fmt: skip
+
+_HAVERSINE = """
+    double a = sin(0.5 * (row.x[0] - Y(0)));
+    double b = sin(0.5 * (row.x[1] - Y(1)));
+    double chord = a * a + (row.x[2] * Y(2)) * (b * b);
+    return 2.0 * costs.parameter * asin(__dsqrt_rn(chord < 1.0 ? chord : 1.0));
+"""
+
+
+def _points(source: PointSource) -> DeviceCode:
+    kernel, x, y, weights, parameter = source.prepared()
+    d, m = y.shape
+    unit = bool((weights == 1).all())
+    text = (
+        "#define COST_T double\n#define Y(k) __ldg(costs.y + (i64)(k) * costs.m + j)\n"
+        f"#define W(a) ({'a' if unit else '__ldg(costs.w + k) * (a)'})\n"
+        "struct Costs { const double *x, *y, *w; i64 m; double parameter; };\n"
+        "__device__ __forceinline__ Costs load_costs(const i64* w) {\n"
+        "    return {(const double*)w[0], (const double*)w[1], (const double*)w[2], w[3],\n"
+        "            __longlong_as_double(w[4])};\n}\n"
+    )
+    text += _row_of(d, "x").replace("EXTRA_FIELD ", "").replace("    EXTRA_LOAD\n", "")
+    text += "__device__ __forceinline__ double cost_at(const Costs& costs, const Row& row, int j) {"
+    if kernel == "haversine":
+        text += _HAVERSINE + "}\n"
+    else:
+        term, result = _POINT_TERMS[kernel]
+        unroll = d if d <= _IN_REGISTERS else 4
+        text += (
+            f"\n    double total = 0.0;\n    #pragma unroll {unroll}\n"
+            f"    for (int k = 0; k < {d}; k++) {{ {term} }}\n    return {result};\n}}\n"
+        )
+    words = (x, y, weights, m, float(parameter))
+    exact = kernel not in ("minkowski", "haversine")
+    return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), True, exact=exact)
+
+
+def _lowrank(source: LowRankSource) -> DeviceCode:
+    rank, m = source.a.shape[1], source.shape[1]
+    text = (
+        "#define COST_T double\n"
+        "struct Costs { const double *a, *b, *row_terms, *column_terms; i64 m; };\n"
+        "__device__ __forceinline__ Costs load_costs(const i64* w) {\n"
+        "    return {(const double*)w[0], (const double*)w[1], (const double*)w[2],\n"
+        "            (const double*)w[3], w[4]};\n}\n"
+    )
+    row = _row_of(rank, "a").replace("EXTRA_FIELD", "double term;")
+    text += row.replace("EXTRA_LOAD", "r.term = __ldg(costs.row_terms + i);")
+    unroll = max(1, rank if rank <= _IN_REGISTERS else 4)
+    text += (
+        "__device__ __forceinline__ double cost_at(const Costs& costs, const Row& row, int j) {\n"
+        f"    double total = 0.0;\n    #pragma unroll {unroll}\n"
+        f"    for (int k = 0; k < {rank}; k++)\n"
+        "        total += row.x[k] * __ldg(costs.b + (i64)k * costs.m + j);\n"
+        "    return total + (row.term + __ldg(costs.column_terms + j));\n}\n"
+    )
+    words = (source.a, np.ascontiguousarray(source.b.T), source.row_terms, source.column_terms, m)
+    finite = bool(np.isfinite(source.row_terms).all() and np.isfinite(source.column_terms).all())
+    return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), finite, exact=True)
+
+
+def _expression(source: ExpressionSource) -> PairCode:
+    arguments = [np.ascontiguousarray(a) if a.ndim else float(a) for a in source.arrays]
+    kinds = ["const double*" if isinstance(a, np.ndarray) else "double" for a in arguments]
+    function = source.cuda_source()
+    return PairCode(
+        function, "double", tuple(kinds), tuple(arguments), np.dtype(np.float64),
+        sizes=source.expression.shape, swapped=source.swapped,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class PairCode:
+    """A function ``cost(i, j, arguments...)`` of one pair, and which part of it is meant.
+
+    kinds: the C type of each argument. sizes: passed after i and j when given. swapped:
+    the source is the transpose of what the function computes. rows, columns: int32 ids of
+    the part, None for all.
+    """
+
+    function: str
+    result: str
+    kinds: tuple[str, ...]
+    words: tuple[int | float | Array, ...]
+    dtype: np.dtype[Any]
+    sizes: tuple[int, int] | None = None
+    swapped: bool = False
+    rows: Array | None = None
+    columns: Array | None = None
+    options: tuple[str, ...] = ()
+
+    def code(self) -> DeviceCode:
+        """As kernels see it."""
+        words = self.words
+        if self.rows is not None and self.columns is not None:
+            words = (*words, self.rows, self.columns)
+        text = _pair_text(
+            self.function, self.result, self.kinds, self.sizes, self.swapped,
+            self.rows is not None,
+        )  # fmt: skip
+        return DeviceCode(text, words, self.dtype, False, 1, self.options)
+
+    def turned(self) -> PairCode:
+        """The transpose."""
+        return replace(self, swapped=not self.swapped, rows=self.columns, columns=self.rows)
+
+    def part(self, rows: Array, columns: Array) -> PairCode:
+        """Some rows and columns, of a part as well."""
+        if self.rows is not None and self.columns is not None:
+            rows, columns = self.rows[rows], self.columns[columns]
+        return replace(self, rows=rows.astype(np.int32), columns=columns.astype(np.int32))
+
+
+def _pair_text(
+    function: str, result: str, kinds: tuple[str, ...], sizes: tuple[int, int] | None,
+    swapped: bool, selected: bool,
+) -> str:  # fmt: skip
+    fields = "".join(f" {kind} a{k};" for k, kind in enumerate(kinds))
+    loads = []
+    for k, kind in enumerate(kinds):
+        if kind == "double":
+            loads.append(f"__longlong_as_double(w[{k}])")
+        else:
+            loads.append(f"({kind})w[{k}]")
+    i, j = ("row.i", "__ldg(costs.columns + j)" if selected else "j")
+    first, second = (j, i) if swapped else (i, j)
+    if selected:
+        fields += " const int *rows, *columns;"
+        loads += [f"(const int*)w[{len(kinds)}]", f"(const int*)w[{len(kinds) + 1}]"]
+    opened = "__ldg(costs.rows + i)" if selected else "i"
+    given = [f"(long long){first}", f"(long long){second}"]
+    if sizes is not None:
+        given += [f"{sizes[0]}LL", f"{sizes[1]}LL"]
+    given += [f"costs.a{k}" for k in range(len(kinds))]
+    return (
+        f"{function}\n#define COST_T {result}\n"
+        f"struct Costs {{{fields} int unused; }};\n"
+        "__device__ __forceinline__ Costs load_costs(const i64* w) {\n"
+        f"    return {{{''.join(load + ', ' for load in loads)}0}};\n}}\n"
+        "struct Row { int i; };\n"
+        "__device__ __forceinline__ Row open_row(const Costs& costs, int i) {\n"
+        f"    return {{{opened}}};\n}}\n"
+        "__device__ __forceinline__ COST_T cost_at(const Costs& costs, const Row& row, int j) {\n"
+        f"    return (COST_T)cost({', '.join(given)});\n}}\n" + _COMPUTED
+    )

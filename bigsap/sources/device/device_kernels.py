@@ -1,0 +1,141 @@
+"""Compiling kernels around costs, and launching them: the only place that talks to CuPy's
+compiler.
+
+Kernels are CUDA C++ files of this package, compiled at run time (NVRTC; nvcc is not
+needed) for the device at hand, once for each combination of costs and settings; CuPy
+keeps the machine code on disk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from bigsap.errors import KernelError, OptionError
+from bigsap.sources.device.code import PRELUDE, DeviceCode
+
+#: Macros and their values.
+Settings = tuple[tuple[str, int], ...]
+
+#: The package of a module's texts, and the texts in their order.
+_FILES = {
+    "dense": (
+        "bigsap.engine.gpu",
+        ("kernels_group", "kernels_post", "kernels_agree", "kernels_dense", "kernels_start"),
+    ),
+    "rows": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_lists")),
+    "tight": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_tight")),
+    "batch": (
+        "bigsap.engine.gpu",
+        ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
+    ),
+    "pairs": ("bigsap.sources.device", ("kernels_pairs",)),
+    "proof": ("bigsap.sources.device", ("kernels_proof",)),
+}
+_NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+#: Contraction would make equal formulas differ from the CPU in the last bit.
+OPTIONS = ("-std=c++17", "-fmad=false")
+
+
+def load_cupy() -> Any:
+    """The CuPy module; OptionError that says what to install when it is absent."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise OptionError(
+            'device="cuda" needs CuPy: pip install "bigsap[gpu13]" (or "bigsap[gpu12]" for CUDA 12)'
+        ) from error
+    return cupy
+
+
+@contextmanager
+def on(device: int) -> Iterator[None]:
+    """Within, CuPy's current device is this one. OptionError when there is none such."""
+    cupy = load_cupy()
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise OptionError(f"no CUDA device can be used here: {error}") from error
+    if device >= count:
+        raise OptionError(f"device 'cuda:{device}' does not exist: {count} device(s) are present")
+    with cupy.cuda.Device(device):
+        yield
+
+
+def full_text(file: str, code: DeviceCode, settings: Settings) -> str:
+    """The whole text of a module: macros, the costs' code, the kernels."""
+    package, names = _FILES[file]
+    folder = resources.files(package)
+    kernels = "".join(
+        f'#line 1 "{name}.cu"\n{folder.joinpath(f"{name}.cu").read_text(encoding="utf-8")}'
+        for name in names
+    )
+    macros = dict(settings)
+    macros.setdefault("WIDTH", 1)
+    macros.setdefault("SIGN", 1)
+    macros.setdefault("DEVICES", 1)
+    defines = "".join(f"#define {key} ({value})\n" for key, value in macros.items())
+    return f"{defines}{PRELUDE}{code.text}\n{kernels}"
+
+
+class Kernels:
+    """The compiled kernels of one text on one device."""
+
+    def __init__(self, device: int, text: str, options: tuple[str, ...], cooperative: bool) -> None:
+        cupy = load_cupy()
+        self._kernels: dict[str, Any] = {}
+        with on(device):
+            self._module = cupy.RawModule(
+                code=text, options=options, enable_cooperative_groups=cooperative
+            )
+            try:
+                self._module.compile()
+            except cupy.cuda.compiler.CompileException as error:
+                raise compile_error(str(error), text) from error
+
+    def get(self, name: str, shared_bytes: int = 0, *, wide_cluster: bool = False) -> Any:
+        """A kernel, allowed that much dynamic shared memory, and clusters of 16 blocks."""
+        kernel = self._kernels.get(name)
+        if kernel is None:
+            kernel = self._kernels[name] = self._module.get_function(name)
+            # Asking loads it, which must not wait for kernels that wait for this one.
+            kernel.num_regs  # noqa: B018
+            if wide_cluster:
+                driver = load_cupy().cuda.driver
+                driver.funcSetAttribute(kernel.kernel.ptr, _NON_PORTABLE_CLUSTER, 1)
+        if shared_bytes > 48 << 10 and kernel.max_dynamic_shared_size_bytes < shared_bytes:
+            kernel.max_dynamic_shared_size_bytes = shared_bytes
+        return kernel
+
+
+@cache
+def _compiled(device: int, text: str, options: tuple[str, ...], cooperative: bool) -> Kernels:
+    return Kernels(device, text, options, cooperative)
+
+
+def compiled(
+    device: int, code: DeviceCode, file: str, settings: Settings, *, cooperative: bool = False
+) -> Kernels:
+    """The kernels of ``file`` around these costs. KernelError when the costs' code is wrong."""
+    # The last of two contradicting options counts.
+    options = (*OPTIONS, *code.options)
+    return _compiled(device, full_text(file, code, settings), options, cooperative)
+
+
+def compile_error(log: str, text: str) -> KernelError:
+    """The compiler's complaint about the user's code, each line shown and marked."""
+    lines = text.split("\n")
+    start = next((k for k, x in enumerate(lines) if x.startswith('#line 1 "cuda_kernel"')), None)
+    found = re.findall(r"cuda_kernel\((\d+)\): (error.*)", log)
+    if start is None or not found:
+        return KernelError(f"the device kernels do not compile:\n{log}", None)
+    shown = []
+    for number, complaint in found:
+        at = start + int(number)
+        source = lines[at].strip() if at < len(lines) else ""
+        shown.append(f"line {number}: {complaint}\n  {number} | {source}")
+    return KernelError("cuda_kernel does not compile:\n" + "\n".join(shown), int(found[0][0]))

@@ -1,0 +1,93 @@
+"""Device memory: how much there is, room in it, and the way of rows into it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DeviceMemoryError
+from bigsap.sources.base import Array, CostSource, read_while
+from bigsap.sources.device.device_kernels import load_cupy, on
+
+#: Bytes of rows that are copied to the device at a time, from pinned memory.
+PANEL_BYTES = 64 << 20
+#: Share of the free device memory that costs and lists may take.
+_SHARE = 0.92
+
+
+def free_bytes(device: int) -> int:
+    """Bytes that a solve may take on the device: most of what is free there."""
+    cupy = load_cupy()
+    with on(device):
+        free, _ = cupy.cuda.Device(device).mem_info
+        return int((free + cupy.get_default_memory_pool().free_bytes()) * _SHARE)
+
+
+def empty(shape: tuple[int, ...], dtype: Any, what: str) -> Any:
+    """Room on the current device; DeviceMemoryError naming the bytes when there is none."""
+    cupy = load_cupy()
+    try:
+        return cupy.empty(shape, dtype)
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise no_room(what, math.prod(shape) * np.dtype(dtype).itemsize) from error
+
+
+def copy_of(array: Any, what: str) -> Any:
+    """The array on the current device, where it may be already."""
+    cupy = load_cupy()
+    try:
+        return cupy.asarray(array)
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise no_room(what, int(array.nbytes)) from error
+
+
+def bring(array: Any, costs: Array) -> None:
+    """Copy costs of the host, of the same shape and dtype, to where ``array`` lies.
+
+    They have been read when this returns: CuPy only queues copies from pinned memory, and
+    panels are used again at once.
+    """
+    array.set(costs)
+    load_cupy().cuda.get_current_stream().synchronize()
+
+
+def no_room(what: str, nbytes: int) -> DeviceMemoryError:
+    """The error that names the bytes."""
+    return DeviceMemoryError(f"the device has no room for {what}: {nbytes} bytes needed", nbytes)
+
+
+@contextmanager
+def naming_bytes() -> Iterator[None]:
+    """Within, device memory that CuPy cannot get is a DeviceMemoryError naming the bytes."""
+    try:
+        yield
+    except MemoryError as error:
+        wanted = re.search(r"Out of memory allocating ([\d,]+) bytes", str(error))
+        if isinstance(error, DeviceMemoryError) or wanted is None:
+            raise
+        raise no_room("the solve's work", int(wanted[1].replace(",", ""))) from error
+
+
+def panels(
+    source: CostSource, rows: Array, tick: Callable[[], None], nbytes: int | None = None
+) -> Iterator[tuple[int, Array]]:
+    """(start, panel) for all ``rows``: blocks of whole rows in pinned host memory.
+
+    The panel is used again for the next block. nbytes: of a panel at most, one row at least.
+    """
+    cupy = load_cupy()
+    m, dtype = source.shape[1], source.dtype
+    most = PANEL_BYTES if nbytes is None else nbytes
+    height = max(1, min(len(rows), most // max(1, m * dtype.itemsize)))
+    pinned = cupy.cuda.alloc_pinned_memory(max(1, height * m * dtype.itemsize))
+    panel = np.frombuffer(pinned, dtype, height * m).reshape(height, m)
+    for start in range(0, len(rows), height):
+        part = rows[start : start + height]
+        read_while(source, tick, part, slice(0, m), panel[: part.size])
+        yield start, panel[: part.size]
+        tick()

@@ -1,0 +1,39 @@
+"""Costs of single pairs on a device, all in one launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigsap.sources.base import Array
+from bigsap.sources.device.device_kernels import compiled, load_cupy, on
+from bigsap.sources.device.placed import MatrixOnDevice, OnDevice
+from bigsap.sources.device.slabs import SlabsOnDevices
+
+_BLOCK = 256
+_MOST_BLOCKS = 4096
+
+
+def device_pairs(source: Any, rows: Array, columns: Array) -> Array | None:
+    """``cost[rows[k], columns[k]]`` (k,) of the source's dtype; None for costs on no device."""
+    if isinstance(source, SlabsOnDevices):
+        costs = np.zeros(rows.size, source.dtype)
+        for slab in source.slabs():
+            here = (columns >= slab.start) & (columns < slab.stop)
+            costs[here] = device_pairs(slab.source, rows[here], columns[here] - slab.start)
+        return costs
+    if not isinstance(source, OnDevice):
+        return None
+    cupy = load_cupy()
+    with on(source.device):
+        i, j = (cupy.asarray(np.ascontiguousarray(ids, np.int32)) for ids in (rows, columns))
+        if isinstance(source, MatrixOnDevice):  # nothing to compile
+            return np.asarray(source.array[i, j].get())
+        code = source.code()
+        there = cupy.zeros(rows.size, code.dtype)
+        if rows.size:
+            kernel = compiled(source.device, code, "pairs", ()).get("bigsap_pairs")
+            grid = min(_MOST_BLOCKS, -(-rows.size // _BLOCK))
+            kernel((grid,), (_BLOCK,), (source.words(), i, j, np.int32(rows.size), there))
+        return np.asarray(there.get())

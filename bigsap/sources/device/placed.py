@@ -1,0 +1,394 @@
+"""Costs that device kernels read: matrices in device memory, and computed ones.
+
+A source *on a device* is an ordinary ``CostSource`` (rows are copied to the host when
+asked for) that can also tell device kernels where its costs are, or how to compute
+them. CuPy is imported when the first of them is made.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bigsap.errors import DeviceMemoryError, DtypeError, OptionError
+from bigsap.sources.base import (
+    SCANNABLE,
+    Array,
+    CostSource,
+    Fill,
+    Fillable,
+    Fingerprinted,
+    Ids,
+    Interruptible,
+    Resident,
+    Selectable,
+    Separable,
+    Separation,
+    Transposable,
+    range_of,
+)
+from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
+from bigsap.sources.device.code import DeviceCode, PairCode, matrix_code, source_code
+from bigsap.sources.device.device_kernels import compiled, load_cupy, on
+from bigsap.sources.device.device_memory import (
+    PANEL_BYTES,
+    bring,
+    copy_of,
+    empty,
+    free_bytes,
+    no_room,
+    panels,
+)
+
+
+def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
+    """``"cuda"``, ``"cuda:1"``, ``"cuda:0,1"`` or a sequence of such names as numbers.
+
+    OptionError for anything else.
+    """
+    names = [device] if isinstance(device, str) else device
+    numbers: list[int] = []
+    for name in names if isinstance(names, (list, tuple)) else [None]:
+        found = None
+        if isinstance(name, str):
+            found = re.fullmatch(r"cuda(?::(\d{1,3}(?:,\d{1,3})*))?", name)
+        if found is None:
+            break
+        numbers += map(int, (found.group(1) or "0").split(","))
+    else:
+        if numbers:
+            return tuple(numbers)
+    raise OptionError(
+        f"device must be 'cpu', 'auto', 'cuda', 'cuda:N' or 'cuda:N,M,...', got {device!r}"
+    )
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """Costs that kernels of one device can read."""
+
+    device: int
+    shape: tuple[int, int]
+
+    def code(self) -> DeviceCode:
+        """What device kernels are compiled around."""
+        ...
+
+    def words(self) -> Any:
+        """The code's words in device memory, int64."""
+        ...
+
+
+class _Device:
+    """What the sources on a device have in common.
+
+    device: its number. host: the source that the costs came from, which then reads rows
+    and describes itself; None when there is none.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    def __init__(self, device: int, host: CostSource | None) -> None:
+        self.device = device
+        self.host: Any = host
+        self._words: Any = None
+        self._kept: list[Any] = []
+
+    def code(self) -> DeviceCode:
+        raise NotImplementedError
+
+    def words(self) -> Any:
+        """The code's words in device memory; arrays among them are copied there once."""
+        if self._words is None:
+            cupy = load_cupy()
+            words = np.zeros(max(1, len(self.code().words)), np.int64)
+            with on(self.device):
+                for k, word in enumerate(self.code().words):
+                    if isinstance(word, float):
+                        words.view(np.float64)[k] = word
+                    elif isinstance(word, (int, np.integer)):
+                        words[k] = word
+                    else:
+                        there = copy_of(word, "the points")
+                        self._kept.append(there)
+                        words[k] = there.data.ptr
+                self._words = cupy.asarray(words)
+        return self._words
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        if self.host is not None:
+            self.host.read(rows, columns, out)
+            return
+        check_rows(rows, self.shape[0])
+        width = columns.stop - columns.start
+        if not width or not len(rows):
+            return
+        cupy = load_cupy()
+        with on(self.device):
+            kernel = compiled(self.device, self.code(), "rows", ROW_SETTINGS).get("bigsap_gather")
+            step = max(1, PANEL_BYTES // (width * self.dtype.itemsize))
+            for first in range(0, len(rows), step):
+                part = cupy.asarray(np.asarray(rows[first : first + step], np.int32))
+                costs = cupy.empty((part.size, width), self.dtype)
+                grid = (min(64, -(-width // 256)), min(part.size, 4096))
+                some = (np.int32(part.size), np.int32(columns.start), np.int32(width))
+                kernel(grid, (256,), (self.words(), part, *some, costs))
+                out[first : first + step] = costs.get()
+
+    def row_minima(
+        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
+    ) -> tuple[Array, Array] | None:
+        """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
+        from bigsap.sources.device.device_proof import row_minima
+
+        return row_minima(self, [(self, 0, self.shape[1])], matching, prices, maximize, tick)
+
+    def fill(self) -> Fill | None:
+        """The host source's filler."""
+        return self.host.fill() if isinstance(self.host, Fillable) else None
+
+    def separable(self) -> Separation | None:
+        """The host source's points."""
+        return self.host.separable() if isinstance(self.host, Separable) else None
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """What is known of the host source's costs."""
+        return None if self.host is None else range_of(self.host)
+
+    def fingerprint(self) -> str:
+        """Of the source that the costs came from, or over sampled rows."""
+        if isinstance(self.host, Fingerprinted):
+            return self.host.fingerprint()
+        return fingerprint_of(self)
+
+
+#: The macros of the row kernels that do not depend on the problem.
+ROW_SETTINGS = (("SPAN", 8), ("ROWS", 8), ("PRICE_IS_INT", 0), ("WITH_FREE", 0), ("SIGN", 1))
+
+
+class MatrixOnDevice(_Device):
+    """A matrix in device memory. array: CuPy (n, m) of a scannable dtype, any strides.
+
+    copied_bytes: of costs that were copied from the host for it.
+    """
+
+    def __init__(self, array: Any, host: CostSource | None = None) -> None:
+        super().__init__(int(array.device.id), host)
+        self.array = array
+        self.copied_bytes = 0 if host is None else int(array.nbytes)
+        self.shape = cost_shape(array.shape, "the device array")
+        self.dtype = np.dtype(array.dtype)
+        size = self.dtype.itemsize
+        strides = [int(s) // size for s in array.strides]
+        self._code = matrix_code(
+            self.dtype, int(array.data.ptr), strides[0], strides[1], self.shape[1]
+        )
+
+    def __repr__(self) -> str:
+        return f"MatrixOnDevice({self.shape}, {self.dtype}, cuda:{self.device})"
+
+    def code(self) -> DeviceCode:
+        """The matrix where it lies."""
+        return self._code
+
+    def resident(self) -> Array | None:
+        """The host's matrix, when the costs were copied from one."""
+        matrix = self.host.resident() if isinstance(self.host, Resident) else None
+        return matrix if self.shape[0] <= self.shape[1] else None
+
+    def transposed(self) -> MatrixOnDevice:
+        """The transpose, in the same memory."""
+        return MatrixOnDevice(self.array.T, Turned(self.host) if self.host else None)
+
+    def select(self, rows: Ids, columns: Ids) -> MatrixOnDevice:
+        """A copy of these rows and columns, in device memory."""
+        cupy = load_cupy()
+        nbytes = len(rows) * len(columns) * self.dtype.itemsize
+        with on(self.device):
+            there = [cupy.asarray(np.asarray(ids, np.int64)) for ids in (rows, columns)]
+            try:
+                part = self.array[cupy.ix_(*there)]
+            except cupy.cuda.memory.OutOfMemoryError as error:
+                raise no_room("a part of the costs", nbytes) from error
+        return MatrixOnDevice(part)
+
+
+class Turned:
+    """A host source read by columns: what the transpose of a copied matrix came from."""
+
+    def __init__(self, source: CostSource) -> None:
+        self._source = source
+        n, m = source.shape
+        self.shape, self.dtype = (m, n), source.dtype
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        other = self._source
+        step = max(1, PANEL_BYTES // max(1, self.shape[0] * self.dtype.itemsize))
+        for first in range(columns.start, columns.stop, step):
+            ids = np.arange(first, min(first + step, columns.stop))
+            block = np.empty((ids.size, self.shape[0]), self.dtype)
+            other.read(ids, slice(0, self.shape[0]), block)
+            out[:, first - columns.start : first - columns.start + ids.size] = block[:, rows].T
+
+
+class ComputedOnDevice(_Device):
+    """Costs computed pair by pair in device kernels."""
+
+    def __init__(
+        self, shape: tuple[int, int], device: int, code: DeviceCode | PairCode,
+        host: CostSource | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(device, host)
+        self.shape = shape
+        self._pair = code if isinstance(code, PairCode) else None
+        self._code = code.code() if isinstance(code, PairCode) else code
+        self.dtype = self._code.dtype
+
+    def __repr__(self) -> str:
+        return f"ComputedOnDevice({self.host or self.shape}, cuda:{self.device})"
+
+    def code(self) -> DeviceCode:
+        """The formula."""
+        return self._code
+
+    def transposed(self) -> CostSource | None:
+        """The transpose, computed as well."""
+        n, m = self.shape
+        if isinstance(self.host, Transposable):
+            other = self.host.transposed()
+            return None if other is None else place(other, self.device, None)
+        if self._pair is None:
+            return None
+        return ComputedOnDevice((m, n), self.device, self._pair.turned())
+
+    def select(self, rows: Ids, columns: Ids) -> CostSource | None:
+        """These rows and columns, computed as well."""
+        if isinstance(self.host, Selectable):
+            part = self.host.select(rows, columns)
+            return None if part is None else place(part, self.device, None)
+        if self._pair is None:
+            return None
+        shape = (len(rows), len(columns))
+        return ComputedOnDevice(shape, self.device, self._pair.part(rows, columns))
+
+
+class StreamedToDevice:
+    """Costs that a device has no room for: their rows are copied there when asked for.
+
+    source: on the host. limit: bytes that rows may take of the device, None: what is free.
+    cache: a ``RowCache``, what of these bytes rows that stay there may take, and which of them
+    stay; None: all that the rows on their way leave, and the policy by their number.
+    """
+
+    def __init__(
+        self, source: CostSource, device: int, limit: int | None = None, cache: Any = None
+    ) -> None:
+        self.source, self.device = source, device
+        self.limit, self.cache = limit, cache
+        self.shape, self.dtype = source.shape, source.dtype
+
+    def __repr__(self) -> str:
+        return f"StreamedToDevice({self.source!r}, cuda:{self.device})"
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        self.source.read(rows, columns, out)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """As the source does, where it does."""
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
+
+    def resident(self) -> Array | None:
+        """The matrix on the host, where it lies in memory."""
+        return self.source.resident() if isinstance(self.source, Resident) else None
+
+    def transposed(self) -> StreamedToDevice | None:
+        """The transpose, where the source gives it."""
+        other = self.source.transposed() if isinstance(self.source, Transposable) else None
+        if other is None:
+            return None
+        return StreamedToDevice(other, self.device, self.limit, self.cache)
+
+    def fingerprint(self) -> str:
+        """The source's."""
+        if isinstance(self.source, Fingerprinted):
+            return self.source.fingerprint()
+        return fingerprint_of(self)
+
+
+@runtime_checkable
+class Placeable(Protocol):
+    """Costs that only a device can compute."""
+
+    def on_device(self, device: int) -> ComputedOnDevice:
+        """The costs for kernels of this device."""
+        ...
+
+
+def device_array(cost: Any) -> MatrixOnDevice:
+    """An array in device memory (CuPy, ``__cuda_array_interface__``, DLPack), in place."""
+    cupy = load_cupy()
+    if isinstance(cost, cupy.ndarray):
+        array = cost
+    elif hasattr(cost, "__cuda_array_interface__"):
+        array = cupy.asarray(cost)
+    else:
+        array = cupy.from_dlpack(cost)
+    if array.dtype == np.bool_:
+        array = array.view(np.uint8)
+    if np.dtype(array.dtype) not in SCANNABLE:
+        names = ", ".join(str(d) for d in SCANNABLE)
+        raise DtypeError(f"the device array has dtype {array.dtype}; device kernels take {names}")
+    cost_shape(array.shape, "the device array")
+    return MatrixOnDevice(array)
+
+
+def place(
+    source: CostSource, device: int, limit: int | None,
+    tick: Callable[[], None] | None = None, cache: Any = None,
+) -> CostSource:  # fmt: skip
+    """The costs where kernels of the device can read them.
+
+    Computed costs are computed there; costs in device memory are used in place; any
+    others are copied to the device when they take no more than what is free and ``limit``
+    bytes. Otherwise their rows are streamed when asked for, see ``StreamedToDevice``.
+    """
+    if isinstance(source, OnDevice):
+        if source.device != device:
+            raise OptionError(
+                f"the costs lie on cuda:{source.device}, but device is 'cuda:{device}'"
+            )
+        return source
+    if isinstance(source, Placeable):
+        return source.on_device(device)
+    code = source_code(source)
+    if code is not None:
+        return ComputedOnDevice(source.shape, device, code, source)
+    room = free_bytes(device)
+    if needed_bytes(source) <= (room if limit is None else min(limit, room)):
+        with suppress(DeviceMemoryError):  # free in pieces that are too small, or taken since
+            return _copied(source, device, tick or (lambda: None))
+    return StreamedToDevice(source, device, limit, cache)
+
+
+def needed_bytes(source: CostSource) -> int:
+    """Bytes that the whole matrix takes."""
+    return math.prod(source.shape) * source.dtype.itemsize
+
+
+def _copied(source: CostSource, device: int, tick: Callable[[], None]) -> MatrixOnDevice:
+    """A copy in device memory, made in panels of rows from pinned memory."""
+    n, m = source.shape
+    with on(device):
+        array = empty((n, m), source.dtype, "the costs")
+        for start, panel in panels(source, np.arange(n), tick):
+            bring(array[start : start + len(panel)], panel)
+    return MatrixOnDevice(array, source)

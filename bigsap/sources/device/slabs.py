@@ -1,0 +1,228 @@
+"""Costs spread over several devices: each holds, or computes, a slab of the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DeviceMemoryError
+from bigsap.sources.base import (
+    Array,
+    CostSource,
+    Fingerprinted,
+    Ids,
+    Interruptible,
+    Resident,
+    Transposable,
+)
+from bigsap.sources.convert import fingerprint_of
+from bigsap.sources.device.code import DeviceCode, source_code
+from bigsap.sources.device.device_kernels import load_cupy, on
+from bigsap.sources.device.device_memory import bring, empty, free_bytes, no_room, panels
+from bigsap.sources.device.placed import (
+    MatrixOnDevice,
+    OnDevice,
+    Placeable,
+    Turned,
+    needed_bytes,
+    place,
+)
+
+#: Slabs begin at multiples of so many columns, so that rows of a slab are aligned.
+ALIGNED = 16
+
+
+def slab_bounds(n_columns: int, n_devices: int) -> list[int]:
+    """Where slabs begin and end: nearly equal, none empty, as many as there are devices for.
+
+    Few columns make fewer slabs than devices.
+    """
+    width = -(-n_columns // n_devices)
+    width = -(-width // ALIGNED) * ALIGNED
+    bounds = [min(k * width, n_columns) for k in range(n_devices + 1)]
+    return [0, *(b for a, b in pairwise(bounds) if b > a)]
+
+
+@dataclass(frozen=True, eq=False)
+class Slab:
+    """Columns ``start`` to ``stop`` of the costs, as a source on one device."""
+
+    source: OnDevice
+    start: int
+    stop: int
+
+
+class SlabsOnDevices:
+    """Costs whose columns are shared out among devices.
+
+    source: the costs as they came. devices: their numbers; one that is named twice holds two
+    slabs. limit: bytes that a slab may take of its device, None: what is free. turned: the
+    transpose is meant. Slabs are made when they are first asked for.
+    """
+
+    def __init__(
+        self, source: CostSource, devices: tuple[int, ...], limit: int | None,
+        tick: Callable[[], None] | None = None, *, turned: bool = False,
+    ) -> None:  # fmt: skip
+        self.source, self.devices, self.turned = source, devices, turned
+        self._limit, self._tick = limit, tick or (lambda: None)
+        n, m = source.shape
+        self.shape = (m, n) if turned else (n, m)
+        self.dtype = source.dtype
+        self._slabs: list[Slab] = []
+        self._whole: CostSource = source
+        if turned:
+            other = source.transposed() if isinstance(source, Transposable) else None
+            self._whole = Turned(source) if other is None else other
+
+    def __repr__(self) -> str:
+        names = ",".join(map(str, self.devices))
+        return f"SlabsOnDevices({self.source!r}, cuda:{names})"
+
+    def slabs(self) -> list[Slab]:
+        """The slabs, from the first column to the last. DeviceMemoryError names the bytes."""
+        if not self._slabs:
+            bounds = slab_bounds(self.shape[1], len(self.devices))
+            if len(bounds) == 1:
+                bounds = [0, 0]
+            pieces = list(pairwise(bounds))
+            self._slabs = self._copied(pieces) if self._must_copy() else self._parts(pieces)
+        return self._slabs
+
+    def code(self) -> DeviceCode:
+        """What kernels of the first slab are compiled around."""
+        return self.slabs()[0].source.code()
+
+    def _must_copy(self) -> bool:
+        source = self.source
+        return not isinstance(source, (OnDevice, Placeable)) and source_code(source) is None
+
+    def _parts(self, pieces: list[tuple[int, int]]) -> list[Slab]:
+        """Slabs of costs in device memory, or computed there."""
+        made = []
+        rows = np.arange(self.shape[0])
+        for device, (start, stop) in zip(self.devices, pieces, strict=False):
+            if isinstance(self.source, MatrixOnDevice):
+                there = self._part_of_array(self.source, device, start, stop)
+                made.append(Slab(there, start, stop))
+                continue
+            whole: Any = self.source
+            if isinstance(whole, Placeable):
+                whole = whole.on_device(device)
+            elif not isinstance(whole, OnDevice):
+                whole = place(whole, device, None)
+            if self.turned:
+                whole = whole.transposed()
+            part: Any = whole.select(rows, np.arange(start, stop))
+            made.append(Slab(part, start, stop))
+        return made
+
+    def _part_of_array(
+        self, source: MatrixOnDevice, device: int, start: int, stop: int
+    ) -> MatrixOnDevice:
+        """Columns of a device array: in place where it lies, copied to any other device."""
+        cupy = load_cupy()
+        array = source.array.T if self.turned else source.array
+        part = array[:, start:stop]
+        if device != source.device:
+            self._refuse(device, int(part.nbytes))
+            with on(source.device):
+                part = cupy.ascontiguousarray(part)
+                cupy.cuda.get_current_stream().synchronize()
+            with on(device):
+                try:
+                    part = cupy.asarray(part)
+                    cupy.cuda.get_current_stream().synchronize()
+                except cupy.cuda.memory.OutOfMemoryError as error:
+                    raise no_room("a slab of the costs", int(part.nbytes)) from error
+        return MatrixOnDevice(part)
+
+    def _copied(self, pieces: list[tuple[int, int]]) -> list[Slab]:
+        """Slabs copied from the host; the transpose's are rows of what is copied."""
+        source, n, m = self.source, *self.source.shape
+        arrays = []
+        for device, (start, stop) in zip(self.devices, pieces, strict=False):
+            shape = (stop - start, m) if self.turned else (n, stop - start)
+            self._refuse(device, shape[0] * shape[1] * self.dtype.itemsize)
+            with on(device):
+                arrays.append(empty(shape, self.dtype, "a slab of the costs"))
+        if self.turned:
+            for device, array, (start, stop) in zip(self.devices, arrays, pieces, strict=False):
+                with on(device):
+                    for first, panel in panels(source, np.arange(start, stop), self._tick):
+                        bring(array[first : first + len(panel)], panel)
+            return [
+                Slab(MatrixOnDevice(array.T), *piece)
+                for array, piece in zip(arrays, pieces, strict=True)
+            ]
+        for first, panel in panels(source, np.arange(n), self._tick):
+            for device, array, (start, stop) in zip(self.devices, arrays, pieces, strict=False):
+                with on(device):
+                    part = np.ascontiguousarray(panel[:, start:stop])
+                    bring(array[first : first + len(panel)], part)
+        return [
+            Slab(MatrixOnDevice(array), *piece) for array, piece in zip(arrays, pieces, strict=True)
+        ]
+
+    def _refuse(self, device: int, nbytes: int) -> None:
+        """DeviceMemoryError where a slab leaves its limit: slabs are not streamed."""
+        room = self._limit
+        if room is None:
+            room = free_bytes(device) // self.devices.count(device)
+        if nbytes > room:
+            raise DeviceMemoryError(
+                f"a slab of the costs takes {nbytes} bytes of cuda:{device}, more than is free or"
+                " memory_limit allows; name more devices",
+                nbytes,
+            )
+
+    # -- the costs as the host sees them --------------------------------------------
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of costs that were copied from the host."""
+        return needed_bytes(self) if self._slabs and self._must_copy() else 0
+
+    @property
+    def whole(self) -> CostSource:
+        """The costs as they came, or their transpose, on no device."""
+        return self._whole
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        self._whole.read(rows, columns, out)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """As the source does, where it does."""
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
+
+    def resident(self) -> Array | None:
+        """The host's matrix, when the costs are copied from one."""
+        matrix = self._whole.resident() if isinstance(self._whole, Resident) else None
+        return matrix if self.shape[0] <= self.shape[1] else None
+
+    def transposed(self) -> SlabsOnDevices:
+        """The transpose, in slabs of its own columns."""
+        return SlabsOnDevices(
+            self.source, self.devices, self._limit, self._tick, turned=not self.turned
+        )
+
+    def fingerprint(self) -> str:
+        """The source's."""
+        if isinstance(self._whole, Fingerprinted):
+            return self._whole.fingerprint()
+        return fingerprint_of(self)
+
+    def row_minima(
+        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
+    ) -> tuple[Array, Array] | None:
+        """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
+        from bigsap.sources.device.device_proof import row_minima
+
+        pieces = [(slab.source, slab.start, slab.stop) for slab in self.slabs()]
+        return row_minima(self, pieces, matching, prices, maximize, tick)

@@ -1,0 +1,1 @@
+"""Costs from a formula in a small safe language."""

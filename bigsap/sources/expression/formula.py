@@ -1,0 +1,194 @@
+"""Costs from a formula in a small safe language, compiled for the CPU and for GPUs."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DtypeError, ExpressionError, ShapeError
+from bigsap.sources.base import Array, Fill, Ids, Waiting
+from bigsap.sources.convert import cost_shape
+from bigsap.sources.expression.emit import c_source, cuda_source
+from bigsap.sources.expression.parser import parse
+from bigsap.sources.expression.syntax_tree import (
+    MAX_ARRAYS,
+    RESERVED,
+    Declared,
+    Expression,
+    Number,
+    walk,
+)
+from bigsap.sources.expression.value_range import expression_range
+from bigsap.sources.metrics import digest, real_array
+
+
+def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
+    """``cost[i, j]`` by a formula: ``expression("(x[i] - y[j])**2", (n, m), x=x, y=y)``.
+
+    shape: (n_rows, n_columns). arrays: up to 8 arrays of real numbers, (n,), (n, d), (m,)
+    or (m, d), and single numbers, all copied as float64 (integers beyond 2**53 round).
+    Costs are float64; an infinity forbids its pair, NaN is an error when solved.
+
+    The language is a small part of Python's and cannot reach anything else:
+
+    ================ ===================================================================
+    values           numbers, ``inf``, row ``i``, column ``j``, their numbers ``n``, ``m``
+    arrays           ``x[i]``, ``x[j]``; of two dimensions ``x[i, 0]``, ``x[j, k]``: the
+                     first subscript is bare ``i`` if x has n entries, ``j`` if m; the
+                     second a whole number or the index of a sum, below the width
+    arithmetic       ``+ - * / // % **``, brackets
+    conditions       ``< <= > >= == !=``, chained too; ``and``, ``or``, ``not``;
+                     ``a if c else b``, ``where(c, a, b)``
+    functions        abs sqrt exp log sin cos floor; atan2 hypot; min max of two or more
+    sums             ``sum(... for k in range(D))``; D a whole number, a declared one,
+                     ``x.shape[1]``, or the letter D: the width of the arrays that k
+                     subscripts. At most 4,096 terms, 65,536 of sums within sums
+    ================ ===================================================================
+
+    At most 4,096 characters, 500 nodes, 32 levels, 16 sums.
+
+    Everything is computed in float64, in the written order, by IEEE 754: nothing
+    raises. x / 0 is infinite or NaN. // and % are Python's for floats (floor; the
+    remainder takes the divisor's sign); x // 0 is x / 0 and x % 0 NaN. ** is C's pow, of
+    NaN for fractions of negative numbers; a constant exponent 2, 3 or 4 multiplies: x*x,
+    (x*x)*x, (x*x)*(x*x). Comparisons, and, or, not give 1 or 0 (``2 and 3`` is 1); NaN
+    counts as true and equals nothing. min and max are NaN if an argument is, and of
+    equal arguments take the first. A sum starts at 0 and adds in order.
+
+    CPU code, C text (without contraction) and CUDA text agree bit for bit in all of
+    that, within 2 ulp in exp, log, sin, cos, atan2, hypot and other powers.
+
+    Raises ExpressionError with the offending column, ShapeError, DtypeError. Compiling
+    takes some tenths of a second, seconds for the longest, once a formula; memory O(size of
+    the arrays).
+    """
+    sizes = cost_shape(shape, "shape=")
+    values = _arrays(arrays)
+    declared = [Declared(name, a.shape, None if a.ndim else float(a)) for name, a in values.items()]
+    return ExpressionSource(parse(code, sizes, declared), tuple(values.values()), code)
+
+
+class ExpressionSource:
+    """Costs by a formula. See ``expression``.
+
+    expression: the checked tree. arrays: float64, C-contiguous, in the tree's order.
+    code: the text, for people. swapped: this is the transpose.
+    """
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(
+        self,
+        expression: Expression,
+        arrays: tuple[Array, ...],
+        code: str,
+        *,
+        swapped: bool = False,
+    ) -> None:
+        self.expression = expression
+        self.arrays = arrays
+        self.code = code
+        self.swapped = swapped
+        n, m = expression.shape
+        self.shape = (m, n) if swapped else (n, m)
+        self._fill: Fill | None = None
+        self._waiting = Waiting()
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        code = self.code if len(self.code) <= 60 else self.code[:57] + "..."
+        return f"expression({code!r}, {n} x {m}{', transposed' if self.swapped else ''})"
+
+    def cost_range(self) -> tuple[float, float]:
+        """By interval arithmetic over the arrays' smallest and largest numbers."""
+        return expression_range(self.expression, self.arrays)
+
+    def sample(self, rows: Ids, columns: Ids) -> Array:
+        """``cost[rows[k], columns[k]]`` by numpy, k pairs, without compiling anything; the last
+        bits may differ. O(k) times the operations of the formula."""
+        from bigsap.sources.expression.sample import sampled
+
+        i, j = (columns, rows) if self.swapped else (rows, columns)
+        return sampled(self.expression, self.arrays, i, j)
+
+    def why_infinite(self) -> str | None:
+        """What makes costs infinite where neither formula nor arrays say inf; None if one does."""
+        said = any(isinstance(e, Number) and e.value == np.inf for e in walk(self.expression.root))
+        if said or any(np.isinf(values).any() for values in self.arrays):
+            return None
+        return (
+            "the expression says inf nowhere, so these exceed float64 (about 1.8e308) or divide"
+            " by 0"
+        )
+
+    def fill(self) -> Fill:
+        """The compiled filler (compiled at first use, kept for equal formulas)."""
+        if self._fill is None:
+            from bigsap.sources.compiled import make_fill
+            from bigsap.sources.expression.numba_code import filler
+
+            kernel = filler(self.expression, swapped=self.swapped)
+            words = [a if a.ndim else float(a) for a in self.arrays]
+            self._fill = make_fill(
+                kernel.address, [*self.expression.shape, *words], (kernel,), in_parts=True
+            )
+        return self._fill
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        from bigsap.sources.compiled import read_by_fill
+
+        look = self._waiting.look
+        read_by_fill(self.fill(), self.shape, rows, columns, out, look=look)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called several times a second during a read of this thread."""
+        self._waiting.check = check
+
+    def transposed(self) -> ExpressionSource:
+        """The same formula by columns, bit for bit."""
+        return ExpressionSource(self.expression, self.arrays, self.code, swapped=not self.swapped)
+
+    def fingerprint(self) -> str:
+        """Over the formula (not its spelling) and the arrays, all of them."""
+        return digest(repr((self.shape, self.swapped, self.c_source())), self.arrays)
+
+    def c_source(self) -> str:
+        """The formula as C99: ``double cost(long long i, long long j, n, m, a0, a1, ...)``.
+
+        n, m: long long. a0, a1, ...: the declared names in their order, ``const double *``
+        to the items of an array in C order, ``double`` for a number. Needs math.h; compile
+        with -ffp-contract=off. The cost is that of the formula's i and j, transposed or not.
+        """
+        return c_source(self.expression)
+
+    def cuda_source(self) -> str:
+        """The formula as CUDA C++: ``__device__ double cost(...)`` with the same parameters.
+
+        Rounded by intrinsics that are never contracted, whatever ``-fmad`` says.
+        """
+        return cuda_source(self.expression)
+
+
+def _arrays(arrays: Mapping[str, Any]) -> dict[str, Array]:
+    """The declared arrays as read-only float64 copies."""
+    if len(arrays) > MAX_ARRAYS:
+        raise ExpressionError(f"{len(arrays)} arrays are declared; at most {MAX_ARRAYS} can be")
+    found = {}
+    for name, values in arrays.items():
+        ascii_name = isinstance(name, str) and name.isascii() and name.isidentifier()
+        if not ascii_name or keyword.iskeyword(name) or name.startswith("__"):
+            raise ExpressionError(f"{name!r} cannot be the name of an array")
+        if name in RESERVED:
+            raise ExpressionError(f"{name!r} has a meaning in expressions; rename the array")
+        array = real_array(values, name)
+        if array.ndim > 2:
+            raise ShapeError(f"{name} has {array.ndim} dimensions; at most 2 are possible")
+        if array.dtype != np.float64:  # pragma: no cover  (real_array's promise)
+            raise DtypeError(f"{name} has dtype {array.dtype}")
+        array.flags.writeable = False
+        found[name] = array
+    return found

@@ -1,0 +1,99 @@
+"""The text of an expression: its tokens, Python's parser, and errors with a caret."""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+from typing import Any
+
+from bigsap.errors import ExpressionError
+from bigsap.sources.expression.syntax_tree import MAX_DEPTH, MAX_LENGTH
+
+# What the language is written with. A number runs into no name (Python only warns), and
+# operators that the language has not are left to the checker, which has better messages.
+_TOKEN = re.compile(
+    r"""\ +
+    | (?: 0[xX][0-9a-fA-F_]+ | (?: [0-9][0-9_]*\.?[0-9_]* | \.[0-9][0-9_]* )
+                               (?: [eE][+-]?[0-9_]+ )? ) (?![A-Za-z_.])
+    | [A-Za-z_][A-Za-z0-9_]*
+    | [-+*/%<>=!()\[\],.:&|^~@{}]""",
+    re.VERBOSE,
+)
+_NUMBER = re.compile(r"\.?[0-9]")
+
+# Reentrant: a finalizer may run in the midst of it and parse, too.
+_one_at_a_time = threading.RLock()
+
+
+def parsed(text: str, name: str, mode: str) -> Any:
+    """``ast.parse``, by one thread at a time; same errors.
+
+    CPython 3.11 counts the depth of a tree for all threads together: where one is interrupted
+    while it builds its tree, by a finalizer say, and another begins, SystemError ("AST
+    constructor recursion depth mismatch") came out of a good expression.
+    """
+    with _one_at_a_time:
+        return ast.parse(text, name, mode=mode)
+
+
+def read(code: str) -> tuple[ast.expr, str, int]:
+    """Python's tree of a text, the text as one line, and where in it the tree begins.
+
+    Raises ExpressionError. The limit on length comes first: what is shorter than that
+    cannot exhaust the parser, whose own limits are errors too.
+    """
+    if not isinstance(code, str):
+        raise ExpressionError(f"an expression must be a string, got {type(code).__name__}")
+    if len(code) > MAX_LENGTH:
+        raise ExpressionError(
+            f"the expression has {len(code)} characters; at most {MAX_LENGTH} are allowed"
+        )
+    line = re.sub(r"[\t\r\n]", " ", code)
+    _check_tokens(line)
+    start = len(line) - len(line.lstrip())
+    if start == len(line):
+        raise ExpressionError("the expression is empty", 1)
+    try:
+        body = parsed(line[start:], "<expression>", "eval").body
+    except SyntaxError as error:
+        raise failure(line, start + _place(error, line[start:]), error.msg) from None
+    except (RecursionError, MemoryError):
+        raise ExpressionError(
+            f"the expression is nested too deeply; at most {MAX_DEPTH} levels are allowed"
+        ) from None
+    except ValueError as error:
+        raise failure(line, 1, str(error)) from None
+    return body, line, start
+
+
+def _place(error: SyntaxError, text: str) -> int:
+    """The column to blame, from 1. What is missing is missing at the end: Python blames the
+    beginning of an ``if`` without ``else``, and nothing where the text has ended."""
+    if not error.offset:
+        return len(text.rstrip()) + 1
+    return (error.end_offset if "expected 'else'" in error.msg else None) or error.offset
+
+
+def failure(line: str, column: int, what: str) -> ExpressionError:
+    """An error with the text and a caret under its ``column`` (counted from 1)."""
+    first = max(0, column - 60)
+    shown = line[first : first + 90].rstrip()
+    caret = " " * (column - 1 - first) + "^"
+    return ExpressionError(f"expression, column {column}: {what}\n    {shown}\n    {caret}", column)
+
+
+def _check_tokens(line: str) -> None:
+    at = 0
+    while at < len(line):
+        token = _TOKEN.match(line, at)
+        if token is None:
+            what = f"unexpected {line[at]!r}"
+            if line[at] in "'\"":
+                what = "strings are not allowed"
+            elif not line[at].isascii():
+                what = f"unexpected {line[at]!r}; names are written in ASCII"
+            elif _NUMBER.match(line, at):
+                what = "not a number of this language (no letters, at most one point)"
+            raise failure(line, at + 1, what)
+        at = token.end()

@@ -1,0 +1,273 @@
+"""Costs from a user's function: compiled where possible, else called from Python."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsap.errors import (
+    OptionError,
+)
+from bigsap.sources.base import Array, Fill, Ids, Waiting
+from bigsap.sources.convert import check_rows, cost_shape
+from bigsap.sources.functions.probing import (
+    KINDS,
+    declared_dtype,
+    infer_kind,
+    name_of,
+)
+from bigsap.sources.functions.python_calls import PythonCalls
+from bigsap.sources.functions.speed import note_speed
+
+if TYPE_CHECKING:
+    from bigsap.sources.functions.translation import Translation
+
+#: Matrices with fewer pairs are not worth the fraction of a second that compiling takes.
+COMPILED_PAIRS = 1 << 14
+
+
+def from_function(
+    f: Callable[..., Any],
+    shape: Any,
+    args: tuple[Any, ...] = (),
+    kind: str | None = None,
+    dtype: Any = None,
+    *,
+    compiled: bool | None = None,
+) -> FunctionSource:
+    """Costs that a function computes when they are asked for.
+
+    shape: (n_rows, n_columns). args: further arguments of ``f``, after the ids.
+    kind: how ``f`` is called; found out by its number of parameters and a probe call
+    on row 0 when None:
+
+    ========= ================================== =======================================
+    "value"   ``f(i, j, *args)``                 -> the cost, one real number
+    "row"     ``f(i, *args)``                    -> all costs of row i, (n_columns,)
+    "part"    ``f(i, start, stop, *args)``       -> its columns start to stop - 1
+    "block"   ``f(rows, out, *args)``            writes row rows[k] to out[k, :]; rows int64
+                                                 (k,), out (k, n_columns), NaN before
+    ========= ================================== =======================================
+
+    dtype: one of ``SCANNABLE``. None means that of the array returned for row 0, and
+    float64 for values, lists and blocks (a later value may be a fraction even if the first
+    ones are integers). Costs that the dtype cannot hold are errors; floats may round.
+
+    ``f`` must give the same costs whenever it is asked, in any order and from any thread.
+    What it reads is best passed in ``args``: numbers, numpy arrays, tuples of them.
+    Arrays, captured ones included, are never copied: a change in place is seen.
+    Captured numbers are read once, when ``f`` is compiled.
+
+    compiled: None compiles ``f`` with numba where that works and gives what Python gives
+    on sampled pairs, but not below 16,384 pairs; otherwise calls it from Python (a
+    ``PerformanceWarning``, once, says so if that is once a pair). True insists
+    (OptionError with the reason), False never compiles. Compiled code checks indices
+    and divisions as Python does. Whatever it cannot do (an exception, a NaN, a row of
+    another length, a number that ``dtype`` cannot hold) is done again in Python, whose
+    answer counts. Rounding may differ from Python's in the last digits; integers are
+    64-bit. Helpers that ``f`` calls are compiled along with it.
+
+    A lambda of one value that lies inside the language of ``bigsap.expression`` (arithmetic
+    on ``i``, ``j``, numbers and float64 arrays by ``x[i]``, ``x[j, k]``, conditions, sums,
+    functions of ``math`` and numpy), with costs of float64, goes through the same
+    translator; numba compiles what lies outside. The rule is the same: wherever Python
+    would raise, leave the real numbers, or hold an integer beyond 2**53, the pair is
+    computed in Python. ``evaluated_by`` of the source, and of ``Result.stats``, tells
+    which it was.
+
+    Raises, here or when a row is read: CallbackError (``f`` raised; names row and column,
+    chained), ShapeError, DtypeError, OptionError, InvalidCostError. A KeyboardInterrupt
+    passes through. Compiling takes 0.1 to some seconds; a compiled value takes about a
+    nanosecond plus its arithmetic, one called from Python 100 to 300.
+    """
+    if not callable(f):
+        raise OptionError(f"a cost function must be callable, got {type(f).__name__}")
+    if not isinstance(args, (tuple, list)):
+        raise OptionError(f"args must be a tuple of arguments, got {type(args).__name__}")
+    if kind is not None and kind not in KINDS:
+        raise OptionError(f"kind={kind!r} is unknown; choose one of {', '.join(KINDS)}")
+    if compiled not in (None, True, False):
+        raise OptionError(f"compiled must be None, True or False, got {compiled!r}")
+    sizes = cost_shape(shape, "shape=")
+    target = None if dtype is None else declared_dtype(dtype)
+    args = tuple(args)
+    found = infer_kind(f, args, sizes) if kind is None else kind
+    source = FunctionSource(f, sizes, args, found, target, compiled=compiled)
+    source.probe(inferred=kind is None)
+    if compiled:
+        source.translation()
+    return source
+
+
+class FunctionSource(PythonCalls):
+    """Costs computed by a user's function. See ``from_function``.
+
+    function, args, kind: as given or found. swapped: this is the transpose, and the
+    function's arguments are exchanged; messages name them in the function's own order.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        shape: tuple[int, int],
+        args: tuple[Any, ...],
+        kind: str,
+        dtype: np.dtype[Any] | None,
+        *,
+        compiled: bool | None = None,
+        swapped: bool = False,
+    ) -> None:
+        self.function = function
+        self.shape = shape
+        self.args = args
+        self.kind = kind
+        self.swapped = swapped
+        self.dtype: np.dtype[Any] = np.dtype(np.float64) if dtype is None else dtype
+        self._declared = dtype is not None
+        # What Python calls: the function, or what it was compiled from (see translate).
+        self._python = function
+        self._compiled = compiled
+        self._translation: Translation | None = None
+        self._decided = compiled is False
+        self._lock = threading.Lock()
+        self._waiting = Waiting()
+        # The first exception of a compiled filler's way back into Python, by thread.
+        self._failed = threading.local()
+        self._interrupt: BaseException | None = None
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        name, by = name_of(self.function), self.evaluated_by
+        return (
+            f"from_function({name}, {n} x {m}, kind={self.kind!r}, dtype={self.dtype}"
+            f"{f', evaluated by {by}' if by else ''})"
+        )
+
+    @property
+    def evaluated_by(self) -> str | None:
+        """Who computes the costs: ``"expression"``, ``"numba"`` or ``"python"``.
+
+        None as long as that is not decided: until the first row is asked for.
+        """
+        if not self._decided:
+            return None
+        if self._translation is None:
+            return "python"
+        return "numba" if self._translation.expression is None else "expression"
+
+    # -- what a source can do ---------------------------------------------------------
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        check_rows(rows, self.shape[0])
+        start, stop = columns.start, columns.stop
+        if len(rows) == 0 or start >= stop:
+            return
+        translation = self.translation()
+        if translation is None:
+            self._call_rows(rows, start, stop, out)
+            return
+        from bigsap.sources.compiled import read_by_fill
+
+        self._failed.error = None
+        by_row = self.kind in ("row", "block")
+        read_by_fill(
+            translation.fill, self.shape, rows, columns, out,
+            by_row=by_row, look=self._waiting.look,
+        )  # fmt: skip
+        interrupt, self._interrupt = self._interrupt, None
+        error, self._failed.error = self._failed.error, None
+        if interrupt is not None:
+            raise interrupt
+        if error is not None:
+            raise error
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called between the rows of a read of this thread, and within long
+        rows of single values."""
+        self._waiting.check = check
+
+    def fill(self) -> Fill | None:
+        """The compiled filler, None if there is none.
+
+        Where ``f`` raises it writes NaN, and ``read`` of that row says why. Integers have
+        no NaN: they are computed by ``read`` alone, which uses the compiled code too.
+        """
+        if self.dtype.kind != "f" or 0 in self.shape:
+            return None
+        translation = self.translation()
+        return None if translation is None else translation.fill
+
+    def transposed(self) -> FunctionSource | None:
+        """The same function with its two ids exchanged; None unless it gives values."""
+        if self.kind != "value":
+            return None
+        return FunctionSource(
+            self.function,
+            self.shape[::-1],
+            self.args,
+            self.kind,
+            self.dtype,
+            compiled=self._compiled,
+            swapped=not self.swapped,
+        )
+
+    # -- compiling --------------------------------------------------------------------
+
+    def translation(self) -> Translation | None:
+        """The compiled function, made when first asked for; None if called from Python."""
+        if self._decided:
+            return self._translation
+        with self._lock:
+            if not self._decided:
+                self._translation = self._translate()
+                self._decided = True
+        return self._translation
+
+    def _translate(self) -> Translation | None:
+        n, m = self.shape
+        if 0 in self.shape or (self._compiled is None and n * m < COMPILED_PAIRS):
+            return None
+        from bigsap.sources.functions.linking import UntranslatableError
+        from bigsap.sources.functions.translation import translate
+
+        # A function that the user compiled may lack the checks of the plain one.
+        self._python = getattr(self.function, "py_func", self.function)
+        try:
+            return translate(self)
+        except UntranslatableError as error:
+            self._python = self.function
+            if self._compiled:
+                raise OptionError(
+                    f"compiled=True, but {name_of(self.function)} cannot be compiled: {error}"
+                ) from error
+            note_speed(self.function, self.kind, str(error))
+            return None
+
+    def recover(self, row: int, start: int, stop: int, out: Array) -> None:
+        """Compute a part in Python that compiled code gave up, without raising.
+
+        On failure ``out`` becomes NaN (0 for integers) and the exception waits for
+        ``read``, in the thread that called.
+        """
+        try:
+            # Compiled code does not warn either.
+            with np.errstate(all="ignore"):
+                self._call_row(row, start, stop, out)
+        except Exception as error:  # noqa: BLE001  (compiled code cannot pass it on)
+            out[:] = np.nan if self.dtype.kind == "f" else 0
+            if getattr(self._failed, "error", None) is None:
+                self._failed.error = error
+        except BaseException as error:  # noqa: BLE001
+            out[:] = np.nan if self.dtype.kind == "f" else 0
+            self._interrupt = error
+
+    def forget(self) -> None:
+        """Drop what ``recover`` kept for ``read``."""
+        self._failed.error = None
+        if (interrupt := self._interrupt) is not None:
+            self._interrupt = None
+            raise interrupt

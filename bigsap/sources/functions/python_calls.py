@@ -1,0 +1,182 @@
+"""Calling a user's cost function from Python: rows, parts, blocks, single values."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import CallbackError, DtypeError, ShapeError
+from bigsap.sources.base import Array, Ids, Waiting
+from bigsap.sources.convert import convert
+from bigsap.sources.functions.probing import (
+    checked_row,
+    checked_value,
+    describe,
+    name_of,
+    row_dtype,
+)
+
+#: A block function fills at most about this many costs at once.
+_BLOCK_PAIRS = 1 << 22
+# And for about so long.
+_BLOCK_SECONDS = 0.2
+# Values between two looks at whether the solve is to go on: at first, at most, and for how long.
+_FIRST_VALUES = 64
+_VALUES_AT_ONCE = 4096
+_VALUES_SECONDS = 0.05
+
+#: Types of values that numpy turns into float64 as it should, many at a time.
+_PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
+
+
+class PythonCalls:
+    """What ``FunctionSource`` does without compiling; its fields are described there."""
+
+    shape: tuple[int, int]
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kind: str
+    swapped: bool
+    dtype: np.dtype[Any]
+    _declared: bool
+    # What Python calls: the function, or what it was compiled from.
+    _python: Callable[..., Any]
+    _waiting: Waiting
+    # What a row of a block took, the slowest lately.
+    _seconds_per_row = 0.0
+    _values_at_once = _FIRST_VALUES
+
+    def probe(self, *, inferred: bool) -> None:
+        """Call ``f`` for row 0, to find errors at once and the dtype of its rows.
+
+        inferred: the kind was guessed, so an answer that contradicts it is unclear.
+        """
+        m = self.shape[1]
+        if 0 in self.shape:
+            return
+        if self.kind in ("row", "part") and not self._declared:
+            part = (0, m) if self.kind == "part" else ()
+            self.dtype = row_dtype(self._call(0, *part), self.kind, self.function, inferred)
+            return
+        width = m if self.kind in ("row", "block") else 1
+        self._call_rows(np.zeros(1, np.int64), 0, width, np.empty((1, width), self.dtype))
+
+    def _call(self, *ids: int) -> Any:
+        """``f`` itself; what it raises becomes a CallbackError."""
+        try:
+            return self._python(*ids, *self.args)
+        except Exception as error:
+            called = ", ".join(str(k) for k in ids)
+            raise CallbackError(
+                f"{name_of(self.function)}({called}) raised {describe(error)} for row {ids[0]}"
+            ) from error
+
+    def _call_rows(self, rows: Ids, start: int, stop: int, out: Array) -> None:
+        if self.kind != "block":
+            for row, part in zip(rows.tolist(), out, strict=True):
+                self._waiting.look()
+                self._call_row(row, start, stop, part)
+            return
+        most = max(1, _BLOCK_PAIRS // self.shape[1])
+        k = 0
+        while k < len(rows):
+            self._waiting.look()
+            step = most
+            if self._seconds_per_row:
+                step = max(1, min(most, int(_BLOCK_SECONDS / self._seconds_per_row)))
+            clock = time.perf_counter()
+            out[k : k + step] = self._call_block(rows[k : k + step])[:, start:stop]
+            seconds = (time.perf_counter() - clock) / len(rows[k : k + step])
+            self._seconds_per_row = max(0.9 * self._seconds_per_row, seconds)
+            k += step
+
+    def _call_row(self, row: int, start: int, stop: int, out: Array) -> None:
+        """Fill ``out`` (stop - start,) with a part of one row."""
+        if self.kind == "value":
+            self._call_values(row, start, stop, out)
+            return
+        if self.kind == "block":
+            out[:] = self._call_block(np.array([row]))[0, start:stop]
+            return
+        if self.kind == "row":
+            result = self._call(row)
+            costs = self._checked(result, row, self.shape[1])[start:stop]
+        else:
+            result = self._call(row, start, stop)
+            costs = self._checked(result, row, stop - start)
+        convert(costs[None], out[None], np.array([row]), start)
+
+    def _checked(self, result: Any, row: int, size: int) -> Array:
+        costs = checked_row(result, row, size, self.dtype, self.function)
+        narrows = costs.dtype.kind == "f" and costs.dtype.itemsize > self.dtype.itemsize
+        if narrows and not self._declared and isinstance(result, np.ndarray):
+            raise DtypeError(
+                f"{name_of(self.function)} returned {costs.dtype} for row {row}, but {self.dtype}"
+                f' for row 0; pass dtype="{costs.dtype}", or make them agree'
+            )
+        return costs
+
+    def _call_block(self, rows: Ids) -> Array:
+        out = np.zeros((len(rows), self.shape[1]), self.dtype)
+        if self.dtype.kind == "f":
+            out.fill(np.nan)  # what f leaves out is an invalid cost, not a zero
+        try:
+            # f gets ids and room of its own, which it may keep or change.
+            returned = self._python(np.array(rows, np.int64), out, *self.args)
+        except Exception as error:
+            which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows.tolist()[:10]}"
+            raise CallbackError(
+                f"{name_of(self.function)} raised {describe(error)} for {which}"
+            ) from error
+        if returned is not None and self.dtype.kind == "f" and np.isnan(out).all():
+            raise ShapeError(
+                f"{name_of(self.function)} returned a {type(returned).__name__} for row"
+                f" {rows[0]} and filled nothing; a block function writes to its second argument"
+            )
+        return out
+
+    def _call_values(self, row: int, start: int, stop: int, out: Array) -> None:
+        first = start
+        while first < stop:
+            self._waiting.look()
+            last = min(stop, first + self._values_at_once)
+            clock = time.perf_counter()
+            self._call_some_values(row, first, last, out[first - start : last - start])
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            # Only a whole batch tells that more would fit: single pairs, read one by one, would
+            # soon ask for thousands at once, however long these take.
+            grown = (2 if last - first >= self._values_at_once else 1) * self._values_at_once
+            fitting = int((last - first) * _VALUES_SECONDS / seconds)
+            self._values_at_once = max(1, min(_VALUES_AT_ONCE, grown, fitting))
+            first = last
+
+    def _call_some_values(self, row: int, start: int, stop: int, out: Array) -> None:
+        f, args = self._python, self.args
+        values: list[Any] = []
+        append = values.append
+        try:
+            if self.swapped:
+                for column in range(start, stop):
+                    append(f(column, row, *args))
+            else:
+                for column in range(start, stop):
+                    append(f(row, column, *args))
+        except Exception as error:
+            i, j = self._pair(row, start + len(values))
+            raise CallbackError(
+                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}"
+            ) from error
+        if self.dtype == np.float64 and set(map(type, values)) <= _PLAIN_NUMBERS:
+            with contextlib.suppress(OverflowError):
+                out[:] = values
+                return
+        for k, value in enumerate(values):
+            out[k] = checked_value(value, self._pair(row, start + k), self.dtype, f)
+
+    def _pair(self, row: int, column: int) -> tuple[int, int]:
+        """The arguments of ``f``, which are the user's row and column."""
+        return (column, row) if self.swapped else (row, column)

@@ -1,0 +1,1 @@
+"""Costs from a provider of rows over HTTP."""

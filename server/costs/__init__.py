@@ -1,0 +1,1 @@
+"""Cost specs: what a client may ask, judged, estimated and built."""

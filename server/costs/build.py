@@ -1,0 +1,391 @@
+"""From a cost spec to a source of the library. Runs in the server and in workers.
+
+Workers get plain data: the normalised request, the data folder, the settings as a
+dictionary. Nothing here needs the web framework.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bigsap_server.costs import specs
+from bigsap_server.costs.addresses import check_host, check_uri, pinned_client
+from bigsap_server.costs.capped import capped
+from bigsap_server.costs.remote_stores import remote_zarr
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.stores import (
+    check_metadata,
+    check_zarr_files,
+    check_zarr_folder,
+    file_bytes,
+    jailed,
+    v2_chunk_bytes,
+)
+from bigsap_server.problems import Problem, from_error, pointer_to
+
+import bigsap
+
+PLUGIN_GROUP = "bigsap.costs"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of an array without reading it. finite: None when nobody has looked."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    finite: bool | None
+    in_place: bool
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """Where arrays, stores and addresses of a spec lead.
+
+    data: the service's folder. settings: as ``Settings.model_dump(mode="json")``. owner:
+    only arrays of this key may be used; None: any.
+    """
+
+    data: Path
+    settings: Mapping[str, Any]
+    owner: str | None = None
+    _known: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+
+    def facts(self, ref: Any, pointer: str) -> Facts:
+        """Shape and dtype of an array reference. Raises Problem."""
+        if isinstance(ref, specs.Uploaded):
+            meta = self._meta(ref.array, pointer)
+            return Facts(tuple(meta["shape"]), np.dtype(meta["dtype"]), meta["finite"], False)
+        array = self.array(ref, pointer)
+        return Facts(array.shape, array.dtype, None, isinstance(ref, list))
+
+    def array(self, ref: Any, pointer: str) -> np.ndarray[Any, Any]:
+        """The array of a reference: mapped read-only, or made from the numbers in place."""
+        if isinstance(ref, list):
+            return self._inline(ref, pointer)
+        if isinstance(ref, specs.Uploaded):
+            self._meta(ref.array, pointer)
+            return _load(self.array_folder(ref.array) / "data.npy", pointer)
+        file = jailed(self.settings["stores"], ref.store, ref.path, pointer)
+        if not file.is_file():
+            raise Problem("invalid-store", "there is no .npy file at this path", pointer=pointer)
+        return _load(file, pointer)
+
+    def array_folder(self, array_id: str) -> Path:
+        """Where an uploaded array lies."""
+        return self.data / "arrays" / array_id
+
+    def _inline(self, values: list[Any], pointer: str) -> np.ndarray[Any, Any]:
+        limit = self.settings["limits"]["inline_numbers"]
+        if sum(len(row) if isinstance(row, list) else 1 for row in values) > limit:
+            raise Problem(
+                "over-limit",
+                f"inline arrays may have {limit} numbers; upload larger ones (POST /v1/arrays)",
+                pointer=pointer,
+            )
+        text = any(
+            isinstance(value, str)
+            for row in values
+            for value in (row if isinstance(row, list) else (row,))
+        )
+        # "Infinity" is a text that numpy reads as what it says.
+        return np.asarray(values, dtype=np.float64 if text else None)
+
+    def _meta(self, array_id: str, pointer: str) -> dict[str, Any]:
+        if array_id not in self._known:
+            file = self.array_folder(array_id) / "meta.json"
+            try:
+                meta = json.loads(file.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                meta = None
+            if meta is None or (self.owner is not None and meta["owner"] != self.owner):
+                raise Problem("invalid-spec", f"there is no array {array_id}", pointer=pointer)
+            if meta["sha256"] is None:
+                raise Problem(
+                    "array-incomplete", f"the array {array_id} is not sealed", pointer=pointer
+                )
+            self._known[array_id] = meta
+        return self._known[array_id]
+
+    def zarr(self, spec: specs.Zarr, pointer: str) -> bigsap.CostSource:
+        """A judged local folder or remote array, which decodes no more than it declares."""
+        limit = self.settings["limits"]["zarr_chunk_bytes"]
+        if spec.uri is not None:
+            check_uri(spec.uri, self.settings["zarr_uris"], pointer_to_child(pointer, "uri"))
+            try:
+                with capped(limit):
+                    array, metadata, most = remote_zarr(spec.uri)
+            except Exception as error:
+                text = f"{type(error).__name__}: {error}" if isinstance(error, ImportError) else ""
+                raise Problem(
+                    "source-failed", f"the array cannot be opened {text}".strip(), pointer=pointer
+                ) from error
+            check_metadata(metadata, limit, pointer)
+            most.most = file_bytes(metadata)
+            return bigsap.from_zarr(array)
+        folder = self.zarr_folder(spec, pointer)
+        check_zarr_folder(folder, limit, pointer)
+        check_zarr_files(folder, pointer)
+        with capped(v2_chunk_bytes(folder, pointer)):
+            return bigsap.from_zarr(folder)
+
+    def zarr_folder(self, spec: specs.Zarr, pointer: str) -> Path:
+        """The local folder of a zarr spec, jailed."""
+        assert spec.store is not None
+        assert spec.path is not None
+        folder = jailed(self.settings["stores"], spec.store, spec.path, pointer)
+        if not folder.is_dir():
+            raise Problem("invalid-store", "there is no zarr folder at this path", pointer=pointer)
+        return folder
+
+
+def pointer_to_child(pointer: str, *parts: object) -> str:
+    """The pointer to a field below ``pointer``."""
+    return pointer + pointer_to(*parts)
+
+
+def _load(file: Path, pointer: str) -> np.ndarray[Any, Any]:
+    try:
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise Problem("invalid-store", "this is no readable .npy file", pointer=pointer) from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        raise Problem("invalid-store", "this is no array of real numbers", pointer=pointer)
+    return array
+
+
+def build_source(
+    request: Mapping[str, Any], data: str | Path, settings: Mapping[str, Any]
+) -> bigsap.CostSource:
+    """The source of a normalised request. Raises Problem, with the pointer to the field."""
+    parsed = JobRequest.model_validate(request)
+    resolver = Resolver(Path(data), settings)
+    return build(parsed.cost, resolver, parsed.shape, parsed.options.maximize, "/cost")
+
+
+def unassigned_cost(
+    request: Mapping[str, Any], data: str | Path, settings: Mapping[str, Any]
+) -> Any:
+    """``options.unassigned_cost`` for ``bigsap.solve``: None, a number or an array (n,)."""
+    value = JobRequest.model_validate(request).options.unassigned_cost
+    if value is None or isinstance(value, float):
+        return value
+    return Resolver(Path(data), settings).array(value, "/options/unassigned_cost")
+
+
+def build(
+    spec: Any, resolver: Resolver, shape: list[int] | None, maximize: bool, pointer: str
+) -> bigsap.CostSource:
+    """The source of one member of the union; ``shape``: what the request says, if anything."""
+    try:
+        source = _build(spec, resolver, shape, maximize, pointer)
+    except bigsap.BigsapError as error:
+        raise from_error(error, pointer) from error
+    if shape is not None and tuple(shape) != tuple(source.shape):
+        raise Problem(
+            "invalid-spec",
+            f"shape is {list(shape)}, but the costs have {list(source.shape)}",
+            pointer="/shape",
+        )
+    return source
+
+
+def _build(
+    spec: Any, resolver: Resolver, shape: list[int] | None, maximize: bool, pointer: str
+) -> bigsap.CostSource:
+    def array(name: str) -> Any:
+        ref = getattr(spec, name)
+        return None if ref is None else resolver.array(ref, pointer_to_child(pointer, name))
+
+    def inner(*place: Any) -> bigsap.CostSource:
+        below = spec
+        for part in place:
+            below = below[part] if isinstance(part, int) else getattr(below, part)
+        return build(below, resolver, shape, maximize, pointer_to_child(pointer, *place))
+
+    match spec:
+        case specs.Points():
+            return bigsap.points(
+                array("x"), array("y"), spec.metric, p=spec.p, w=array("w"), radius=spec.radius
+            )
+        case specs.LowRank():
+            terms = {name: array(name) for name in ("row_terms", "column_terms")}
+            return bigsap.lowrank(array("a"), array("b"), **terms)
+        case specs.Table():
+            return bigsap.table(array("values"), array("row_class"), array("column_class"))
+        case specs.Matrix():
+            return _matrix(array("values"), pointer)
+        case specs.Zarr():
+            return resolver.zarr(spec, pointer)
+        case specs.Expression():
+            return _expression(spec, resolver, shape_of(spec, shape, pointer), pointer)
+        case specs.HttpRows():
+            return _http_rows(spec, resolver, shape_of(spec, shape, pointer), pointer)
+        case specs.Plugin():
+            return _plugin(spec, resolver, shape, pointer)
+        case specs.Sum():
+            return bigsap.sum_of([inner("terms", k) for k in range(len(spec.terms))])
+        case specs.Scale():
+            return bigsap.scaled(inner("cost"), spec.factor)
+        case specs.Mask():
+            if spec.forbidden is not None:
+                forbidden = array("forbidden")
+                return bigsap.masked(inner("cost"), _matrix(forbidden, pointer), maximize=maximize)
+            allowed = _matrix(array("allowed"), pointer)
+            return bigsap.masked(inner("cost"), _Inverted(allowed), maximize=maximize)
+        case specs.ForbidAbove():
+            return bigsap.forbid_above(inner("cost"), spec.threshold, maximize=maximize)
+    raise TypeError(f"unknown cost spec {type(spec).__name__}")
+
+
+class _Inverted:
+    """1 where a source is 0, else 0."""
+
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
+
+    def __init__(self, source: bigsap.CostSource) -> None:
+        self._source = source
+        self.shape = source.shape
+
+    def read(self, rows: Any, columns: slice, out: Any) -> None:
+        """Fill ``out[k, :]`` for ``rows[k]``."""
+        values = np.empty(out.shape, self._source.dtype)
+        self._source.read(rows, columns, values)
+        np.equal(values, 0, out=out, casting="unsafe")
+
+
+def _matrix(values: np.ndarray[Any, Any], pointer: str) -> bigsap.CostSource:
+    if values.ndim != 2:
+        raise Problem(
+            "invalid-spec", f"a matrix has 2 dimensions, not {values.ndim}", pointer=pointer
+        )
+    return bigsap.as_source(values)
+
+
+def shape_of(spec: Any, shape: list[int] | None, pointer: str) -> tuple[int, int]:
+    """The shape of a spec that cannot tell it from arrays. Raises Problem."""
+    if spec.shape is not None and shape is not None and spec.shape != shape:
+        raise Problem(
+            "invalid-spec",
+            f"shape is {spec.shape} here, but {shape} in the request",
+            pointer=pointer_to_child(pointer, "shape"),
+        )
+    found = spec.shape if shape is None else shape
+    if found is None:
+        raise Problem(
+            "invalid-spec", f'a cost of type "{spec.type}" needs the shape', pointer="/shape"
+        )
+    return found[0], found[1]
+
+
+def _expression(
+    spec: specs.Expression, resolver: Resolver, shape: tuple[int, int], pointer: str
+) -> bigsap.CostSource:
+    arrays: dict[str, Any] = {}
+    for name, value in spec.arrays.items():
+        place = pointer_to_child(pointer, "arrays", name)
+        if name in ("code", "shape"):
+            raise Problem("invalid-spec", f"{name!r} cannot be the name of an array", pointer=place)
+        arrays[name] = value if isinstance(value, float) else resolver.array(value, place)
+    try:
+        return bigsap.expression(spec.code, shape, **arrays)
+    except bigsap.ExpressionError as error:
+        raise expression_problem(error, pointer) from error
+
+
+def expression_problem(error: bigsap.ExpressionError, pointer: str) -> Problem:
+    """An error of a formula, with the column of its text."""
+    extra: dict[str, Any] = {} if error.column is None else {"column": error.column}
+    # The first line; the others are the text with a caret below, of no use on one line.
+    text = " ".join((str(error).splitlines() or [""])[0].split())[:1000]
+    return Problem("invalid-spec", text, pointer=pointer_to_child(pointer, "code"), **extra)
+
+
+def _http_rows(
+    spec: specs.HttpRows, resolver: Resolver, shape: tuple[int, int], pointer: str
+) -> bigsap.CostSource:
+    host, port, headers = check_http_rows(spec, resolver, pointer)
+    client = pinned_client(host, port, {})
+    try:
+        source = bigsap.from_http(
+            spec.url, shape, spec.dtype, headers=headers, timeout=spec.timeout,
+            retries=spec.retries, in_flight=spec.in_flight, block_rows=spec.block_rows,
+            client=client,
+        )  # fmt: skip
+    except BaseException:
+        client.close()
+        raise
+    # The source closes no client that it was given: this one would keep its connections.
+    weakref.finalize(source, client.close)
+    return source
+
+
+def check_http_rows(
+    spec: specs.HttpRows, resolver: Resolver, pointer: str
+) -> tuple[str, int, dict[str, str]]:
+    """Host, port and headers of an allowed provider. Raises Problem."""
+    host, port = check_host(
+        spec.url, resolver.settings["http_rows_hosts"], pointer_to_child(pointer, "url")
+    )
+    headers: dict[str, str] = {}
+    if spec.credentials is not None:
+        known = resolver.settings["credentials"]
+        if spec.credentials not in known:
+            raise Problem(
+                "invalid-spec",
+                f"the operator has set no credentials {spec.credentials!r}",
+                pointer=pointer_to_child(pointer, "credentials"),
+            )
+        headers = dict(known[spec.credentials])
+    return host, port, headers
+
+
+def plugin_entry(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
+    """The loaded plugin ``name``, if the operator has enabled it. Raises Problem.
+
+    A plugin is a callable ``plugin(params, shape) -> source`` (anything ``bigsap.solve``
+    takes) with an attribute ``Params``, the pydantic model of its parameters.
+    """
+    if name in enabled:
+        for entry in importlib.metadata.entry_points(group=PLUGIN_GROUP, name=name):
+            return entry.load()
+    raise Problem(
+        "invalid-spec",
+        f"there is no enabled plugin {name!r}",
+        pointer=pointer_to_child(pointer, "name"),
+    )
+
+
+def plugin_params(plugin: Any, spec: specs.Plugin, pointer: str) -> Any:
+    """The plugin's own model of its parameters. Raises Problem."""
+    from pydantic import ValidationError
+
+    try:
+        return plugin.Params.model_validate(spec.params)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise Problem(
+            "invalid-spec",
+            first["msg"],
+            pointer=pointer_to_child(pointer, "params", *first["loc"]),
+        ) from error
+
+
+def _plugin(
+    spec: specs.Plugin, resolver: Resolver, shape: list[int] | None, pointer: str
+) -> bigsap.CostSource:
+    plugin = plugin_entry(spec.name, resolver.settings["plugins"], pointer)
+    params = plugin_params(plugin, spec, pointer)
+    return bigsap.as_source(plugin(params, None if shape is None else tuple(shape)))

@@ -1,0 +1,201 @@
+"""What every request passes: limits of headers, origin, key, and what every answer carries.
+
+Plain ASGI around the application, so that a request without a key never has its body
+read, and that nothing that goes wrong inside shows more than a problem document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from bigsap_server import logs
+from bigsap_server.auth import Keys
+from bigsap_server.http.metrics import Metrics
+from bigsap_server.problems import MEDIA_TYPE, Problem
+from bigsap_server.settings import is_loopback
+from starlette.datastructures import Headers
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_log = logging.getLogger("bigsap_server.access")
+
+MOST_HEADERS = 100
+MOST_HEADER_BYTES = 32 << 10
+_SAFE = ("GET", "HEAD", "OPTIONS")
+#: Answered without a key: liveness, the page and what describes the service.
+_OPEN = ("/healthz", "/readyz", "/openapi.json")
+_JOB = re.compile(r"/v1/jobs/([a-z]+_[A-Za-z0-9]{1,40})(?:/|$)")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Gate:
+    """The outermost ASGI layer."""
+
+    def __init__(self, app: Any, keys: Keys, metrics: Metrics) -> None:
+        self.app, self._keys, self._metrics = app, keys, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        answer = _Answer(scope, send)
+        token = logs.context.set(answer.context)
+        try:
+            self._check(scope)
+            if answer.method == "HEAD":
+                # What GET would answer, without the body. A copy: the server looks at its own.
+                scope, receive = {**scope, "method": "GET"}, answer.receive
+            await self.app(scope, receive, answer.send)
+            if answer.method == "HEAD" and answer.status is not None and not answer.complete:
+                await answer.send({"type": "http.response.body", "body": b""})
+        except Problem as problem:
+            await answer.problem(problem)
+        except Exception:
+            _log.exception("unexpected error")
+            if answer.status is not None and not answer.complete:
+                raise  # too late for an answer: the server must break the connection
+            await answer.problem(Problem("internal", "an error in the service; it is in the log"))
+        finally:
+            self._count(scope, answer)
+            logs.context.reset(token)
+
+    def _check(self, scope: Scope) -> None:
+        raw = scope["headers"]
+        if len(raw) > MOST_HEADERS or sum(len(k) + len(v) for k, v in raw) > MOST_HEADER_BYTES:
+            raise Problem("headers-too-large", "too many or too large headers")
+        if sum(name == b"host" for name, _ in raw) > 1:
+            raise Problem("malformed-request", "there is more than one Host header")
+        headers = Headers(scope=scope)
+        if not self._keys.required:
+            _check_local(scope["method"], headers)
+        path = scope["path"]
+        if path.startswith("/v1/") or path == "/metrics":
+            caller = self._keys.caller(headers.get("authorization"), headers.get("x-api-key"))
+            scope.setdefault("state", {})["caller"] = caller
+
+    def _count(self, scope: Scope, answer: _Answer) -> None:
+        route = getattr(scope.get("route"), "path", None) or "other"
+        status = answer.status or 499
+        known = (*_SAFE, "POST", "PUT", "DELETE")
+        method = answer.method if answer.method in known else "?"
+        self._metrics.requests.labels(method, route, str(status)).inc()
+        seconds = (answer.began or time.perf_counter()) - answer.started
+        self._metrics.seconds.labels(route).observe(seconds)
+        # Polls and probes would drown everything else.
+        quiet = status < 400 and method in _SAFE
+        _log.log(
+            logging.DEBUG if quiet else logging.INFO,
+            "%s %s %s", method, scope["path"][:200], status,
+            extra={"status": status, "seconds": round(seconds, 4)},
+        )  # fmt: skip
+
+
+def _check_local(method: str, headers: Headers) -> None:
+    """Without keys only this machine is served, and no web site may use its browser for it.
+
+    A name other than the loopback's in ``Host`` means DNS rebinding; another ``Origin`` a
+    request forged across sites.
+    """
+    host = headers.get("host", "")
+    name = urlsplit(f"//{host}").hostname if _plain_host(host) else None
+    if name is None or not is_loopback(name):
+        raise Problem("forbidden", "without keys this service answers to localhost only")
+    origin = headers.get("origin")
+    if method not in _SAFE and origin is not None:
+        parts = urlsplit(origin) if _plain_host(origin.partition("://")[2]) else None
+        if parts is None or parts.netloc.lower() != host.lower():
+            raise Problem("forbidden", "requests from other origins are not accepted")
+
+
+def _plain_host(text: str) -> bool:
+    return re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", text) is not None
+
+
+class _Answer:
+    """The answer under way: adds headers, remembers status and time."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send, self._path = send, scope["path"]
+        self.method: str = scope["method"]
+        self._asked, self._begun = False, asyncio.Event()
+        self.started = time.perf_counter()
+        self.began: float | None = None
+        self.status: int | None = None
+        self.complete = False
+        given = Headers(scope=scope).get("x-request-id", "")
+        self.id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        self.context: dict[str, Any] = {"request": self.id}
+        if found := _JOB.match(self._path):
+            self.context["job"] = found.group(1)
+
+    async def receive(self) -> Message:
+        """For HEAD: no body, and nobody who reads on once the answer has begun."""
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.began = message["status"], time.perf_counter()
+            present = {name.lower() for name, _ in message["headers"]}
+            extra = {**SECURITY_HEADERS, "x-request-id": self.id}
+            if self._path.startswith("/v1/"):
+                extra["cache-control"] = "no-store"
+            message = {
+                **message,
+                "headers": [
+                    *message["headers"],
+                    *(
+                        (name.encode(), value.encode())
+                        for name, value in extra.items()
+                        if name.encode() not in present
+                    ),
+                ],
+            }
+        elif message["type"] == "http.response.body":
+            self.complete = not message.get("more_body", False)
+            if self.method == "HEAD":
+                message = {**message, "body": b""}
+        await self._send(message)
+        self._begun.set()
+
+    async def problem(self, problem: Problem) -> None:
+        if self.status is not None:
+            return
+        body = json.dumps(problem.document(self._path)).encode()
+        headers = {
+            "content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers,
+        }  # fmt: skip
+        start = {
+            "type": "http.response.start",
+            "status": problem.status,
+            "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
+        }
+        await self.send(start)
+        await self.send({"type": "http.response.body", "body": body})

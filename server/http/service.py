@@ -1,0 +1,82 @@
+"""What routes work with: the parts of one running service, and who is calling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import anyio
+from bigsap_server.arrays.store import ArrayStore
+from bigsap_server.auth import Caller, Keys
+from bigsap_server.costs.build import Resolver
+from bigsap_server.http.metrics import Metrics
+from bigsap_server.jobs.notify import Notifier
+from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.jobs.table import Job, JobStore
+from bigsap_server.settings import Settings
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+from starlette.concurrency import run_in_threadpool
+
+
+@dataclass
+class Service:
+    """The parts. ``plain`` are the settings as workers get them."""
+
+    settings: Settings
+    plain: dict[str, Any] = field(repr=False)
+    store: JobStore
+    supervisor: Supervisor
+    arrays: ArrayStore
+    notifier: Notifier
+    metrics: Metrics
+    keys: Keys
+    checks: anyio.CapacityLimiter
+
+    def resolver(self, caller: Caller) -> Resolver:
+        """Where the references of the caller's specs lead."""
+        return Resolver(self.settings.data, self.plain, caller.sees)
+
+    async def job(self, job_id: str, caller: Caller) -> Job:
+        """The job, if the caller may see it."""
+        recent = self.store.recent.job(job_id)
+        if recent is not None and caller.sees in (None, recent.owner):
+            return recent
+        return await run_in_threadpool(self.store.get, job_id, caller.sees)
+
+
+# Dependencies are coroutines, though they wait for nothing: the framework would run functions in
+# threads, and two hops to a thread are most of what a poll would cost.
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+_bearer = HTTPBearer(auto_error=False, description="A key, where the service has keys")
+_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same, shorter")
+
+
+async def _reader(
+    request: Request,
+    _: Annotated[Any, Security(_bearer)],
+    __: Annotated[Any, Security(_header)],
+) -> Caller:
+    caller: Caller = request.state.caller
+    caller.require("read")
+    return caller
+
+
+async def _submitter(
+    request: Request,
+    _: Annotated[Any, Security(_bearer)],
+    __: Annotated[Any, Security(_header)],
+) -> Caller:
+    caller: Caller = request.state.caller
+    caller.require("submit")
+    return caller
+
+
+#: Parameters of routes. The gate has found the caller; these judge its scopes.
+TheService = Annotated[Service, Depends(_service)]
+Reader = Annotated[Caller, Depends(_reader)]
+Submitter = Annotated[Caller, Depends(_submitter)]

@@ -1,0 +1,95 @@
+"""Jobs, results and arrays as the JSON that clients see."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from bigsap_server.arrays.store import Meta
+from bigsap_server.costs.pictures import points_in
+from bigsap_server.jobs.table import FINISHED, Event, Job
+
+RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
+
+
+def stamp(seconds: float | None) -> str | None:
+    """Unix seconds as ISO 8601, UTC."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def etag(job: Job) -> str:
+    """Changes with every change of the job."""
+    return f'"{job.version}"'
+
+
+def is_over(job: Job) -> bool:
+    """Whether nothing more happens to the job unless somebody resumes it."""
+    return job.state in FINISHED or not job.active
+
+
+def job_view(job: Job) -> dict[str, Any]:
+    """A job, as lists show it."""
+    link = f"/v1/jobs/{job.id}"
+    links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
+    solved = job.result is not None and job.result.get("status") in ("optimal", "infeasible")
+    if is_over(job) and not (job.state == "succeeded" and solved):
+        links["resume"] = f"{link}/resume"
+    if not is_over(job):
+        links["cancel"] = f"{link}/cancel"
+    found = {
+        "id": job.id,
+        "state": job.state,
+        "attempt": job.attempt,
+        "created": stamp(job.created),
+        "started": stamp(job.started),
+        "finished": stamp(job.finished),
+        "label": job.label,
+        "cost": job.spec["cost"]["type"],
+        "shape": job.spec.get("shape"),
+        "maximize": job.spec["options"]["maximize"],
+        "progress": job.progress,
+        "cancel": job.cancel,
+        "problem": job.problem,
+        "links": links,
+    }
+    if job.result is not None:
+        brief = ("status", "objective", "bound", "gap")
+        found["outcome"] = {name: job.result.get(name) for name in brief}
+    return found
+
+
+def result_view(job: Job) -> dict[str, Any]:
+    """The summary of a result: status, objective, bound, gap, certificate, stats, links."""
+    assert job.result is not None
+    link = f"/v1/jobs/{job.id}/result"
+    links = {"self": link, "job": f"/v1/jobs/{job.id}"}
+    links |= {name: f"{link}/{name}" for name in RESULT_ARRAYS}
+    if points_in(job.spec["cost"]) is not None:
+        links["picture"] = f"{link}/picture"
+    return {"job": job.id, **job.result, "links": links}
+
+
+def event_view(event: Event) -> dict[str, Any]:
+    """One event of a job."""
+    return {"seq": event.seq, "time": stamp(event.time), "kind": event.kind, "data": event.data}
+
+
+def array_view(meta: Meta) -> dict[str, Any]:
+    """An uploaded array."""
+    link = f"/v1/arrays/{meta.id}"
+    return {
+        "id": meta.id,
+        "dtype": meta.dtype,
+        "shape": meta.shape,
+        "bytes": meta.nbytes,
+        "created": stamp(meta.created),
+        "received": meta.ranges,
+        "missing": meta.missing()[:1000],
+        "complete": not meta.missing(),
+        "sealed": stamp(meta.sealed),
+        "sha256": meta.sha256,
+        "finite": meta.finite,
+        "links": {"self": link, "rows": f"{link}/rows/{{start}}", "seal": f"{link}/seal"},
+    }

@@ -1,0 +1,1 @@
+"""Jobs: their table, their workers, and how the two agree."""

@@ -1,0 +1,61 @@
+"""The jobs that changed last, in memory, for readers that must not wait for the disk.
+
+The server is the only writer of the job table, so what it has just committed is what the
+table says. Hundreds of clients that watch the same few jobs cost then no query, and no hop
+to a thread, for each of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+
+from bigsap_server.jobs.model import Event, Job
+
+# A job's request may have megabytes of numbers: few jobs, rather than few bytes each.
+_JOBS = 64
+_EVENTS = 64
+
+
+class Changes:
+    """What a transaction changes: collected while it runs, published when it is committed."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job | None] = {}
+        self.events: list[tuple[str, Event]] = []
+
+
+class Recent:
+    """The latest states, and the latest events in a row, of up to 64 jobs. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: OrderedDict[str, tuple[Job, deque[Event]]] = OrderedDict()
+
+    def publish(self, changes: Changes) -> None:
+        """Take over what has been committed. In the order of the commits."""
+        with self._lock:
+            for job_id, job in changes.jobs.items():
+                known = self._jobs.pop(job_id, None)
+                if job is not None:
+                    events = deque[Event](maxlen=_EVENTS) if known is None else known[1]
+                    self._jobs[job_id] = job, events
+            for job_id, event in changes.events:
+                if job_id in self._jobs:
+                    self._jobs[job_id][1].append(event)
+            while len(self._jobs) > _JOBS:
+                self._jobs.popitem(last=False)
+
+    def job(self, job_id: str) -> Job | None:
+        """The job as last committed; None: ask the table."""
+        with self._lock:
+            known = self._jobs.get(job_id)
+        return None if known is None else known[0]
+
+    def events(self, job_id: str, after: int) -> list[Event] | None:
+        """All events with a sequence number above ``after``; None: ask the table."""
+        with self._lock:
+            known = self._jobs.get(job_id)
+            if known is None or not known[1] or after < known[1][0].seq - 1:
+                return None
+            return [event for event in known[1] if event.seq > after]

@@ -1,0 +1,266 @@
+"""The tables behind ``table``, and the statements that several of its methods share."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import suppress
+from pathlib import Path
+
+from bigsap_server.jobs.model import (
+    Answer,
+    BadPageToken,
+    Event,
+    IdempotencyConflict,
+    Job,
+    JobStoreError,
+    QuotaExceeded,
+    Row,
+    UnknownJob,
+    canonical,
+)
+from bigsap_server.jobs.recent import Changes
+
+# Progress events kept of one job; older ones are thinned out, so that a convergence plot
+# keeps its shape and a solve of a week does not fill the disk.
+_MOST_EVENTS = 4000
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS job (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    owner TEXT NOT NULL,
+    state TEXT NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    created REAL NOT NULL,
+    started REAL,
+    finished REAL,
+    label TEXT,
+    spec TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    idempotency_key TEXT,
+    progress TEXT,
+    result TEXT,
+    problem TEXT,
+    cancel TEXT,
+    retry_at REAL,
+    failures INTEGER NOT NULL DEFAULT 0,
+    heartbeat REAL,
+    attempt_started REAL,
+    spent REAL NOT NULL DEFAULT 0,
+    last_event INTEGER NOT NULL DEFAULT 0,
+    events INTEGER NOT NULL DEFAULT 0,
+    version INTEGER NOT NULL DEFAULT 1
+);
+CREATE INDEX IF NOT EXISTS job_state ON job (state, number);
+CREATE INDEX IF NOT EXISTS job_owner ON job (owner, number);
+CREATE UNIQUE INDEX IF NOT EXISTS job_key ON job (owner, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+CREATE TABLE IF NOT EXISTS answer (
+    job INTEGER PRIMARY KEY REFERENCES job (number) ON DELETE CASCADE,
+    status INTEGER NOT NULL,
+    headers TEXT NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS reserve (bytes BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS event (
+    job INTEGER NOT NULL REFERENCES job (number) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    time REAL NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (job, seq)
+) WITHOUT ROWID;
+"""
+VERSION = 1
+_RESERVE_PAGES = 256
+
+
+ACTIVE = (
+    "(state IN ('queued', 'starting', 'running', 'cancelling')"
+    " OR (state = 'interrupted' AND retry_at IS NOT NULL))"
+)
+_PLAIN = (
+    "id", "owner", "state", "attempt", "created", "started", "finished", "label", "cancel",
+    "version", "retry_at", "failures", "heartbeat", "spent",
+)  # fmt: skip
+_JSON = ("spec", "progress", "result", "problem")
+
+
+def job_of(row: sqlite3.Row) -> Job:
+    """The record of a row."""
+    values: Row = {key: row[key] for key in _PLAIN}
+    for key in _JSON:
+        values[key] = None if row[key] is None else json.loads(row[key])
+    return Job(**values)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in WAL mode whose transactions are begun explicitly."""
+    db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+    db.row_factory = sqlite3.Row
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA foreign_keys = ON")
+    # A log that is folded back early stays short, and is written over from its beginning.
+    db.execute(f"PRAGMA wal_autocheckpoint = {_RESERVE_PAGES}")
+    return db
+
+
+def prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Make what tables are not there. Raises JobStoreError for those of another version."""
+    db.executescript(SCHEMA)
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, VERSION):
+        raise JobStoreError(
+            f"{path}: the job table has format {version}, this server reads format {VERSION}"
+        )
+    db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def fail_forgotten(db: sqlite3.Connection, changes: Changes) -> None:
+    """Jobs that an older version left interrupted for good have failed."""
+    rows = db.execute(
+        "UPDATE job SET state = 'failed', finished = coalesce(heartbeat, ?), version = version + 1"
+        " WHERE state = 'interrupted' AND retry_at IS NULL RETURNING *",
+        (time.time(),),
+    ).fetchall()
+    for row in rows:
+        state_event(db, changes, row)
+        changes.jobs[row["id"]] = job_of(row)
+
+
+def reserve(db: sqlite3.Connection) -> None:
+    """Keep free pages in the file, so that a full disk can be recorded on the full disk.
+
+    Also makes the log as long as it gets. Does nothing while there is enough, and what
+    it can when there is not.
+    """
+    free, size = (
+        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_size")
+    )
+    if free >= _RESERVE_PAGES:
+        return
+    with suppress(sqlite3.OperationalError):
+        # Two transactions: pages that one takes and returns are never written.
+        db.execute("INSERT INTO reserve VALUES (zeroblob(?))", (2 * _RESERVE_PAGES * size,))
+        db.execute("DELETE FROM reserve")
+
+
+def find(
+    db: sqlite3.Connection, job_id: str, owner: str | None = None, columns: str = "*"
+) -> sqlite3.Row:
+    """The row of a job. Raises UnknownJob, also when it is another owner's."""
+    row: sqlite3.Row | None = db.execute(
+        f"SELECT {columns} FROM job WHERE id = ? AND (? IS NULL OR owner = ?)",
+        (job_id, owner, owner),
+    ).fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row
+
+
+def made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) -> Job | None:
+    """The job that an idempotency key has made. Raises IdempotencyConflict for another body."""
+    row = db.execute(
+        "SELECT * FROM job WHERE owner = ? AND idempotency_key = ?", (owner, key)
+    ).fetchone()  # a NULL key equals nothing
+    if row is None:
+        return None
+    if row["digest"] != digest:
+        raise IdempotencyConflict(row["id"])
+    return job_of(row)
+
+
+def keep_answer(db: sqlite3.Connection, job_id: str, answer: Answer) -> None:
+    """Record what the request that made the job was answered with; the first one stays."""
+    db.execute(
+        "INSERT OR IGNORE INTO answer SELECT number, ?, ?, ? FROM job WHERE id = ?",
+        (answer.status, json.dumps(answer.headers), answer.body, job_id),
+    )
+
+
+def answer_of(db: sqlite3.Connection, job_id: str) -> Answer | None:
+    """What ``keep_answer`` has recorded, if anything."""
+    row = db.execute(
+        "SELECT answer.* FROM answer JOIN job ON job = number WHERE id = ?", (job_id,)
+    ).fetchone()
+    return None if row is None else Answer(row["status"], json.loads(row["headers"]), row["body"])
+
+
+def count_active(db: sqlite3.Connection, owner: str) -> int:
+    """How many jobs of ``owner`` may still change by themselves."""
+    row = db.execute(f"SELECT count(*) FROM job WHERE owner = ? AND {ACTIVE}", (owner,))
+    return int(row.fetchone()[0])
+
+
+def check_active(
+    db: sqlite3.Connection, owner: str, most: int | None, number: int | None = None
+) -> None:
+    """Raise QuotaExceeded when ``owner`` has ``most`` active jobs besides job ``number``."""
+    if most is None:
+        return
+    row = db.execute(
+        f"SELECT count(*) FROM job WHERE owner = ? AND number IS NOT ? AND {ACTIVE}",
+        (owner, number),
+    )
+    if row.fetchone()[0] >= most:
+        raise QuotaExceeded(f"{most} active jobs are allowed")
+
+
+def state_event(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row) -> None:
+    """Record that the job is now in the state of ``row``."""
+    data: Row = {"state": row["state"], "attempt": row["attempt"]}
+    if row["problem"] is not None and row["state"] in ("failed", "interrupted"):
+        data["problem"] = json.loads(row["problem"])
+    add_event(db, changes, row, "state", data, time.time())
+
+
+def add_event(
+    db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, kind: str, data: Row, now: float
+) -> None:
+    """Append an event to the job of ``row``; thin out its old progress when there is much."""
+    number = row["number"]
+    seq, count = db.execute(
+        "UPDATE job SET last_event = last_event + 1, events = events + 1 WHERE number = ?"
+        " RETURNING last_event, events",
+        (number,),
+    ).fetchone()
+    db.execute(
+        "INSERT INTO event (job, seq, time, kind, data) VALUES (?, ?, ?, ?, ?)",
+        (number, seq, now, kind, canonical(data)),
+    )
+    changes.events.append((row["id"], Event(seq, now, kind, data)))
+    if count > _MOST_EVENTS:
+        # One a time slot, of which there are half as many as events may stay: what is
+        # left is spread evenly over the job's life. The latest stay all.
+        gone = db.execute(
+            "DELETE FROM event WHERE job = :job AND kind <> 'state' AND seq <= :latest"
+            " AND seq NOT IN (SELECT min(seq) FROM event WHERE job = :job AND kind <> 'state'"
+            "  GROUP BY CAST((time - :start) * :slots AS INTEGER))",
+            {
+                "job": number,
+                "latest": seq - _MOST_EVENTS // 8,
+                "start": row["created"],
+                "slots": _MOST_EVENTS / 2 / max(now - row["created"], 1e-3),
+            },
+        ).rowcount
+        db.execute("UPDATE job SET events = events - ? WHERE number = ?", (gone, number))
+
+
+def token_of(number: int) -> str:
+    """The page token that continues below job ``number``."""
+    return urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
+
+
+def number_of(token: str) -> int:
+    """The inverse of ``token_of``. Raises BadPageToken."""
+    try:
+        text = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")
+        if not text.isdigit() or len(text) > 18 or token_of(int(text)) != token:
+            raise ValueError
+        return int(text)
+    except ValueError as error:
+        raise BadPageToken("this page token is none that a list of jobs gave out") from error

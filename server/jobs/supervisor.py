@@ -1,0 +1,363 @@
+"""Brings queued jobs to workers and their news into the job table.
+
+One thread, so that decisions about a job follow one another. Executors tell quickly what
+happens; what counts is what stands in a job's folder (``control``). An attempt whose
+worker nobody hears of any more (server restarted, scheduler gone) is therefore judged by its
+files: an outcome is taken over, a held lock means that it still runs and is watched, and
+a free lock that it was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from bigsap_server.jobs.control import Command, Folder
+from bigsap_server.jobs.executor import Executor, Order, Report
+from bigsap_server.jobs.table import Job, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
+from bigsap_server.problems import Problem, is_disk_full
+from bigsap_server.settings import Settings
+
+_log = logging.getLogger("bigsap_server.supervisor")
+
+_TICK_S = 0.2
+# Without news for so long, look into the files.
+_SILENCE_S = 2.0
+# A worker told to die gets this long to do so by itself.
+_PATIENCE_S = 5.0
+# Before a lost attempt is tried again, times the failures in a row; the first at once,
+# but of a full disk, which takes a while to become otherwise.
+_BACKOFF_S = 2.0
+_DISK_BACKOFF_S = 3.0
+
+
+@dataclass
+class _Watch:
+    """An attempt that is, or may be, under way.
+
+    lost: the executor has lost sight of it, since when and why. outcome: known, not yet
+    recorded. told: the last command. begun_here: False for what a former server ordered.
+    """
+
+    order: Order
+    heard: float
+    begun_here: bool = True
+    lost: float | None = None
+    why: str = "the worker was lost"
+    outcome: dict[str, Any] | None = None
+    told: Command = "run"
+    told_at: float = 0.0
+    last_file: dict[str, Any] | None = field(default=None, repr=False)
+
+
+class Supervisor:
+    """Runs the jobs of ``store`` on ``executor`` until stopped.
+
+    settings: the service's. Of a job that loses its worker, whose source fails or that finds
+    the disk full, ``settings.attempts`` attempts in a row are made, each from the last
+    checkpoint; then it has failed. ``start`` returns at once; ``ready`` tells when
+    there are workers. ``stop`` has running jobs write a checkpoint, to be continued by the
+    next start, closes the executor, and may take ``settings.drain_s`` and some seconds.
+    """
+
+    def __init__(self, store: JobStore, executor: Executor, settings: Settings) -> None:
+        self._store, self._executor, self._settings = store, executor, settings
+        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._watches: dict[str, _Watch] = {}
+        self._thread = threading.Thread(target=self._run, name="bigsap-supervisor", daemon=True)
+        self._started = False
+        self.lost_attempts = 0
+
+    def start(self) -> None:
+        """Begin, on a thread of its own."""
+        self._executor.subscribe(self._hear)
+        self._store.on_change(self._changed)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop gracefully and wait for it. Harmless twice, and when never started."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether jobs are being looked after."""
+        return self._thread.is_alive()
+
+    def ready(self) -> bool:
+        """Whether jobs submitted now would find a worker, sooner or later."""
+        return self.alive and self._started and self._executor.ready()
+
+    # The loop
+
+    def _hear(self, report: Report) -> None:
+        self._reports.put(report)
+        self._wake.set()
+
+    def _changed(self, job_id: str) -> None:
+        # Our own writes wake nobody.
+        if threading.get_ident() != self._thread.ident:
+            self._wake.set()
+
+    def _run(self) -> None:
+        try:
+            for job in self._store.running():
+                self._watches[job.id] = self._watch_of(job)
+            while not self._stopping.is_set():
+                self._safely(self._tick)
+                self._wake.wait(_TICK_S)
+                self._wake.clear()
+            self._drain()
+        finally:
+            self._executor.close()
+
+    def _safely(self, step: Callable[..., None], *args: Any) -> None:
+        """One step; an error in it must not end the service of all jobs."""
+        try:
+            step(*args)
+        except (StoreUnavailable, OSError) as error:
+            _log.error("%s", error)
+            self._stopping.wait(1.0)
+        except Exception:  # noqa: BLE001 - logged; the step is tried again
+            _log.exception("the supervisor goes on after an error")
+            self._stopping.wait(1.0)
+
+    def _tick(self) -> None:
+        if not self._started:
+            self._start_executor()
+        if self._started:
+            self._executor.poll()
+        self._care()
+        if self._started:
+            self._claim()
+
+    def _start_executor(self) -> None:
+        try:
+            self._executor.start()
+        except OSError as error:
+            _log.warning("workers cannot be reached: %s", error)
+            self._stopping.wait(1.0)
+        else:
+            self._started = True
+
+    def _care(self) -> None:
+        """Reports, commands, and the attempts nobody hears of."""
+        while True:
+            try:
+                report = self._reports.get_nowait()
+            except queue.Empty:
+                break
+            self._safely(self._take, report)
+        jobs = {job.id: job for job in self._store.running()}
+        for job_id in list(self._watches):
+            job = jobs.get(job_id)
+            if job is None or job.attempt != self._watches[job_id].order.attempt:
+                del self._watches[job_id]
+        for job_id, watch in list(self._watches.items()):
+            self._safely(self._look_after, jobs[job_id], watch)
+
+    def _drain(self) -> None:
+        """Have everything stop where it can be continued."""
+        until = time.monotonic() + self._settings.drain_s
+        for watch in self._watches.values():
+            if watch.told == "run":
+                self._safely(self._tell, watch, "stop")
+        while self._watches and time.monotonic() < until:
+            self._safely(self._care)
+            self._wake.wait(0.05)
+            self._wake.clear()
+        left = list(self._watches.values())
+        for watch in left:
+            self._tell(watch, "fenced")
+            watch.lost, watch.why = time.monotonic(), "the server was stopped"
+        # Ends the processes that are ours; what runs elsewhere finds itself fenced.
+        self._executor.close()
+        until = time.monotonic() + _PATIENCE_S
+        while self._watches and time.monotonic() < until:
+            self._safely(self._care)
+            time.sleep(0.05)
+
+    # One attempt
+
+    def _claim(self) -> None:
+        while not self._stopping.is_set() and self._executor.free() > 0:
+            job = self._store.claim()
+            if job is None:
+                return
+            watch = self._watches[job.id] = self._watch_of(job)
+            watch.begun_here, watch.lost = True, None
+            folder = Folder(watch.order.folder)
+            try:
+                self._tell(watch, "run")
+                result_of = None if job.result is None else job.result["attempt"]
+                folder.prune(job.attempt - 1, result_of)
+                self._executor.submit(watch.order)
+            except Exception as error:  # noqa: BLE001 - whatever the executor is made of
+                _log.warning("%s cannot be submitted: %s", job.id, error)
+                if is_disk_full(error):
+                    slug, detail = "disk-full", "the disk is full"
+                else:
+                    slug, detail = "worker-lost", f"no worker could be given the job: {error}"
+                watch.outcome = _interrupted(slug, detail)
+
+    def _watch_of(self, job: Job) -> _Watch:
+        """A watch of what may be under way; ``lost`` until somebody knows better."""
+        now = time.monotonic()
+        order = Order(
+            job.id, job.attempt, self._store.folder(job.id), job.spec, self._job_settings(job)
+        )
+        return _Watch(order, now, begun_here=False, lost=now, why="the server was restarted")
+
+    def _job_settings(self, job: Job) -> dict[str, Any]:
+        settings = self._settings.model_dump(mode="json")
+        limit = (job.spec.get("options") or {}).get("time_limit_s")
+        # Attempts share the job's time; what is left may be nothing, which is a result too.
+        left = None if limit is None else max(0.05, limit - job.spent)
+        warm = (job.spec.get("warm_start") or {}).get("job")
+        warm_folder = None
+        if warm is not None:
+            with suppress(UnknownJob):
+                other = self._store.get(warm, owner=job.owner)
+                if other.result is not None:
+                    warm_folder = str(self._store.result_file(other, "v").parent)
+        return settings | {
+            "data": str(self._store.data.absolute()),
+            "threads": self._settings.default_threads,
+            "time_left": left,
+            "warm_folder": warm_folder,
+            "own_process": self._executor.own_process,
+        }
+
+    def _take(self, report: Report) -> None:
+        watch = self._watches.get(report.job_id)
+        if watch is None or watch.order.attempt != report.attempt:
+            return
+        watch.heard = time.monotonic()
+        if report.kind == "over":
+            watch.outcome = report.data
+        elif report.kind == "lost":
+            watch.lost, watch.why = time.monotonic(), report.data["detail"]
+        elif report.kind == "begun":
+            self._update(watch, state="running")
+        elif report.kind == "progress":
+            self._update(watch, progress=report.data)
+        else:
+            self._update(watch, log=str(report.data["message"]))
+
+    def _look_after(self, job: Job, watch: _Watch) -> None:
+        now = time.monotonic()
+        folder, attempt = Folder(watch.order.folder), watch.order.attempt
+        if job.state == "cancelling":
+            self._cancel(watch, "now" if job.cancel == "now" else "graceful")
+        if watch.outcome is None and (watch.lost is not None or now - watch.heard > _SILENCE_S):
+            self._look_into_files(job, watch)
+        if watch.outcome is not None:
+            self._record(job, watch, watch.outcome)
+        elif watch.lost is not None:
+            locked = folder.locked()
+            if not locked and watch.told != "fenced":
+                # First the fence, then another look at the lock: an order that is still
+                # on its way to a worker must not begin once we have called it lost.
+                self._tell(watch, "fenced")
+                locked = folder.locked()
+            if not locked:
+                outcome = folder.outcome(attempt)
+                if outcome is None:
+                    slug = "worker-lost" if watch.begun_here else "server-stopped"
+                    if watch.why == "the server was stopped":
+                        slug = "server-stopped"
+                    outcome = _interrupted(slug, watch.why)
+                self._record(job, watch, outcome)
+
+    def _look_into_files(self, job: Job, watch: _Watch) -> None:
+        folder, attempt = Folder(watch.order.folder), watch.order.attempt
+        watch.outcome = folder.outcome(attempt)
+        if watch.outcome is not None:
+            return
+        if job.state == "starting" and folder.begun(attempt) and folder.locked():
+            self._update(watch, state="running")
+        latest = folder.progress()
+        if latest is not None and latest != watch.last_file and latest["attempt"] == attempt:
+            watch.last_file = latest
+            self._update(watch, progress=latest["progress"])
+
+    def _cancel(self, watch: _Watch, mode: Command) -> None:
+        now = time.monotonic()
+        if watch.told not in (mode, "now", "fenced"):
+            self._tell(watch, mode)
+            if not Folder(watch.order.folder).begun(watch.order.attempt):
+                # Nobody runs it; if somebody is about to, the fence will stop him.
+                self._executor.kill(watch.order)
+        elif mode == "now" and watch.lost is None and now - watch.told_at > _PATIENCE_S:
+            watch.told_at = now
+            self._executor.kill(watch.order)
+
+    def _tell(self, watch: _Watch, command: Command) -> None:
+        self._executor.cancel(watch.order, command)
+        watch.told, watch.told_at = command, time.monotonic()
+
+    # The table
+
+    def _record(self, job: Job, watch: _Watch, outcome: dict[str, Any]) -> None:
+        """Write how the attempt ended, and what follows from it."""
+        state, failures = outcome["state"], 0
+        problem, result = outcome.get("problem"), outcome.get("result")
+        retry_at: float | None = None
+        if state == "stale":
+            state, slug = "interrupted", "worker-lost"
+            problem = Problem(slug, "the attempt was stopped by another one").document()
+        else:
+            slug = outcome.get("slug", "worker-lost")
+        if state == "interrupted" and job.state == "cancelling":
+            state, problem = "cancelled", None
+        if state == "interrupted" and slug == "server-stopped":
+            failures, retry_at = job.failures, time.time()
+        elif state == "interrupted":
+            self.lost_attempts += 1
+            failures = job.failures + 1
+            if failures < self._settings.attempts:
+                full = slug == "disk-full"
+                pause = _DISK_BACKOFF_S * failures if full else _BACKOFF_S * (failures - 1)
+                retry_at = time.time() + pause
+            else:
+                # An interrupted job is one that goes on by itself; this one does not.
+                state, problem = "failed", _given_up(problem, failures)
+        self._update(
+            watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures
+        )
+        self._watches.pop(job.id, None)
+        _log.info("job %s attempt %s: %s", job.id, job.attempt, state, extra={"job": job.id})
+        if state in ("succeeded", "cancelled", "failed"):
+            result_of = job.attempt if result is not None else None
+            if result_of is None and job.result is not None:
+                result_of = job.result["attempt"]
+            folder = Folder(watch.order.folder)
+            folder.prune(job.attempt, result_of)
+            if result is not None and result["status"] in ("optimal", "infeasible"):
+                folder.checkpoint.unlink(missing_ok=True)  # nothing is left to continue
+
+    def _update(self, watch: _Watch, **news: Any) -> None:
+        """Write news; those of an attempt that is over concern nobody."""
+        with suppress(StaleAttempt, UnknownJob):
+            self._store.update(watch.order.job_id, attempt=watch.order.attempt, **news)
+
+
+def _given_up(problem: dict[str, Any] | None, failures: int) -> dict[str, Any]:
+    """The problem of a job whose attempts are used up: that of the last one."""
+    found = problem or Problem("worker-lost", "the worker was lost").document()
+    times = f", {failures} times in a row" if failures > 1 else ""
+    return {**found, "detail": f"{found['detail']}{times}"}
+
+
+def _interrupted(slug: str, detail: str) -> dict[str, Any]:
+    return {"state": "interrupted", "slug": slug, "problem": Problem(slug, detail).document()}

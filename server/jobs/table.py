@@ -1,0 +1,407 @@
+"""The job table: SQLite in WAL mode under the data directory, the truth about every job.
+
+One server process owns the directory (``lock`` is held by flock, which the kernel lets go
+of when the process dies, however it dies; WAL wants a local file system anyway). Within
+it any thread may call a ``JobStore``; writes are serialised, reads have a connection of
+their own and never wait for a write.
+
+A job goes ``queued -> starting -> running -> succeeded | failed | cancelled``. ``cancelling``
+stands between a request to cancel and its effect. ``interrupted`` is a job that lost its
+worker and is claimed again from ``retry_at`` on; what is given up has ``failed``. ``attempt``
+counts claims; whoever writes on behalf of an attempt names it, and is refused once another
+attempt has begun.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from bigsap_server.jobs import control, sql
+from bigsap_server.jobs.files import FileLock
+from bigsap_server.jobs.model import (
+    FINISHED,
+    RUNNING,
+    STATES,
+    Answer,
+    BadPageToken,
+    DirectoryBusy,
+    Event,
+    IdempotencyConflict,
+    Job,
+    JobStoreError,
+    QuotaExceeded,
+    Row,
+    StaleAttempt,
+    StoreUnavailable,
+    UnknownJob,
+    WrongState,
+    canonical,
+    is_active,
+)
+from bigsap_server.jobs.recent import Changes, Recent
+
+__all__ = [
+    "FINISHED", "RUNNING", "STATES", "Answer", "BadPageToken", "DirectoryBusy", "Event",
+    "IdempotencyConflict", "Job", "JobStore", "JobStoreError", "QuotaExceeded", "StaleAttempt",
+    "StoreUnavailable", "UnknownJob", "WrongState",
+]  # fmt: skip
+
+
+class JobStore:
+    """The job table at ``path``; see the module. Methods block, but only for milliseconds.
+
+    Everything that changes a job is one transaction, durable (``synchronous=FULL``) when
+    the method returns, and followed by a call of the ``on_change`` callbacks with its id.
+    Methods raise StoreUnavailable when the disk is full or failing; the table is then
+    as it was before the call.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.data = self.path.parent
+        self.data.mkdir(parents=True, exist_ok=True)
+        self._lock_file = FileLock(self.data / "lock")
+        if not self._lock_file.take():
+            raise DirectoryBusy(f"another server owns {self.data}")
+        self.recent = Recent()
+        self._callbacks: list[Callable[[str], None]] = []
+        self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
+        try:
+            self._writer = sql.connect(self.path)
+            sql.prepare(self._writer, self.path)
+            self._reader = sql.connect(self.path)
+            control.sweep(self.data / "jobs", self.known())
+            sql.reserve(self._writer)
+            with suppress(StoreUnavailable), self._write() as (db, changes):
+                sql.fail_forgotten(db, changes)
+        except BaseException:
+            self._lock_file.release()
+            raise
+
+    def close(self) -> None:
+        """Close the connections and let the directory go. Harmless twice."""
+        with self._write_lock, self._read_lock:
+            self._writer.close()
+            self._reader.close()
+            self._lock_file.release()
+
+    def on_change(self, callback: Callable[[str], None]) -> None:
+        """Call ``callback(job_id)`` after every committed change, on the thread that made it.
+
+        It must return at once and not raise.
+        """
+        self._callbacks.append(callback)
+
+    def folder(self, job_id: str) -> Path:
+        """The job's directory: checkpoint, results, log. It may not exist yet."""
+        return self.data / "jobs" / job_id
+
+    def result_file(self, job: Job, name: str) -> Path:
+        """The ``.npy`` file of one result array: col4row, row4col, u, v or violator."""
+        if job.result is None:
+            raise WrongState(f"{job.id} has no result", job.state)
+        return self.folder(job.id) / f"result-{job.result['attempt']}" / f"{name}.npy"
+
+    # Clients
+
+    def submit(
+        self,
+        spec: dict[str, Any],
+        *,
+        owner: str = "",
+        label: str | None = None,
+        idempotency_key: str | None = None,
+        digest: str | None = None,
+        most_active: int | None = None,
+        answer: Callable[[Job], Answer] | None = None,
+    ) -> tuple[Job, bool]:
+        """A new queued job and True; or False and the one that ``idempotency_key`` made before.
+
+        digest: of the body as the client sent it; default: of ``spec``. most_active: raise
+        QuotaExceeded when the owner has this many active jobs. answer: of a new job with a key,
+        kept for ``answer_of``. Raises IdempotencyConflict when the key was used with another body.
+        """
+        text = canonical(spec)
+        if digest is None:
+            digest = hashlib.sha256(text.encode()).hexdigest()
+        with self._write_lock:
+            sql.reserve(self._writer)
+        with self._write() as (db, changes):
+            if (found := sql.made_by(db, owner, idempotency_key, digest)) is not None:
+                return found, False
+            sql.check_active(db, owner, most_active)
+            row = db.execute(
+                "INSERT INTO job (id, owner, state, created, label, spec, digest, idempotency_key)"
+                " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?) RETURNING *",
+                (
+                    f"job_{secrets.token_hex(8)}", owner, time.time(), label, text, digest,
+                    idempotency_key,
+                ),
+            ).fetchone()  # fmt: skip
+            sql.state_event(db, changes, row)
+            job = changes.jobs[row["id"]] = sql.job_of(row)
+            if answer is not None and idempotency_key is not None:
+                sql.keep_answer(db, job.id, answer(job))
+            return job, True
+
+    def keep_answer(self, job_id: str, answer: Answer) -> None:
+        """Record what the request that made the job was answered with, unless that is known."""
+        with self._write() as (db, _):
+            sql.keep_answer(db, job_id, answer)
+
+    def answer_of(self, job_id: str) -> Answer | None:
+        """What the request that made the job was answered with, where that was kept."""
+        with self._read() as db:
+            return sql.answer_of(db, job_id)
+
+    def made_by(self, idempotency_key: str, digest: str, owner: str = "") -> Job | None:
+        """The job that ``submit`` would return for the key, if it has made one."""
+        with self._read() as db:
+            return sql.made_by(db, owner, idempotency_key, digest)
+
+    def get(self, job_id: str, owner: str | None = None) -> Job:
+        """The job. Raises UnknownJob, also when ``owner`` is given and another's."""
+        with self._read() as db:
+            return sql.job_of(sql.find(db, job_id, owner))
+
+    def page(
+        self,
+        *,
+        state: str | None = None,
+        label: str | None = None,
+        owner: str | None = None,
+        size: int = 50,
+        token: str | None = None,
+    ) -> tuple[list[Job], str | None]:
+        """Up to ``size`` jobs, newest first, and the token of the next page or None."""
+        limits, values = ["1"], list[Any]()
+        for name, value in (("state", state), ("label", label), ("owner", owner)):
+            if value is not None:
+                limits.append(f"{name} = ?")
+                values.append(value)
+        if token is not None:
+            limits.append("number < ?")
+            values.append(sql.number_of(token))
+        with self._read() as db:
+            rows = db.execute(
+                f"SELECT * FROM job WHERE {' AND '.join(limits)} ORDER BY number DESC LIMIT ?",
+                (*values, size + 1),
+            ).fetchall()
+        following = sql.token_of(rows[size - 1]["number"]) if len(rows) > size else None
+        return [sql.job_of(row) for row in rows[:size]], following
+
+    def request_cancel(self, job_id: str, mode: Literal["graceful", "now"]) -> Job:
+        """Cancel at once what no worker has, else ask for it; ``now`` overrides ``graceful``.
+
+        A cancelled job is returned as it is. Raises WrongState for other finished jobs.
+        """
+        if mode not in ("graceful", "now"):
+            raise ValueError(f"mode must be 'graceful' or 'now', got {mode!r}")
+        with self._write() as (db, changes):
+            row = sql.find(db, job_id)
+            if row["state"] in ("succeeded", "failed"):
+                raise WrongState(f"{job_id} has {row['state']} already", row["state"])
+            asked = "now" if row["cancel"] == "now" else mode
+            if row["state"] == "cancelled" or (
+                row["state"] == "cancelling" and row["cancel"] == asked
+            ):
+                return sql.job_of(row)
+            now = time.time()
+            if row["state"] in RUNNING:
+                state, finished = "cancelling", None
+            else:
+                state, finished = "cancelled", now
+            return self._set(
+                db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None
+            )
+
+    def resume(self, job_id: str, most_active: int | None = None) -> Job:
+        """Queue the job again, to go on from its checkpoint as a new attempt.
+
+        For interrupted, cancelled and failed jobs, and for succeeded ones that ended
+        before they were optimal (``time_limit``, ``gap_reached``). Raises WrongState, and
+        QuotaExceeded as ``submit``, by the job's owner.
+        """
+        with self._write() as (db, changes):
+            row = sql.find(db, job_id)
+            state = row["state"]
+            if state == "succeeded":
+                status = json.loads(row["result"] or "{}").get("status")
+                if status in ("optimal", "infeasible"):
+                    raise WrongState(f"{job_id} is solved: {status}", state)
+            elif state not in ("interrupted", "cancelled", "failed"):
+                raise WrongState(f"{job_id} is {state}; nothing to resume", state)
+            sql.check_active(db, row["owner"], most_active, row["number"])
+            return self._set(
+                db, changes, row, state="queued", finished=None, cancel=None, problem=None,
+                retry_at=None, failures=0, spent=0.0,
+            )  # fmt: skip
+
+    def delete(self, job_id: str) -> None:
+        """Remove record, events and files. Raises WrongState while the job is active."""
+        with self._write() as (db, changes):
+            row = sql.find(db, job_id)
+            if is_active(row["state"], row["retry_at"]):
+                raise WrongState(f"{job_id} is {row['state']}: cancel it first", row["state"])
+            db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
+            changes.jobs[job_id] = None
+            # Aside before the commit, so that a crash leaves either all or, for ``sweep``,
+            # a folder that says what was going on.
+            with suppress(FileNotFoundError):
+                os.replace(self.folder(job_id), control.aside(self.folder(job_id)))
+        shutil.rmtree(control.aside(self.folder(job_id)), ignore_errors=True)
+
+    def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[Event]:
+        """Up to ``limit`` events with a sequence number above ``after``, in order."""
+        with self._read() as db:
+            number = sql.find(db, job_id, columns="number")["number"]
+            rows = db.execute(
+                "SELECT seq, time, kind, data FROM event WHERE job = ? AND seq > ?"
+                " ORDER BY seq LIMIT ?",
+                (number, after, limit),
+            ).fetchall()
+        return [Event(r["seq"], r["time"], r["kind"], json.loads(r["data"])) for r in rows]
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state, zeros included."""
+        with self._read() as db:
+            rows = db.execute("SELECT state, count(*) FROM job GROUP BY state").fetchall()
+        return dict.fromkeys(STATES, 0) | {row[0]: row[1] for row in rows}
+
+    def active_of(self, owner: str) -> int:
+        """How many jobs of ``owner`` are queued, with a worker, or waiting for a retry."""
+        with self._read() as db:
+            return sql.count_active(db, owner)
+
+    # Supervisor
+
+    def claim(self) -> Job | None:
+        """Take the oldest job that is due, as ``starting`` with its attempt counted up."""
+        now = time.time()
+        with self._write() as (db, changes):
+            row = db.execute(
+                "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
+                " heartbeat = :now, started = coalesce(started, :now), finished = NULL,"
+                " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
+                " WHERE number = (SELECT number FROM job WHERE state = 'queued'"
+                "  OR (state = 'interrupted' AND retry_at <= :now) ORDER BY number LIMIT 1)"
+                " RETURNING *",
+                {"now": now},
+            ).fetchone()
+            if row is None:
+                return None
+            sql.state_event(db, changes, row)
+            job = changes.jobs[row["id"]] = sql.job_of(row)
+            return job
+
+    def running(self) -> list[Job]:
+        """The jobs that a worker has or is being given, oldest first."""
+        with self._read() as db:
+            rows = db.execute(
+                "SELECT * FROM job WHERE state IN ('starting', 'running', 'cancelling')"
+                " ORDER BY number"
+            ).fetchall()
+        return [sql.job_of(row) for row in rows]
+
+    def update(
+        self,
+        job_id: str,
+        *,
+        attempt: int,
+        state: str | None = None,
+        progress: dict[str, Any] | None = None,
+        result: dict[str, Any] | None = None,
+        problem: dict[str, Any] | None = None,
+        retry_at: float | None = None,
+        failures: int | None = None,
+        log: str | None = None,
+    ) -> Job:
+        """Record what attempt ``attempt`` reports; counts as its heartbeat.
+
+        ``running`` does not override ``cancelling``. Raises StaleAttempt when the attempt is
+        not the job's present one, or is over, and UnknownJob.
+        """
+        now = time.time()
+        with self._write() as (db, changes):
+            row = sql.find(db, job_id)
+            if row["attempt"] != attempt or row["state"] not in RUNNING:
+                raise StaleAttempt(f"attempt {attempt} of {job_id} is over")
+            new: Row = {"heartbeat": now}
+            if state == "running" and row["state"] == "cancelling":
+                state = None
+            if state is not None and state != row["state"]:
+                new["state"] = state
+                if state in FINISHED:
+                    new["finished"] = now
+            if state in (*FINISHED, "interrupted"):
+                new |= {"retry_at": retry_at, "spent": row["spent"] + now - row["attempt_started"]}
+                new["problem"] = None if problem is None else canonical(problem)
+            if failures is not None:
+                new["failures"] = failures
+            if result is not None:
+                new["result"] = canonical(result)
+            if progress is not None:
+                new["progress"] = canonical(progress)
+                sql.add_event(db, changes, row, "progress", progress, now)
+            if log is not None:
+                sql.add_event(db, changes, row, "log", {"message": log}, now)
+            return self._set(db, changes, row, **new)
+
+    def known(self) -> set[str]:
+        """All job ids."""
+        with self._read() as db:
+            return {row[0] for row in db.execute("SELECT id FROM job")}
+
+    # Inside
+
+    def _set(self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> Job:
+        """Write ``new`` into the row of a running transaction."""
+        names = ", ".join(f"{name} = :{name}" for name in new)
+        after = db.execute(
+            f"UPDATE job SET {names}, version = version + 1 WHERE number = :row_number RETURNING *",
+            {**new, "row_number": row["number"]},
+        ).fetchone()
+        if after["state"] != row["state"]:
+            sql.state_event(db, changes, after)
+        job = changes.jobs[after["id"]] = sql.job_of(after)
+        return job
+
+    @contextmanager
+    def _write(self) -> Iterator[tuple[sqlite3.Connection, Changes]]:
+        """One transaction; afterwards the callbacks, for the jobs among the changes."""
+        changes = Changes()
+        with self._write_lock:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._writer, changes
+                    self._writer.execute("COMMIT")
+                    self.recent.publish(changes)
+                except BaseException:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+                    raise
+            except sqlite3.OperationalError as error:
+                raise StoreUnavailable(f"the job table cannot be written: {error}") from error
+        for job_id in changes.jobs:
+            for callback in self._callbacks:
+                callback(job_id)
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        with self._read_lock:
+            try:
+                yield self._reader
+            except sqlite3.OperationalError as error:
+                raise StoreUnavailable(f"the job table cannot be read: {error}") from error

@@ -1,0 +1,388 @@
+"""Runs one attempt of a job; everything here happens in the worker process.
+
+The attempt leaves its outcome as a file and returns it as well. It never raises for
+what the job does: a failing source or an infeasible problem is an outcome like others.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bigsap_server import logs
+from bigsap_server.jobs.control import RESULT_ARRAYS, Command, Folder
+from bigsap_server.jobs.files import FileLock, write_json
+from bigsap_server.jobs.pace import Pace
+from bigsap_server.problems import Problem, from_error, is_disk_full
+
+import bigsap
+
+_log = logging.getLogger("bigsap_server.worker")
+
+#: Takes ``kind`` ("begun", "progress" or "log") and the data of a report.
+Report = Callable[[str, dict[str, Any]], None]
+
+# How often commands are looked at: a cancelled solve is back within a second of it.
+_LOOK_S = 0.2
+# An older attempt's process that is still there is told to stop and gets this long.
+_LOCK_S = 30.0
+
+# Sources that would fail in the same way again; a remote provider may come back.
+_NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
+# The same of whatever opens stores behind an address: what is not there, or is something else.
+_NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
+_PASSING_STATUS = (408, 425, 429)
+
+# Attempts under way in this process. Killing it must not hit another one.
+_present: set[str] = set()
+_present_lock = threading.Lock()
+
+
+def dask_setup(worker: Any) -> None:
+    """Called in the worker processes that the server starts: solving waits for serving.
+
+    Ctrl-C reaches every process of a terminal; it is the server that tells workers to
+    stop, and how.
+    """
+    logs.configure("info")
+    os.nice(5)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def run_job(
+    folder: str,
+    spec: dict[str, Any],
+    attempt: int,
+    settings: dict[str, Any],
+    report: Report | None = None,
+) -> dict[str, Any]:
+    """Run attempt ``attempt`` of the job in ``folder`` and return its outcome.
+
+    spec: a normalised request. settings: the server's, as JSON, with ``threads`` (of this
+    job), ``time_left`` (seconds or None: the limit of the spec), ``warm_folder`` (of the job
+    to start from, or None) and ``own_process`` (whether ``now`` may kill this process).
+
+    The outcome has ``state``: succeeded, failed, cancelled, interrupted, or ``stale`` when this
+    attempt had no business to run (any more); and ``result``, ``problem`` or neither.
+    """
+    alone = bool(settings.get("own_process"))
+    if alone:
+        logs.set_level(settings.get("log_level") or "info")
+    try:
+        with logs.about(alone, job=Path(folder).name, attempt=attempt):
+            return _run_job(Folder(Path(folder)), spec, attempt, settings, report)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        return _interrupted("disk-full", "the disk is full")
+
+
+def _run_job(
+    place: Folder,
+    spec: dict[str, Any],
+    attempt: int,
+    settings: dict[str, Any],
+    report: Report | None,
+) -> dict[str, Any]:
+    if place.commanded(attempt) == "fenced":
+        return {"state": "stale"}
+    if not place.begin(attempt):
+        # The scheduler ran it again by itself; lost attempts are counted by the server.
+        return _interrupted("worker-lost", "the worker was lost")
+    lock = FileLock(place.lock)
+    until = time.monotonic() + _LOCK_S
+    while not lock.take():
+        if place.commanded(attempt) == "fenced":
+            return {"state": "stale"}
+        if time.monotonic() > until:
+            return _interrupted("worker-lost", "another worker still holds the job")
+        time.sleep(_LOOK_S / 2)
+    try:
+        outcome = Attempt(place, spec, attempt, settings, report).run()
+        place.end(attempt, outcome)
+        return outcome
+    finally:
+        lock.release()
+
+
+class Attempt:
+    """One attempt under way: the solve on this thread, a watcher on another."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        spec: dict[str, Any],
+        attempt: int,
+        settings: dict[str, Any],
+        report: Report | None,
+    ) -> None:
+        self.folder, self.spec, self.attempt, self.settings = folder, spec, attempt, settings
+        self._report = report
+        self._cancel = threading.Event()
+        self._over = threading.Event()
+        self._command: Command = "run"
+        self._pace = Pace()
+
+    def run(self) -> dict[str, Any]:
+        """Solve and write the result; the outcome."""
+        name = str(self.folder.path)
+        look = contextvars.copy_context().run
+        watcher = threading.Thread(
+            target=look, args=(self._watch,), name="bigsap-watch", daemon=True
+        )
+        with _present_lock:
+            _present.add(name)
+        self._tell("begun", {"pid": os.getpid()})
+        watcher.start()
+        try:
+            result = self._solve()
+            return self._outcome(result)
+        except Exception as error:  # noqa: BLE001 - a job must not take its worker along
+            return self._failure(error)
+        finally:
+            self._over.set()
+            watcher.join()
+            with _present_lock:
+                _present.discard(name)
+
+    # The solve
+
+    def _solve(self) -> bigsap.Result:
+        # Here, so that a server that never runs a job in its own process is not held up.
+        from bigsap_server.costs.build import build_source, unassigned_cost
+
+        data, settings = self.settings["data"], self.settings
+        source = build_source(self.spec, data, settings)
+        options = dict(self.spec.get("options") or {})
+        checkpoint_s = options.get("checkpoint_s") or self.settings["checkpoint_s"]
+        given: dict[str, Any] = {
+            "maximize": options.get("maximize", False),
+            "method": options.get("method", "auto"),
+            "epsilon": options.get("epsilon", True),
+            "gap": options.get("gap", 0.0),
+            "seed": options.get("seed", 0),
+            "start": options.get("start", "auto"),
+            "certify": "pairs" if options.get("certify") == "pairs" else True,
+            "cache": options.get("cache"),
+            "memory_limit": options.get("memory_limit"),
+            "device": options.get("device", "auto"),
+            "threads": options.get("threads") or self.settings.get("threads"),
+            "time_limit": self.settings.get("time_left") or options.get("time_limit_s"),
+            "unassigned_cost": unassigned_cost(self.spec, data, settings),
+            "warm_start": self._warm_start(),
+            "checkpoint": self.folder.checkpoint,
+            "checkpoint_every": checkpoint_s,
+            "callback": self._pace.see,
+            "cancel": self._cancel,
+        }
+        if self.folder.checkpoint.exists():
+            try:
+                return bigsap.resume(self.folder.checkpoint, source, **given)
+            except bigsap.CheckpointError as error:
+                # The costs have changed, or another version wrote it: what it says does
+                # not hold for this problem any more.
+                self._tell("log", {"message": f"starting anew: {error}"})
+                self.folder.checkpoint.unlink(missing_ok=True)
+        return bigsap.solve(source, **given)
+
+    def _warm_start(self) -> Any:
+        given = self.spec.get("warm_start")
+        if given is None:
+            return None
+        if given.get("job") is None:
+            from bigsap_server.costs.build import Resolver
+            from bigsap_server.costs.request import WarmStart
+
+            parsed = WarmStart.model_validate(given)
+            resolver = Resolver(Path(self.settings["data"]), self.settings)
+            prices = resolver.array(parsed.v, "/warm_start/v")
+            if parsed.col4row is None:
+                return prices
+            return prices, resolver.array(parsed.col4row, "/warm_start/col4row")
+        try:
+            folder = Path(self.settings["warm_folder"])
+            v, col4row = (
+                np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("v", "col4row")
+            )
+        except (FileNotFoundError, TypeError):
+            raise Problem(
+                "invalid-spec",
+                "the job to start from has no result (any more)",
+                pointer="/warm_start/job",
+            ) from None
+        return v, col4row
+
+    # The outcome
+
+    def _outcome(self, result: bigsap.Result) -> dict[str, Any]:
+        command = self._command
+        if result.status == bigsap.Status.CANCELLED:
+            if command == "fenced":
+                return {"state": "stale"}
+            if command == "stop":
+                return _interrupted("server-stopped", "the server was stopped")
+            if command == "now":
+                return {"state": "cancelled"}
+        state = "cancelled" if result.status == bigsap.Status.CANCELLED else "succeeded"
+        self._write_arrays(result)
+        return {"state": state, "result": self._summary(result)}
+
+    def _write_arrays(self, result: bigsap.Result) -> None:
+        target = self.folder.result(self.attempt)
+        temporary = target.with_name(target.name + ".tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            for name in RESULT_ARRAYS:
+                with (temporary / f"{name}.npy").open("wb") as file:
+                    np.save(file, getattr(result, name), allow_pickle=False)
+                    file.flush()
+                    os.fsync(file.fileno())
+            write_json(temporary / "summary.json", self._summary(result))
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        os.rename(temporary, target)
+
+    def _summary(self, result: bigsap.Result) -> dict[str, Any]:
+        arrays = {name: getattr(result, name) for name in RESULT_ARRAYS}
+        summary: dict[str, Any] = _jsonable(
+            {
+                "attempt": self.attempt,
+                "status": str(result.status),
+                "success": result.success,
+                "message": result.message,
+                "objective": result.fun,
+                "bound": result.bound,
+                "gap": result.gap,
+                "maximize": result.maximize,
+                "shape": list(result.shape),
+                "n_assigned": len(result.row_ind),
+                "phases": result.nit,
+                "certificate": certificate_of(result),
+                "stats": result.stats,
+                "arrays": {
+                    name: {"dtype": array.dtype.str, "shape": list(array.shape)}
+                    for name, array in arrays.items()
+                },
+            }
+        )
+        return summary
+
+    def _failure(self, error: BaseException) -> dict[str, Any]:
+        if is_disk_full(error):
+            where = getattr(error, "filename", None)
+            what = "a checkpoint" if where == os.fspath(self.folder.checkpoint) else "a file"
+            return _interrupted("disk-full", f"the disk is full: {what} cannot be written")
+        if self._command == "fenced":
+            return {"state": "stale"}
+        problem = from_error(error)
+        cause = error.__cause__ if isinstance(error, Problem) else error
+        if problem.slug == "source-failed" and may_pass(cause):
+            return {"state": "interrupted", "slug": problem.slug, "problem": problem.document()}
+        if problem.slug == "solve-failed":
+            _log.exception("attempt %s of %s failed", self.attempt, self.folder.path.name)
+        return {"state": "failed", "problem": problem.document()}
+
+    # The watcher
+
+    def _watch(self) -> None:
+        """Obey commands and report progress, also while the solve is busy elsewhere."""
+        every = float(self.settings.get("heartbeat_s") or 0.8)
+        # A little early: "at least once a second" is counted where the stream ends.
+        due = time.monotonic() + 0.8 * every
+        while not self._over.wait(_LOOK_S):
+            try:
+                self._obey(self.folder.commanded(self.attempt))
+                if time.monotonic() >= due:
+                    due = time.monotonic() + 0.8 * every
+                    self._beat()
+            except OSError as error:
+                # A full disk: the solve will notice by itself if it has to write.
+                _log.warning("%s: %s", self.folder.path.name, error)
+        # The last word, also of solves too short for any other.
+        self._tell("progress", _jsonable(self._pace.report()))
+
+    def _obey(self, command: Command) -> None:
+        self._command = command
+        if command == "run":
+            return
+        self._cancel.set()
+        with _present_lock:
+            alone = len(_present) == 1
+        if command == "now" and self.settings.get("own_process") and alone:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _beat(self) -> None:
+        progress = _jsonable(self._pace.report())
+        self._tell("progress", progress)
+        write_json(
+            self.folder.path / "progress.json", {"attempt": self.attempt, "progress": progress}
+        )
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        if self._report is not None:
+            self._report(kind, data)
+
+
+def may_pass(cause: BaseException | None) -> bool:
+    """Whether a source that failed for this reason may do better at the next attempt."""
+    if isinstance(cause, bigsap.BigsapError):
+        return not isinstance(cause, _NO_USE_AGAIN)
+    status = getattr(cause, "status", None)  # of an answer, where HTTP is behind it
+    if isinstance(status, int):
+        return not 300 <= status < 500 or status in _PASSING_STATUS
+    return not isinstance(cause, _NO_STORE_THERE)
+
+
+def certificate_of(result: bigsap.Result) -> dict[str, Any]:
+    """What stands behind the bound: a pass over all pairs, bounds of them, or the search alone.
+
+    A solve that was stopped has a bound that its search vouches for, without a pass.
+    """
+    known = result.bound is not None and result.gap is not None
+    proof = result.stats.get("proof")
+    certified = known and proof is not None
+    came_from = "certificate" if certified else "search" if result.bound is not None else None
+    return {
+        "certified": certified,
+        "bound": result.bound,
+        "bound_from": came_from,
+        "gap": result.gap,
+        "by": proof,
+        "pairs": result.stats.get("certificate_pairs", 0),
+    }
+
+
+def _interrupted(slug: str, detail: str) -> dict[str, Any]:
+    return {"state": "interrupted", "slug": slug, "problem": Problem(slug, detail).document()}
+
+
+def _jsonable(value: Any) -> Any:
+    """``value`` with numpy's numbers and arrays as Python's, and null for what JSON has not."""
+    if isinstance(value, dict):
+        return {str(key): _jsonable(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return _jsonable(value.tolist())
+    if isinstance(value, np.generic):
+        return _jsonable(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return (
+        value
+        if isinstance(value, (str, int, float, type(None)))
+        else json.loads(json.dumps(str(value)))
+    )
