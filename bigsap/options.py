@@ -102,11 +102,6 @@ def _fits(problem: Problem, budget: int) -> bool:
     return n * m * source.dtype.itemsize <= budget
 
 
-def may_use_lists(problem: Problem, method: str) -> bool:
-    """Whether a solve by ``method`` may be one by compressed rows."""
-    return method == "compressed" or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
-
-
 def ssp_takes_levels(problem: Problem, options: Options) -> bool:
     """Whether scans of whole rows may begin from prices of levels: where these cost a small
     part of the scans that they save, which rows that cost a call each do not leave."""
