@@ -15,7 +15,7 @@ import uvicorn
 from bigsap_server import logs
 from bigsap_server.http.app import create_app, stop_waiting
 from bigsap_server.http.gate import Gate
-from bigsap_server.jobs.executor import make_executor
+from bigsap_server.jobs.executors import make_executor
 from bigsap_server.jobs.table import JobStore, JobStoreError
 from bigsap_server.settings import Settings, load
 

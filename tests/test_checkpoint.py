@@ -42,7 +42,7 @@ def same(a, b):
 VICTIM = """
 import sys, time
 import bigsap
-from bigsap.engine import compressed
+from bigsap.engine.lists import list_engine as compressed
 from test_checkpoint import PROBLEMS
 
 compressed._SLICE_SECONDS, compressed._FIRST_SLICE_SCANS = 0.001, 20  # often at the disk

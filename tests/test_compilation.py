@@ -150,7 +150,7 @@ def test_a_solve_tells(impatient, monkeypatch, capsys):
 CODE = """
 import sys
 from numba import njit
-from bigsap.engine import compilation
+from bigsap.engine.core import compilation
 compilation.PATIENCE = 0.0
 said = []
 with compilation.compilation_told(said.append):

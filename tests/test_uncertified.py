@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.core.held import Listed
 from bigsap.engine.lists.layout import Lists
+from bigsap.engine.lists.listed import Listed
 from bigsap.errors import CertificateError
 from bigsap.rows import RowCache
 

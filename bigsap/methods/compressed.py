@@ -17,7 +17,6 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu.device_lists import list_engine_for
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.lists.layout import ENTRY_BYTES
@@ -33,6 +32,7 @@ from bigsap.methods.first_prices import choose_first_prices, estimated_prices
 from bigsap.methods.levels import Ladder
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts, all_costs
+from bigsap.methods.placement import list_engine_for
 from bigsap.methods.strata import strata_of
 from bigsap.methods.tight_start import TightStart, hand_over, tight_start
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm

@@ -20,10 +20,10 @@ import numpy as np
 
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu.device_engine import engine_for
 from bigsap.methods import ssp
 from bigsap.methods.levels import SHARE, reached
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
+from bigsap.methods.placement import engine_for
 from bigsap.methods.start import estimate
 from bigsap.methods.strata import Strata, one_of_each, strata_of
 from bigsap.monitor import Monitor

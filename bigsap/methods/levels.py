@@ -24,7 +24,6 @@ import numpy as np
 from bigsap.engine.core.precision import Arithmetic, choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu.device_lists import device_transform
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
@@ -32,6 +31,7 @@ from bigsap.errors import InvalidCostError
 from bigsap.methods import ssp
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts, all_costs, part_of, read_gently
+from bigsap.methods.placement import prices_on_device
 from bigsap.methods.strata import Strata, one_of_each
 from bigsap.monitor import Monitor, Part
 from bigsap.problem import Problem
@@ -200,8 +200,9 @@ def transform(
     if counts is not None:
         counts.rows += rows.size
         counts.pairs += rows.size * m
-    if isinstance(source, OnDevice):
-        return device_transform(problem, rows, u, price)
+    there = prices_on_device(problem, rows, u, price)
+    if there is not None:
+        return there
     matrix = source.resident() if isinstance(source, Resident) else None
     sign = price.type(problem.sign)
     if matrix is not None:

@@ -1,4 +1,4 @@
-"""Which device a solve runs on, and the costs brought there."""
+"""Which device a solve runs on, the costs brought there, and which engine works on them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import numpy as np
 
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu.device_engine import engine_for
+from bigsap.engine.gpu.device_engine import DeviceEngine
+from bigsap.engine.gpu.device_lists import DeviceListEngine, device_transform
+from bigsap.engine.gpu.row_cache import DeviceRows
+from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.lists.bounds import blocks_of
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem
@@ -161,6 +165,42 @@ def unrelated(costs: Array) -> bool:
     centred /= size[:, None]
     correlation = np.abs(centred @ centred.T)[np.triu_indices(len(costs), 1)]
     return bool(correlation.mean() * np.sqrt(costs.shape[1]) < _UNRELATED)
+
+
+def engine_for(
+    problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
+) -> Engine:
+    """The engine that scans whole rows: of the devices that the costs are on, else the CPU's."""
+    there = isinstance(problem.source, (OnDevice, SlabsOnDevices))
+    if there and problem.shape[0] <= problem.shape[1]:
+        return DeviceEngine(problem, rows, team, monitor, price)
+    return Engine(problem, rows, team, monitor, price)
+
+
+def list_engine_for(
+    problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int, seed: int
+) -> ListEngine:
+    """The engine for compressed rows of the device the costs are on; else the CPU's."""
+    there = isinstance(problem.source, (OnDevice, StreamedToDevice))
+    kind = DeviceListEngine if there else ListEngine
+    return kind(problem, team, monitor, price, k, seed)
+
+
+def device_pass(source: OnDevice, problem: Problem, price: np.dtype[Any]) -> DevicePass | None:
+    """Passes that find tight pairs on the device of a matrix; None for computed costs."""
+    return DevicePass(problem, price) if source.code().lookup else None
+
+
+def prices_on_device(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array | None:
+    """``v[j] = min over rows of (c[i, j] - u[i])`` by the device that holds the costs, if any."""
+    if not isinstance(problem.source, OnDevice):
+        return None
+    return device_transform(problem, rows, u, price)
+
+
+def device_rows(engine: ListEngine | None) -> DeviceRows | None:
+    """The row cache in device memory, of costs that a device has no room for."""
+    return engine.cache if isinstance(engine, DeviceListEngine) else None
 
 
 def engine_where(

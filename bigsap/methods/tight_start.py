@@ -23,11 +23,11 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.lists import tight as T
 from bigsap.engine.lists.layout import EVALUATIONS, PAIRS
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods.parts import Counts
+from bigsap.methods.placement import device_pass
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Resident
@@ -107,7 +107,7 @@ def _pass_for(problem: Problem, team: Team, price: np.dtype[Any]) -> _Pass | Non
     """None for costs that are not a matrix in memory, row after row."""
     source = problem.source
     if isinstance(source, OnDevice):
-        return DevicePass(problem, price) if source.code().lookup else None
+        return device_pass(source, problem, price)
     matrix = source.resident() if isinstance(source, Resident) else None
     return None if matrix is None else HostPass(problem, matrix, team, price)
 

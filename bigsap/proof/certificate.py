@@ -128,7 +128,7 @@ def certify(
     n, m = source.shape
     integer = np.dtype(source.dtype).kind in "iu"
     matching = None if col4row is None else _complete_matching(col4row, n, m)
-    prices = _checked_prices(v, m, integer)
+    prices = checked_prices(v, m, integer)
     if n == 0 or m == 0:
         return _empty(n, m, integer, bound_only=matching is None)
     with np.errstate(over="ignore"):
@@ -147,7 +147,7 @@ def certify(
     )
     if prices.dtype.kind == "i" and max(reach(u), reach(prices), reach(matched)) > 2**60:
         u, prices, matched = (a.astype(object) for a in (u, prices, matched))  # Python ints
-    proof = _conclude(
+    proof = conclude(
         n, m, matching, u, prices, matched, maximize, integer, largest, normalise, magnitude
     )  # fmt: skip
     return replace(proof, pairs=looked.pairs, by=looked.by, bounds=looked.bounds)
@@ -226,7 +226,8 @@ def _complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
     return matching
 
 
-def _checked_prices(v: npt.ArrayLike, m: int, integer: bool) -> Array:
+def checked_prices(v: npt.ArrayLike, m: int, integer: bool) -> Array:
+    """``v`` as (m,) finite prices of a dtype that suits the costs, or CertificateError."""
     prices = np.asarray(v)
     if prices.shape != (m,) or (prices.size and prices.dtype.kind not in "biuf"):
         raise CertificateError(
@@ -292,7 +293,7 @@ def _empty(n: int, m: int, integer: bool, bound_only: bool) -> Certificate:
     return Certificate(fun, zero, gap, *duals, -1, 0.0, 0, integer, 0.0, not bound_only)
 
 
-def _conclude(
+def conclude(
     n: int,
     m: int,
     matching: Array | None,

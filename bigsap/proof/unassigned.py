@@ -10,30 +10,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import CertificateError
-from bigsap.proof.certificate import Certificate, certify_infeasible, exact_sum
-from bigsap.proof.certificate import _checked_prices as checked_prices
-from bigsap.proof.certificate import _conclude as conclude
+from bigsap.proof.certificate import (
+    Certificate,
+    certify_infeasible,
+    checked_prices,
+    conclude,
+    exact_sum,
+)
+from bigsap.proof.claim import Claim
 from bigsap.proof.minima import Looked, minima
 from bigsap.proof.row_minima import reach
 from bigsap.proof.streaming import BLOCK_BYTES
-from bigsap.proof.verify import _check_consistency as check_consistency
-from bigsap.proof.verify import _check_duals as check_duals
-from bigsap.proof.verify import _check_values as check_values
-from bigsap.proof.verify import _unknown as unknown
-from bigsap.proof.verify import magnitude_of
+from bigsap.proof.verify import (
+    check_consistency,
+    check_duals,
+    check_values,
+    magnitude_of,
+    unknown,
+)
 from bigsap.sources.base import Array, CostSource, Resident
 from bigsap.sources.gated import Gated
 
-if TYPE_CHECKING:
-    from bigsap.result import Result
-
-_Result = TypeVar("_Result", bound="Result")
+_Claim = TypeVar("_Claim", bound=Claim)
 
 
 def widen_start(warm_start: Any, gated: Gated) -> Any:
@@ -61,7 +65,7 @@ def _widened(prices: Any, gated: Gated) -> Any:
     return np.concatenate((prices, np.zeros(gated.shape[1] - gated.n_columns)))
 
 
-def ungate(result: _Result, gated: Gated) -> _Result:
+def ungate(result: _Claim, gated: Gated) -> _Claim:
     """The result of the user's problem from that of ``gated``.
 
     Rows that were given a clipped pair, or one of the further columns, become
@@ -89,7 +93,7 @@ def ungate(result: _Result, gated: Gated) -> _Result:
     )  # fmt: skip
 
 
-def _doubtful(result: Result, gated: Gated, col4row: Array) -> Array:
+def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
     """The rows whose pair may have been clipped."""
     (rows,) = np.nonzero(col4row >= 0)
     if result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
@@ -118,7 +122,7 @@ def _worth_it(gated: Gated, row: int, column: int) -> bool:
     return bool(cost >= price if gated.maximize else cost <= price)
 
 
-def _better_bound(result: Result, m: int) -> tuple[Any, Any]:
+def _better_bound(result: Claim, m: int) -> tuple[Any, Any]:
     """Bound and gap when the duals of the further columns, all <= 0, are set to 0.
 
     That leaves ``u[i] <= price[i]``, because the largest of all v is 0, and costs nothing:
@@ -226,7 +230,7 @@ def _partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
 
 
 def verify_gated(
-    result: Result, source: CostSource, prices: npt.ArrayLike, threads: int = 1,
+    result: Claim, source: CostSource, prices: npt.ArrayLike, threads: int = 1,
     *, pairs: bool = False,
 ) -> Certificate:  # fmt: skip
     """``Result.verify`` of a problem whose rows may stay unassigned at ``prices``."""
@@ -259,7 +263,7 @@ def verify_gated(
     return certificate
 
 
-def _check_prices(result: Result, gated: Gated) -> None:
+def _check_prices(result: Claim, gated: Gated) -> None:
     recorded = result.unassigned_cost
     if recorded is None:
         return

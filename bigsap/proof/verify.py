@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,46 +13,44 @@ from bigsap.proof.certificate import (
     certify_infeasible,
     exact_sum,
 )
+from bigsap.proof.claim import Claim
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array, CostSource
 
-if TYPE_CHECKING:
-    from bigsap.result import Result
-
 
 def verify(
-    result: Result, source: CostSource, threads: int = 1, *, pairs: bool = False
+    result: Claim, source: CostSource, threads: int = 1, *, pairs: bool = False
 ) -> Certificate:
     """See ``Result.verify``; ``source`` presents the costs of the problem."""
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(
             f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}"
         )
-    _check_consistency(result)
+    check_consistency(result)
     if result.status == "infeasible":
         return certify_infeasible(
             source, result.violator, maximize=result.maximize, threads=threads
         )
     sign = -1 if result.maximize else 1
-    unknown = _unknown(result.v)
-    prices = np.zeros(result.shape[1]) if unknown else sign * result.v
+    no_prices = unknown(result.v)
+    prices = np.zeros(result.shape[1]) if no_prices else sign * result.v
     certificate = certify(
         source,
         None if result.fun is None else result.col4row,
         prices,
         maximize=result.maximize,
         threads=threads,
-        normalise=unknown,
+        normalise=no_prices,
         magnitude=magnitude_of(result),
         pairs=pairs,
     )
-    if not unknown and not _unknown(result.u):
-        _check_duals(result, certificate, sign)
-    _check_values(result, certificate, sign, bounded=not unknown)
+    if not no_prices and not unknown(result.u):
+        check_duals(result, certificate, sign)
+    check_values(result, certificate, sign, bounded=not no_prices)
     return certificate
 
 
-def magnitude_of(result: Result) -> float:
+def magnitude_of(result: Claim) -> float:
     """How large the numbers were whose rounding the duals carry, as the result says.
 
     Believed up to a million times the size of its duals: the gap that a forged record could
@@ -68,12 +66,12 @@ def magnitude_of(result: Result) -> float:
     return float(min(said, 2.0**20 * seen))
 
 
-def _unknown(dual: Array) -> bool:
+def unknown(dual: Array) -> bool:
     """Duals nobody computed are NaN throughout."""
     return dual.size > 0 and bool(np.isnan(dual).all())
 
 
-def _check_consistency(result: Result) -> None:
+def check_consistency(result: Claim) -> None:
     """What can be judged without the costs: the fields must tell the same story."""
     n, m = result.shape
     if result.col4row.shape != (n,) or result.row4col.shape != (m,):
@@ -81,7 +79,7 @@ def _check_consistency(result: Result) -> None:
     if result.u.shape != (n,) or result.v.shape != (m,):
         raise CertificateError("u or v does not have the length of its side")
     for name, dual in (("u", result.u), ("v", result.v)):
-        if np.isnan(dual).any() and not _unknown(dual):
+        if np.isnan(dual).any() and not unknown(dual):
             raise CertificateError(f"{name}[{int(np.argmax(np.isnan(dual)))}] is NaN")
     (rows,) = np.nonzero(result.col4row >= 0)
     if not (
@@ -108,7 +106,7 @@ def _check_consistency(result: Result) -> None:
         raise CertificateError("the gap is known exactly when fun and bound are")
 
 
-def _check_duals(result: Result, certificate: Certificate, sign: int) -> None:
+def check_duals(result: Claim, certificate: Certificate, sign: int) -> None:
     """The claimed u against the largest feasible one, and the sign of the longer side."""
     n, m = result.shape
     claimed, most = sign * result.u, sign * certificate.u
@@ -126,7 +124,11 @@ def _check_duals(result: Result, certificate: Certificate, sign: int) -> None:
         raise CertificateError(f"{name}[{where}] has the wrong sign for a side left over")
 
 
-def _check_values(result: Result, certificate: Certificate, sign: int, *, bounded: bool) -> None:
+def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded: bool) -> None:
+    """Cost, bound and gap as claimed, and whether the result is optimal if it says so.
+
+    bounded: the duals are known.
+    """
     tolerance = 8 * certificate.rounding
     _agree("fun", result.fun, certificate.fun, tolerance)
     if result.bound is not None and bounded:
@@ -154,7 +156,7 @@ def _check_values(result: Result, certificate: Certificate, sign: int, *, bounde
         )
 
 
-def _sum_of_duals(result: Result, certificate: Certificate) -> tuple[Any, int]:
+def _sum_of_duals(result: Claim, certificate: Certificate) -> tuple[Any, int]:
     """sum(u) + sum(v), and what rounding the bound to an integer may add to it."""
     if certificate.rounding or not isinstance(certificate.bound, int):
         return exact_sum(result.u) + exact_sum(result.v), int(isinstance(certificate.bound, int))

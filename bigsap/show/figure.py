@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from bigsap.result import Result
+from bigsap.proof.claim import Claim
 
 _INK, _BLUE, _ORANGE, _GREEN, _GREY = "#333333", "#1f5fa8", "#d9822b", "#2e8b57", "#d9d9d9"
 # Phases whose bars can carry their numbers without touching, and the fewest for which
@@ -15,7 +14,7 @@ _INK, _BLUE, _ORANGE, _GREEN, _GREY = "#333333", "#1f5fa8", "#d9822b", "#2e8b57"
 _LABELLED, _LEAST = 12, 4
 
 
-def draw(result: Result) -> Any:
+def draw(result: Claim) -> Any:
     """See ``Result.plot``. The figure has one panel a quantity, phases from left to right."""
     try:
         from matplotlib.figure import Figure
@@ -39,9 +38,9 @@ def draw(result: Result) -> Any:
     return figure
 
 
-def _title(result: Result) -> str:
+def _title(result: Claim) -> str:
     n, m = result.shape
-    words = [f"{n:,} x {m:,}, {result.status.value.replace('_', ' ')}"]
+    words = [f"{n:,} x {m:,}, {str(result.status).replace('_', ' ')}"]
     if result.fun is not None:
         words.append(f"cost {result.fun:.6g}")
     if result.gap is not None:
@@ -84,7 +83,7 @@ def _phase_axis(ax: Any, phases: Sequence[Mapping[str, Any]], *, last: bool) -> 
         )  # fmt: skip
 
 
-def _epsilon(ax: Any, phases: Sequence[Mapping[str, Any]], result: Result) -> None:
+def _epsilon(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> None:
     """The last phase has epsilon 0."""
     values = [float(phase.get("epsilon", 0.0)) for phase in phases]
     ax.plot(range(1, len(values) + 1), values, "o-", color=_BLUE, linewidth=1.4, markersize=4.5)
@@ -116,7 +115,7 @@ def _logarithmic(ax: Any, values: Sequence[float]) -> None:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.2g}")
 
 
-def _scans(ax: Any, phases: Sequence[Mapping[str, Any]], result: Result) -> None:
+def _scans(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> None:
     """Every phase augments each row of the searched side once."""
     n_augmented = max(1, result.shape[1 if result.stats.get("transposed") else 0])
     values = [phase.get("rows_scanned", 0) / n_augmented for phase in phases]
@@ -124,7 +123,7 @@ def _scans(ax: Any, phases: Sequence[Mapping[str, Any]], result: Result) -> None
     ax.set_ylabel("rows scanned\nper augmentation")
 
 
-def _moves(ax: Any, phases: Sequence[Mapping[str, Any]], result: Result) -> None:
+def _moves(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> None:
     _bars(ax, [phase.get("prices_moved", 0) for phase in phases], _GREEN, "{:,.0f}")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.set_ylabel("prices moved\n(count)")

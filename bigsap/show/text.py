@@ -5,20 +5,19 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from bigsap.result import Result
+from bigsap.proof.claim import Claim
 
 
-def result_text(result: Result) -> str:
+def result_text(result: Claim) -> str:
     """Several aligned lines: outcome, numbers, effort. No line break at the end."""
     return align(result_lines(result))
 
 
-def result_lines(result: Result) -> Iterator[tuple[str, str]]:
+def result_lines(result: Claim) -> Iterator[tuple[str, str]]:
     """(label, value) pairs; what the result does not know is left out."""
     stats = result.stats
     n_rows, n_columns = result.shape
@@ -112,7 +111,7 @@ def bytes_text(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def result_record(result: Result) -> dict[str, Any]:
+def result_record(result: Claim) -> dict[str, Any]:
     """The result without its arrays, ready for ``json.dumps``."""
     record = {
         "status": result.status,

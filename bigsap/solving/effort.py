@@ -4,49 +4,45 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bigsap.engine.core.known import Known, cost_of_pairs
 from bigsap.engine.core.state import FREE
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu.device_lists import DeviceListEngine
-from bigsap.engine.gpu.row_cache import DeviceRows
 from bigsap.memory import peak_bytes
-from bigsap.methods.placement import device_name
+from bigsap.methods.placement import device_name, device_rows
 from bigsap.result import Result
+from bigsap.solving.call import Call
 from bigsap.solving.keeping import KeptRows
 from bigsap.solving.stopped import Deadline, Late
 from bigsap.sources.base import Fillable
 from bigsap.sources.device.placed import OnDevice
-
-if TYPE_CHECKING:
-    from bigsap.solving.session import Run
 
 # That pricing the pairs in order may take; and its share of the time limit.
 _FIRST_SECONDS = 0.2
 _FIRST_SHARE = 0.1
 
 
-def solve_stats(run: Run) -> dict[str, Any]:
+def solve_stats(call: Call) -> dict[str, Any]:
     """``Result.stats`` of a solve, ended or stopped: counts of work, bytes, seconds, bounds."""
-    engine, rows = run.engine, run.rows
-    there = device_rows(run)
-    m = run.problem.shape[1]
+    engine, rows = call.engine, call.rows
+    there = device_rows(None if call.lists is None else call.lists.engine)
+    m = call.problem.shape[1]
     evaluated = engine.rows_evaluated if engine is not None else 0
     scanned = engine.rows_scanned if engine is not None else 0
-    if rows.policy != "in place" and run.lists is None:
+    if rows.policy != "in place" and call.lists is None:
         evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
     lists: dict[str, Any] = {
         "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "rounds": {}
     }  # fmt: skip
-    if run.lists is not None:
-        counts = run.lists.totals()
-        if not run.whole_rows:
+    if call.lists is not None:
+        counts = call.lists.totals()
+        if not call.whole_rows:
             evaluated = pairs = 0
-        asked = _asked(run, counts.rows, counts.pairs)
+        asked = _asked(call, counts.rows, counts.pairs)
         evaluated, pairs = evaluated + asked[0], pairs + asked[1]
         scanned += counts.scans
         lists = {
@@ -55,25 +51,25 @@ def solve_stats(run: Run) -> dict[str, Any]:
             "list_growth_refused": counts.refused,
             "rounds": counts.rounds,
         }
-    if run.levels is not None:
-        counts = run.levels.counts
+    if call.levels is not None:
+        counts = call.levels.counts
         evaluated, pairs = evaluated + counts.rows, pairs + counts.pairs
         scanned += counts.scans
-    first = run.lists or run.levels
+    first = call.lists or call.levels
     return {
-        "method": run.method,
-        "why": run.why,
-        "threads": run.n_threads,
-        "device": device_name(run.problem.source),
-        "source": type(run.given.source).__name__,
-        "evaluated_by": getattr(run.problem.source, "evaluated_by", None),
-        "transposed": run.problem.transposed,
-        "price": str(run.arithmetic.price),
-        "resumed": run.resumed,
-        "warm_started": run.warm_start is not None,
+        "method": call.method,
+        "why": call.why,
+        "threads": call.n_threads,
+        "device": device_name(call.problem.source),
+        "source": type(call.given.source).__name__,
+        "evaluated_by": getattr(call.problem.source, "evaluated_by", None),
+        "transposed": call.problem.transposed,
+        "price": str(call.arithmetic.price),
+        "resumed": call.resumed,
+        "warm_started": call.warm_start is not None,
         "rows_evaluated": evaluated,
         "pairs_evaluated": pairs,
-        "certificate_pairs": run.certificate_pairs,
+        "certificate_pairs": call.certificate_pairs,
         "proof": None,  # the result tells both, where there is a certificate
         "proof_bounds": 0,
         "rows_scanned": scanned,
@@ -83,36 +79,30 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "cache_bytes": (there or rows).bytes,
         "cache_hits": (there or rows).hits,
         "cache_misses": (there or rows).misses,
-        "copied_bytes": getattr(there or run.problem.source, "copied_bytes", 0),
+        "copied_bytes": getattr(there or call.problem.source, "copied_bytes", 0),
         **lists,
         "first_prices": first.first_prices if first is not None else None,
-        "phases": run.phases,
-        "gaps": run.monitor.gaps,
-        "seconds": {**run.seconds, "total": run.monitor.seconds},
+        "phases": call.phases,
+        "gaps": call.monitor.gaps,
+        "seconds": {**call.seconds, "total": call.monitor.seconds},
         "peak_bytes": peak_bytes(),
     }
 
 
-def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:
+def _asked(call: Call, evaluated: int, pairs: int) -> tuple[int, int]:
     """Rows and pairs that the source was asked for: kept ones are not asked for again."""
-    source = run.reading.source
+    source = call.reading.source
     if isinstance(source, KeptRows):
         return evaluated - source.rows_found, pairs - source.pairs_found
-    if source is not run.problem.source:
-        return run.rows.misses, run.rows.misses * run.problem.shape[1]
+    if source is not call.problem.source:
+        return call.rows.misses, call.rows.misses * call.problem.shape[1]
     return evaluated, pairs
 
 
-def device_rows(run: Run) -> DeviceRows | None:
-    """The row cache in device memory, of costs that a device has no room for."""
-    engine = None if run.lists is None else run.lists.engine
-    return engine.cache if isinstance(engine, DeviceListEngine) else None
-
-
-def first_bounds(run: Run, engine: Engine) -> None:
+def first_bounds(call: Call, engine: Engine) -> None:
     """Tell listeners what is known before any work: the costs' floor, the price of the pairs
     in order. The engine is not told: a pass over the costs finds better."""
-    problem, monitor = run.problem, run.monitor
+    problem, monitor = call.problem, call.monitor
     if not monitor.heard:
         return
     known = Known(problem, engine.infinity, active=False)
@@ -128,24 +118,24 @@ def first_bounds(run: Run, engine: Engine) -> None:
         limit = math.inf if monitor.time_limit is None else _FIRST_SHARE * monitor.time_limit
         clock = Deadline(min(_FIRST_SECONDS, limit), lambda: monitor.cancelled)
         in_order = np.where(rows < m, rows, FREE)
-        known.cost = cost_of_pairs(problem, run.rows, fill, in_order, clock.tick)
+        known.cost = cost_of_pairs(problem, call.rows, fill, in_order, clock.tick)
         known.tell(monitor)
 
 
-def list_bounds(run: Run) -> None:
+def list_bounds(call: Call) -> None:
     """Tell listeners what the lists prove in the midst of a phase. Not the engine: ``gap`` is
     judged at the end of each phase, never by the clock."""
-    if run.lists is not None and run.engine is not None:
-        known = Known(run.problem, run.engine.infinity, active=False)
-        run.lists.teach(known)
-        known.tell(run.monitor)
+    if call.lists is not None and call.engine is not None:
+        known = Known(call.problem, call.engine.infinity, active=False)
+        call.lists.teach(known)
+        known.tell(call.monitor)
 
 
-def last_report(run: Run, result: Result) -> None:
+def last_report(call: Call, result: Result) -> None:
     """Tell listeners what the result says."""
-    monitor, progress = run.monitor, run.monitor.progress
+    monitor, progress = call.monitor, call.monitor.progress
     low, high = result.bound, result.fun
-    if run.problem.maximize:
+    if call.problem.maximize:
         low, high = high, low
     monitor.enclose(low, high)
     monitor.reached(result.stats["rows_scanned"], result.stats["rows_evaluated"])

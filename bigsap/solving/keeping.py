@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.proof.streaming import Work, stream
 from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch
+from bigsap.solving.call import Call
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
@@ -37,9 +37,6 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.functions.callbacks import FunctionSource
 
-if TYPE_CHECKING:
-    from bigsap.solving.session import Run
-
 #: Compiled costs that take so long a pair are kept: some fifty times what a look into memory
 #: does, so that no clock decides about what is near.
 _DEAR_SECONDS = 5e-8
@@ -52,25 +49,25 @@ _WORTH_PAIRS = 1 << 16
 _FUNCTION_BYTES = 1 << 17
 
 
-def kept_problem(run: Run) -> Problem:
-    """``run.problem``, or the same with rows that are kept in ``run.rows`` as they are read.
+def kept_problem(call: Call) -> Problem:
+    """``call.problem``, or the same with rows that are kept in ``call.rows`` as they are read.
 
     With room for all rows and the method "compressed" they are all read here. Raises what the
     source raises, InvalidCostError, and ``Stopped``.
     """
-    problem, rows = run.problem, run.rows
+    problem, rows = call.problem, call.rows
     source = problem.source
     if rows.policy == "in place" or device_name(source) != "cpu" or 0 in problem.shape:
         return problem
     if isinstance(source, Resident) and source.resident() is not None:
         return problem
     behind = not isinstance(source, Fillable) or source.fill() is None
-    lists = run.method == "compressed"
+    lists = call.method == "compressed"
     if lists and rows.n_slots == problem.shape[0] and (behind or is_dear(problem)):
         # Should the solve be stopped meanwhile: what is here by then need not be read again.
         seen = KeptRows(source, rows, keep=False)
-        run.reading = Problem(seen, problem.maximize, problem.transposed)
-        _read_all(run)
+        call.reading = Problem(seen, problem.maximize, problem.transposed)
+        _read_all(call)
         matrix = ArraySource(rows.table.slots)
         return Problem(matrix, problem.maximize, problem.transposed)
     if not behind:
@@ -110,13 +107,13 @@ def is_dear(problem: Problem) -> bool:
     return True
 
 
-def _read_all(run: Run) -> None:
+def _read_all(call: Call) -> None:
     """Read every row into its slot, once, by all threads; the monitor hears how far it is."""
-    problem, table, monitor = run.problem, run.rows.table, run.monitor
+    problem, table, monitor = call.problem, call.rows.table, call.monitor
     m = problem.shape[1]
     slots = table.slots
     clock = time.perf_counter()
-    block_bytes = run.block_bytes()
+    block_bytes = call.block_bytes()
     if isinstance(problem.source, FunctionSource):
         block_bytes = min(block_bytes, _FUNCTION_BYTES)
 
@@ -137,13 +134,13 @@ def _read_all(run: Run) -> None:
         monitor.tick()
 
     try:
-        stream(problem.source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)
+        stream(problem.source, prepare, threads=call.n_threads, block_bytes=block_bytes, tick=tick)
     finally:
         table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
         seconds = time.perf_counter() - clock
-        run.seconds["start"] += seconds
-        if run.engine is not None:  # what follows a stop must know how slow rows are
-            run.engine.seconds_per_row = seconds * run.n_threads / max(1, int(table.head[MISSES]))
+        call.seconds["start"] += seconds
+        if call.engine is not None:  # what follows a stop must know how slow rows are
+            call.engine.seconds_per_row = seconds * call.n_threads / max(1, int(table.head[MISSES]))
 
 
 class KeptRows:

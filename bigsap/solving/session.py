@@ -7,13 +7,11 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from bigsap import checkpoint
 from bigsap.engine.core.held import Resting
-from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.pool import ListsExhausted
@@ -21,19 +19,18 @@ from bigsap.errors import BigsapError, CertificateError
 from bigsap.methods import Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
-from bigsap.methods.orientation import exchanged, inverse, resident, rows_outside
+from bigsap.methods.orientation import exchanged, inverse, rows_outside
 from bigsap.methods.parts import Counts
-from bigsap.methods.placement import device_name, engine_where, refuse_slabs, refuse_streaming
+from bigsap.methods.placement import device_name, engine_where
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
-from bigsap.options import Options, choose_method, ssp_takes_levels
+from bigsap.options import Options, ssp_takes_levels
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.certificate import certify as prove
 from bigsap.proof.minima import seconds_by_bounds
-from bigsap.proof.streaming import BLOCK_BYTES
 from bigsap.result import Result, Status
-from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.solving.call import BLOCK_SECONDS, Call
 from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.solving.identity import identity
 from bigsap.solving.keeping import KeptRows, kept_problem
@@ -52,58 +49,22 @@ _EXHAUSTED = 2
 _EXHAUSTED_LATE = 8
 # How often a matching that is not tight enough is repaired from its own prices.
 _REPAIRS = 2
-# The certificate looks at the clock after each block or part: one of slow rows is no longer.
-_BLOCK_SECONDS = 0.1
 # A whole pass is worth trying for ``gap`` once epsilon times the rows is this many gaps:
 # a phase's matching is usually much closer to optimal than an epsilon a row.
 _PROMISING = 8
 
 
-class Run:
-    """One call of ``solve`` or ``resume``.
-
-    given: the problem as the user has it; problem: as it is solved. saved: the
-    checkpoint to continue. gated: the source of ``given`` before it was placed on a device,
-    where rows may stay unassigned. large: integer costs exceeded the usual range, see
-    ``precision``.
-    """
+class Run(Call):
+    """The solve of a call."""
 
     def __init__(
         self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
         n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
         *, gated: Gated | None = None, large: bool = False,
     ) -> None:  # fmt: skip
-        self.given, self.problem, self.monitor = given, problem, monitor
-        self.options, self.n_threads, self.saved = options, n_threads, saved
-        self.warm_start, self.gated = warm_start, gated
-        self.method, self.why = options.method, "asked for"
-        budget = options.cache_budget(problem)
-        if self.method == "auto":
-            self.method, self.why = choose_method(problem, budget)
-        if self.method == "ssp":
-            refuse_streaming(problem.source)
-        else:
-            refuse_slabs(problem.source)
-        self.lists: Solved | None = None  # of method "compressed"
-        self.levels: Solved | None = None  # what "ssp" took its first prices from
-        self.whole_rows = False  # which went on without them
-        self.engine: Engine | None = None
-        self.stopped: Status | None = None
-        self.proved: Certificate | None = None  # of an assignment within the gap
-        self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
-        self.phases: list[dict[str, Any]] = []
-        self.certificate_pairs = 0
-        self.magnitude = 0.0  # see ``Certificate``; of duals that nobody certified
-        self.resumed = 0
-        large = large or (saved is not None and saved.facts.get("price") == "int64")
-        self.arithmetic = choose(problem, large=large)
-        matrix = resident(problem)
-        if matrix is not None:
-            self.rows = Rows.in_place(matrix)
-        else:
-            cache = options.cache if isinstance(options.cache, RowCache) else RowCache()
-            self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
-        self.reading = problem  # the same costs, of which rows may be kept
+        super().__init__(
+            given, problem, monitor, options, n_threads, warm_start, saved, gated=gated, large=large
+        )
         self._open_checkpoint()
 
     # -- checkpoints ----------------------------------------------------------------
@@ -378,19 +339,6 @@ class Run:
         source = self.reading.source
         return source.looking() if isinstance(source, KeptRows) else source
 
-    def block_bytes(self) -> int:
-        """Of a pass over the costs, for each thread."""
-        most = BLOCK_BYTES
-        if self.options.memory_limit is not None:
-            # Two blocks a thread, of a quarter of it together.
-            limit = parse_bytes(self.options.memory_limit, "memory_limit")
-            most = min(most, max(1, limit // (8 * self.n_threads)))
-        per_row = self.engine.seconds_per_row if self.engine is not None else 0.0
-        if not per_row:
-            return most
-        rows = max(1, int(_BLOCK_SECONDS / per_row))
-        return max(1, min(most, rows * 8 * self.problem.shape[1]))
-
     def _certified(self, engine: Engine, outcome: Outcome) -> Answer:
         """Prove the outcome; a matching that is not tight is repaired from its prices."""
         certificate = self.proved or self._prove(outcome.column_of_row, outcome.v)
@@ -483,7 +431,7 @@ class Run:
     def _infinities(self, violator: Array) -> str:
         """What is to be said about infinite costs, unless that would take long."""
         engine = self.engine
-        if engine is not None and engine.seconds_per_row > _BLOCK_SECONDS:
+        if engine is not None and engine.seconds_per_row > BLOCK_SECONDS:
             return ""
         source = self.given.source if self.gated is None else self.gated
         with suppress(BigsapError):

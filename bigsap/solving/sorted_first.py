@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.errors import CertificateError, InvalidCostError
@@ -13,14 +12,12 @@ from bigsap.methods.course import Solved
 from bigsap.methods.monge import sorted_start
 from bigsap.methods.placement import device_name
 from bigsap.proof.certificate import Certificate
+from bigsap.solving.call import Call
 from bigsap.sources.base import Array
-
-if TYPE_CHECKING:
-    from bigsap.solving.session import Run
 
 
 def sorted_outcome(
-    run: Run, engine: Engine, solved: Solved, prove: Callable[[Array, Array], Certificate]
+    call: Call, engine: Engine, solved: Solved, prove: Callable[[Array, Array], Certificate]
 ) -> Outcome | None:
     """The answer of ``methods.monge`` once ``prove``, a pass over all pairs, bears it out.
 
@@ -28,18 +25,18 @@ def sorted_outcome(
     pass taught ``engine.core.known``. Where no certificate is asked for, the pass still decides,
     and counts as the search's. A stop within it leaves the answer in the engine.
     """
-    problem, options = run.reading, run.options
+    problem, options = call.reading, call.options
     if device_name(problem.source) != "cpu":
         return None
     clock = time.perf_counter()
     start = sorted_start(
-        problem, run.arithmetic.price, options.seed, solved.counts, run.monitor.tick
+        problem, call.arithmetic.price, options.seed, solved.counts, call.monitor.tick
     )
-    run.seconds["start"] += time.perf_counter() - clock
+    call.seconds["start"] += time.perf_counter() - clock
     if start is None:
         return None
     engine.adopt(start.column_of_row, start.v)
-    before = run.seconds["certificate"], run.certificate_pairs
+    before = call.seconds["certificate"], call.certificate_pairs
     certificate = None
     try:
         certificate = prove(start.column_of_row, start.v)
@@ -47,11 +44,11 @@ def sorted_outcome(
         pass  # the search meets the same costs, and says what is wrong with them
     finally:
         if not options.certify:
-            pairs = run.certificate_pairs - before[1]
+            pairs = call.certificate_pairs - before[1]
             solved.counts.pairs += pairs
             solved.counts.rows += pairs // problem.shape[1]
-            run.seconds["search"] += run.seconds["certificate"] - before[0]
-            run.seconds["certificate"], run.certificate_pairs = before
+            call.seconds["search"] += call.seconds["certificate"] - before[0]
+            call.seconds["certificate"], call.certificate_pairs = before
     within = certificate is not None and (
         certificate.optimal or (certificate.gap is not None and certificate.gap <= options.gap)
     )
@@ -59,5 +56,5 @@ def sorted_outcome(
         engine.renew()
         return None
     solved.first_prices = "sorted"
-    run.proved = certificate
+    call.proved = certificate
     return Outcome(start.column_of_row, start.v)

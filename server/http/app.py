@@ -23,7 +23,8 @@ from bigsap_server.http import (
 from bigsap_server.http.gate import Gate
 from bigsap_server.http.metrics import Metrics
 from bigsap_server.http.service import Service
-from bigsap_server.jobs.executor import Executor, make_executor
+from bigsap_server.jobs.executor import Executor
+from bigsap_server.jobs.executors import make_executor
 from bigsap_server.jobs.notify import Notifier
 from bigsap_server.jobs.supervisor import Supervisor
 from bigsap_server.jobs.table import (

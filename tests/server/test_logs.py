@@ -16,7 +16,8 @@ from live_server import LiveServer
 _WORKER = """
 import logging, threading
 import distributed
-from bigsap_server import logs, worker
+from bigsap_server import logs
+from bigsap_server.jobs import worker
 worker.dask_setup(None)
 import numpy as np
 def run():

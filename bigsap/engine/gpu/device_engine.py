@@ -27,7 +27,6 @@ from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.base import Array
 from bigsap.sources.device.device_kernels import load_cupy
-from bigsap.sources.device.placed import OnDevice
 from bigsap.sources.device.slabs import Slab, SlabsOnDevices
 
 #: A launch ends after about this long, at the end of a search: displays and listeners
@@ -346,13 +345,3 @@ def merge_minima(low: Array, second: Array, more: Array, more_second: Array, *,
         middle = np.maximum(low, more)
         second[:] = np.minimum(np.minimum(second, more_second), middle)
     np.minimum(low, more, out=low)
-
-
-def engine_for(
-    problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
-) -> Engine:
-    """The engine of the devices that the costs are on; the CPU's for any others."""
-    there = isinstance(problem.source, (OnDevice, SlabsOnDevices))
-    if there and problem.shape[0] <= problem.shape[1]:
-        return DeviceEngine(problem, rows, team, monitor, price)
-    return Engine(problem, rows, team, monitor, price)

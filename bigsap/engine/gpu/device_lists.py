@@ -20,7 +20,6 @@ from bigsap.engine.gpu.row_cache import DeviceRows
 from bigsap.engine.gpu.wait import Wait
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import FEW_COORDINATES
-from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
@@ -278,16 +277,6 @@ class DeviceListEngine(RoundsEngine):
             places = starts[:, None] + np.arange(k)
             lists.ids[places], lists.costs[places] = ids, costs
         lists.size[rows], lists.theta[rows] = sizes, theta
-
-
-def list_engine_for(
-    problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int, seed: int
-) -> ListEngine:
-    """The engine for compressed rows of the device the costs are on; else the CPU's."""
-    kind = ListEngine
-    if isinstance(problem.source, (OnDevice, StreamedToDevice)):
-        kind = DeviceListEngine
-    return kind(problem, team, monitor, price, k, seed)
 
 
 def device_transform(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array:

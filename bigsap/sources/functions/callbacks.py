@@ -134,9 +134,8 @@ class FunctionSource(PythonCalls):
         self._decided = compiled is False
         self._lock = threading.Lock()
         self._waiting = Waiting()
-        # The first exception of a compiled filler's way back into Python, by thread.
         self._failed = threading.local()
-        self._interrupt: BaseException | None = None
+        self._interrupt = None
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -246,28 +245,3 @@ class FunctionSource(PythonCalls):
                 ) from error
             note_speed(self.function, self.kind, str(error))
             return None
-
-    def recover(self, row: int, start: int, stop: int, out: Array) -> None:
-        """Compute a part in Python that compiled code gave up, without raising.
-
-        On failure ``out`` becomes NaN (0 for integers) and the exception waits for
-        ``read``, in the thread that called.
-        """
-        try:
-            # Compiled code does not warn either.
-            with np.errstate(all="ignore"):
-                self._call_row(row, start, stop, out)
-        except Exception as error:  # noqa: BLE001  (compiled code cannot pass it on)
-            out[:] = np.nan if self.dtype.kind == "f" else 0
-            if getattr(self._failed, "error", None) is None:
-                self._failed.error = error
-        except BaseException as error:  # noqa: BLE001
-            out[:] = np.nan if self.dtype.kind == "f" else 0
-            self._interrupt = error
-
-    def forget(self) -> None:
-        """Drop what ``recover`` kept for ``read``."""
-        self._failed.error = None
-        if (interrupt := self._interrupt) is not None:
-            self._interrupt = None
-            raise interrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,9 @@ class PythonCalls:
     # What Python calls: the function, or what it was compiled from.
     _python: Callable[..., Any]
     _waiting: Waiting
+    # The first exception of a compiled filler's way back into Python, by thread.
+    _failed: threading.local
+    _interrupt: BaseException | None
     # What a row of a block took, the slowest lately.
     _seconds_per_row = 0.0
     _values_at_once = _FIRST_VALUES
@@ -180,3 +184,28 @@ class PythonCalls:
     def _pair(self, row: int, column: int) -> tuple[int, int]:
         """The arguments of ``f``, which are the user's row and column."""
         return (column, row) if self.swapped else (row, column)
+
+    def recover(self, row: int, start: int, stop: int, out: Array) -> None:
+        """Compute a part in Python that compiled code gave up, without raising.
+
+        On failure ``out`` becomes NaN (0 for integers) and the exception waits for
+        ``read``, in the thread that called.
+        """
+        try:
+            # Compiled code does not warn either.
+            with np.errstate(all="ignore"):
+                self._call_row(row, start, stop, out)
+        except Exception as error:  # noqa: BLE001  (compiled code cannot pass it on)
+            out[:] = np.nan if self.dtype.kind == "f" else 0
+            if getattr(self._failed, "error", None) is None:
+                self._failed.error = error
+        except BaseException as error:  # noqa: BLE001
+            out[:] = np.nan if self.dtype.kind == "f" else 0
+            self._interrupt = error
+
+    def forget(self) -> None:
+        """Drop what ``recover`` kept for ``read``."""
+        self._failed.error = None
+        if (interrupt := self._interrupt) is not None:
+            self._interrupt = None
+            raise interrupt

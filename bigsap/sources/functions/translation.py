@@ -16,7 +16,7 @@ import types as python_types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba
 import numpy as np
@@ -29,9 +29,7 @@ from bigsap.sources.expression.checked import checked_fill
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.expression.lambdas import lambda_expression
 from bigsap.sources.functions.linking import Arguments, Linker, UntranslatableError
-
-if TYPE_CHECKING:
-    from bigsap.sources.functions.callbacks import FunctionSource
+from bigsap.sources.functions.python_calls import PythonCalls
 
 # numba's annotations describe the inside of its decorators, not what they return.
 types: Any = numba.types
@@ -56,7 +54,7 @@ class Translation:
     expression: ExpressionSource | None = None
 
 
-def translate(source: FunctionSource) -> Translation:
+def translate(source: PythonCalls) -> Translation:
     """Compile the function of ``source``, or raise UntranslatableError."""
     function = source.function
     if isinstance(function, numba.core.dispatcher.Dispatcher):
@@ -66,7 +64,7 @@ def translate(source: FunctionSource) -> Translation:
     return _as_expression(source, function) or _by_numba(source, function)
 
 
-def _as_expression(source: FunctionSource, function: Any) -> Translation | None:
+def _as_expression(source: PythonCalls, function: Any) -> Translation | None:
     """The lambda through the translator of expressions, if it lies inside that language."""
     if source.kind != "value" or source.dtype != np.float64:
         return None
@@ -88,7 +86,7 @@ def _as_expression(source: FunctionSource, function: Any) -> Translation | None:
     return translation
 
 
-def _by_numba(source: FunctionSource, function: Any) -> Translation:
+def _by_numba(source: PythonCalls, function: Any) -> Translation:
     arguments = Arguments(first_word=2)
     n_ids = 3 if source.kind == "part" else 2 if source.kind in ("value", "block") else 1
     expressions = [arguments.add(a) for a in source.args]
@@ -129,7 +127,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {useful[0]}" if useful else type(error).__name__
 
 
-def _recoverer(source: FunctionSource) -> Callable[[int, int, int, int], None]:
+def _recoverer(source: PythonCalls) -> Callable[[int, int, int, int], None]:
     dtype = source.dtype
 
     def recover(row: int, start: int, stop: int, address: int) -> None:
@@ -196,7 +194,7 @@ _CALLS = {
 
 
 def _compile(
-    source: FunctionSource,
+    source: PythonCalls,
     dispatcher: Any,
     arguments: Arguments,
     expressions: list[str],
@@ -248,7 +246,7 @@ def _compile(
     return cfunc(compiled.FILL_SIGNATURE)(scope["fill"])
 
 
-def _result_type(source: FunctionSource, dispatcher: Any, arguments: Arguments, out: Any) -> Any:
+def _result_type(source: PythonCalls, dispatcher: Any, arguments: Arguments, out: Any) -> Any:
     """The type of one cost as the function gives it; refuses what Python must judge."""
     word = types.int64
     ids = {
@@ -297,7 +295,7 @@ def _unfit(given: Any, out: Any, doubt_infinity: bool) -> str:
 # -- trust -----------------------------------------------------------------------------
 
 
-def _compare(source: FunctionSource, translation: Translation) -> None:
+def _compare(source: PythonCalls, translation: Translation) -> None:
     """Refuse compiled code whose answers on sampled pairs are not Python's."""
     n, m = source.shape
     rng = np.random.default_rng(0)
@@ -327,7 +325,7 @@ def _compare(source: FunctionSource, translation: Translation) -> None:
     source.forget()
 
 
-def _in_single_precision(source: FunctionSource) -> bool:
+def _in_single_precision(source: PythonCalls) -> bool:
     """Whether Python rounds to float32, where numba may keep more digits."""
     if source.dtype == np.float32:
         return True

@@ -1,0 +1,84 @@
+"""One call of ``solve`` or ``resume``: what all parts of its solve know of one another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bigsap import checkpoint
+from bigsap.engine.core.precision import choose
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.methods.course import Solved
+from bigsap.methods.orientation import resident
+from bigsap.methods.placement import refuse_slabs, refuse_streaming
+from bigsap.monitor import Monitor
+from bigsap.options import Options, choose_method
+from bigsap.problem import Problem
+from bigsap.proof.certificate import Certificate
+from bigsap.proof.streaming import BLOCK_BYTES
+from bigsap.result import Status
+from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.sources.gated import Gated
+from bigsap.warm_start import WarmStart
+
+# The certificate looks at the clock after each block or part: one of slow rows is no longer.
+BLOCK_SECONDS = 0.1
+
+
+class Call:
+    """One call of ``solve`` or ``resume``: what was asked, and where its solve stands.
+
+    given: the problem as the user has it; problem: as it is solved. saved: the
+    checkpoint to continue. gated: the source of ``given`` before it was placed on a device,
+    where rows may stay unassigned. large: integer costs exceeded the usual range, see
+    ``precision``.
+    """
+
+    def __init__(
+        self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
+        n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
+        *, gated: Gated | None = None, large: bool = False,
+    ) -> None:  # fmt: skip
+        self.given, self.problem, self.monitor = given, problem, monitor
+        self.options, self.n_threads, self.saved = options, n_threads, saved
+        self.warm_start, self.gated = warm_start, gated
+        self.method, self.why = options.method, "asked for"
+        budget = options.cache_budget(problem)
+        if self.method == "auto":
+            self.method, self.why = choose_method(problem, budget)
+        if self.method == "ssp":
+            refuse_streaming(problem.source)
+        else:
+            refuse_slabs(problem.source)
+        self.lists: Solved | None = None  # of method "compressed"
+        self.levels: Solved | None = None  # what "ssp" took its first prices from
+        self.whole_rows = False  # which went on without them
+        self.engine: Engine | None = None
+        self.stopped: Status | None = None
+        self.proved: Certificate | None = None  # of an assignment within the gap
+        self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
+        self.phases: list[dict[str, Any]] = []
+        self.certificate_pairs = 0
+        self.magnitude = 0.0  # see ``Certificate``; of duals that nobody certified
+        self.resumed = 0
+        large = large or (saved is not None and saved.facts.get("price") == "int64")
+        self.arithmetic = choose(problem, large=large)
+        matrix = resident(problem)
+        if matrix is not None:
+            self.rows = Rows.in_place(matrix)
+        else:
+            cache = options.cache if isinstance(options.cache, RowCache) else RowCache()
+            self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
+        self.reading = problem  # the same costs, of which rows may be kept
+
+    def block_bytes(self) -> int:
+        """Of a pass over the costs, for each thread."""
+        most = BLOCK_BYTES
+        if self.options.memory_limit is not None:
+            # Two blocks a thread, of a quarter of it together.
+            limit = parse_bytes(self.options.memory_limit, "memory_limit")
+            most = min(most, max(1, limit // (8 * self.n_threads)))
+        per_row = self.engine.seconds_per_row if self.engine is not None else 0.0
+        if not per_row:
+            return most
+        rows = max(1, int(BLOCK_SECONDS / per_row))
+        return max(1, min(most, rows * 8 * self.problem.shape[1]))
