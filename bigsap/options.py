@@ -12,6 +12,7 @@ from bigsap.errors import OptionError
 from bigsap.memory import free_memory
 from bigsap.methods import METHODS
 from bigsap.methods.first_prices import STARTS
+from bigsap.methods.hungarian import VARIANTS
 from bigsap.methods.orientation import resident
 from bigsap.methods.parts import pairs_are_cheap
 from bigsap.methods.placement import device_method, device_name
@@ -47,12 +48,17 @@ class Options:
     certify: bool | str
     seed: int
     start: str = "auto"
+    variant: str = "auto"
 
     def __post_init__(self) -> None:
         if self.method not in ("auto", *METHODS):
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
         if self.start not in STARTS:
             raise OptionError(f"start must be one of {STARTS}, got {self.start!r}")
+        if self.variant not in VARIANTS:
+            raise OptionError(f"variant must be one of {VARIANTS}, got {self.variant!r}")
+        if self.variant != "auto" and self.method != "hungarian":
+            raise OptionError('variant is of method="hungarian"')
         if self.device not in ("cpu", "auto"):
             device_numbers(self.device)
         if not isinstance(self.gap, (int, float)) or not self.gap >= 0:

@@ -54,6 +54,7 @@ def solve(
     args: Sequence[Any] = (),
     maximize: bool = False,
     method: str = "auto",
+    variant: str = "auto",
     epsilon: bool = True,
     dtype: npt.DTypeLike | None = None,
     cache: RowCache | int | str | None = None,
@@ -81,12 +82,17 @@ def solve(
         (with ``shape`` and ``args``), ready-made source. ``inf`` (``-inf`` under
         ``maximize``) forbids a pair. ``min(n, m)`` pairs are assigned.
     method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
-        evaluated a few times instead of dozens), or ``"auto"``, which chooses and says
+        evaluated a few times instead of dozens), ``"hungarian"`` (trees from all free rows at
+        once, for whole numbers of a small range; no more rows than columns, or costs that give
+        columns as cheaply), or ``"auto"``, which chooses and says
         what and why in ``stats``. Arrays of up to 2**20 costs in memory, not mapped, it
         solves at once, ``stats["method"] == "dense"``, by one thread: searches without epsilon
         that fit a cache. So far none of the options below is given but ``maximize``,
         ``threads`` and ``seed``, neither of which changes its result; and never where it
         would need many searches, or prove nothing: those go the general way.
+    variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
+        after a trial of tight pairs, and searches row by row where trees take too long;
+        ``"classical"``, zeros as bits, an eighth of a byte a pair: for comparison.
     epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
         Default: a quarter of ``memory_limit`` or of the free memory. Where all rows of a source
@@ -173,7 +179,7 @@ def solve(
     options = Options(
         maximize=bool(maximize), method=method, epsilon=bool(epsilon), dtype=dtype, cache=cache,
         memory_limit=memory_limit, threads=threads, device=device, gap=gap,
-        checkpoint=checkpoint, seed=seed, start=start,
+        checkpoint=checkpoint, seed=seed, start=start, variant=variant,
         certify=certify if isinstance(certify, str) else bool(certify),
     )  # fmt: skip
     saved = None
@@ -184,7 +190,7 @@ def solve(
         dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
         checkpoint, saved,
     )  # fmt: skip
-    plain = (method, device, start) == ("auto", "cpu", "auto")
+    plain = (method, variant, device, start) == ("auto", "auto", "cpu", "auto")
     plain = plain and (options.epsilon, options.certify, gap) == (True, True, 0)
     plain = plain and not progress and all(option is None for option in asked_for)
     small = source.array if isinstance(source, ArraySource) and not source.mapped else None
@@ -238,9 +244,9 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
 
     cost: the same costs as before; a source that can tell (arrays, files, stores, point
         sets) is compared with what the checkpoint remembers of it.
-    options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``epsilon``, ``dtype``,
-        ``start`` and ``seed`` are taken from the checkpoint unless given, and then must agree
-        with it; ``unassigned_cost`` is part of the problem and must be given again;
+    options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``variant``, ``epsilon``,
+        ``dtype``, ``start`` and ``seed`` are taken from the checkpoint unless given, and then must
+        agree with it; ``unassigned_cost`` is part of the problem and must be given again;
         threads, cache and limits are free to differ. Checkpoints go on to
         ``path`` unless ``checkpoint`` names another. ``time_limit`` counts from now; a
         ``warm_start`` matters only when the first phase had not begun.
@@ -254,6 +260,7 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     facts = saved.facts
     for name in ("maximize", "method", "epsilon", "seed", "start"):
         options.setdefault(name, facts.get(name))
+    options.setdefault("variant", facts.get("variant", "auto"))
     options.setdefault("dtype", facts.get("asked_dtype"))
     options.setdefault("checkpoint", path)
     if callable(cost) and not hasattr(cost, "shape"):

@@ -67,7 +67,12 @@ def build_parser() -> argparse.ArgumentParser:
     solve = command("solve", _solve, "find an optimal assignment and prove it")
     solve.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     solve.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
-    solve.add_argument("--method", choices=("auto", "ssp", "compressed"), default="auto")
+    solve.add_argument(
+        "--method", choices=("auto", "ssp", "compressed", "hungarian"), default="auto"
+    )
+    solve.add_argument(
+        "--variant", choices=("auto", "classical", "tree"), default="auto", help="of hungarian"
+    )
     solve.add_argument(
         "--no-epsilon", action="store_true", help="plain successive shortest paths, one phase"
     )
@@ -237,6 +242,7 @@ def _solve(args: argparse.Namespace) -> Exit:
         open_costs(args.costs),
         maximize=args.maximize,
         method=args.method,
+        variant=args.variant,
         epsilon=not args.no_epsilon,
         start=args.start,
         gap=args.gap,

@@ -6,6 +6,8 @@ from bigsap.methods import ssp
 from bigsap.methods.outcome import Outcome
 
 #: What ``solve`` can be asked for by name.
-METHODS = ("ssp", "compressed")
+METHODS = ("ssp", "compressed", "hungarian")
+#: Those that evaluate rows into lists.
+ON_LISTS = ("compressed", "hungarian")
 
-__all__ = ["METHODS", "Outcome", "ssp"]
+__all__ = ["METHODS", "ON_LISTS", "Outcome", "ssp"]

@@ -139,8 +139,8 @@ def _solve(
     engine, course = _begin(problem, setting, solved, first)
     solved.guide = engine.v.copy() if first.guided else None
     monitor.reached(solved.counts.scans, solved.counts.rows)
-    with monitor.saving(lambda: _kept(solved, engine, course)):
-        return _run(engine, course, setting, phases, clock)
+    with monitor.saving(lambda: kept_course(solved, engine, course)):
+        return run_course(engine, course, setting, phases, clock)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def first_prices(
         )
         engine, course = _begin(part, deeper, level, FirstPrices(prices, guided=True))
         try:
-            outcome = _run(engine, course, deeper, [], time.perf_counter())
+            outcome = run_course(engine, course, deeper, [], time.perf_counter())
         except ListsExhausted:
             counts.add(level.totals())
             return scan_whole_rows(part, deeper, prices)
@@ -269,8 +269,8 @@ def _solve_tight(
     engine = _engine(problem, setting, solved)
     hand_over(start, engine, solved.counts)
     course = Course(start.left, True, stage=MATCH)
-    with setting.monitor.saving(lambda: _kept(solved, engine, course)):
-        return _run(engine, course, setting, phases, clock)
+    with setting.monitor.saving(lambda: kept_course(solved, engine, course)):
+        return run_course(engine, course, setting, phases, clock)
 
 
 def _solve_warm(
@@ -289,8 +289,8 @@ def _solve_warm(
         _row_order(problem, setting), not setting.epsilon, pairs,
         "prices" if warm.column_of_row is None else "pairs",
     )  # fmt: skip
-    with setting.monitor.saving(lambda: _kept(solved, engine, course)):
-        return _run(engine, course, setting, phases, clock)
+    with setting.monitor.saving(lambda: kept_course(solved, engine, course)):
+        return run_course(engine, course, setting, phases, clock)
 
 
 def _plain(problem: Problem) -> bool:
@@ -328,7 +328,7 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     return engine
 
 
-def _kept(solved: Solved, engine: ListEngine, course: Course) -> dict[str, Any]:
+def kept_course(solved: Solved, engine: ListEngine, course: Course) -> dict[str, Any]:
     """All that continues the run; empty at a moment when nothing does."""
     own = {
         **course.kept(),
@@ -361,11 +361,11 @@ def _continue(
         return Outcome(snapshot["column_of_row"], snapshot["v"], phases=phases)
     engine = _engine(problem, setting, solved)
     continued(engine, snapshot)
-    with setting.monitor.saving(lambda: _kept(solved, engine, course)):
-        return _run(engine, course, setting, phases, clock)
+    with setting.monitor.saving(lambda: kept_course(solved, engine, course)):
+        return run_course(engine, course, setting, phases, clock)
 
 
-def _run(
+def run_course(
     engine: ListEngine, course: Course, setting: Setting, phases: list[dict[str, Any]],
     clock: float,
 ) -> Outcome:  # fmt: skip

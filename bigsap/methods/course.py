@@ -44,6 +44,10 @@ class Solved:
         self.counts = Counts()
         self.first_prices = "none"
         self.guide: Array | None = None
+        #: What the Hungarian method did, see ``methods.hungarian``; empty for others.
+        self.trees: dict[str, int] = {}
+        #: Prices of the moment, where the engine's are not; see ``hungarian.forest.true_prices``.
+        self.prices: Callable[[], Array] | None = None
 
     def first_known(self) -> Array | None:
         """The prices of levels in the problem's own order, or None."""
@@ -56,7 +60,8 @@ class Solved:
         engine = self.engine
         if engine is None:
             return None
-        return self.restored(np.maximum(engine.column_of_row, S.FREE), engine.v)
+        v = engine.v if self.prices is None else self.prices()
+        return self.restored(np.maximum(engine.column_of_row, S.FREE), v)
 
     def teach(self, known: Known) -> None:
         """Tell ``known`` what lists, prices and matching of the moment prove. O(entries)."""

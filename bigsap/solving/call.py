@@ -49,7 +49,7 @@ class Call:
             refuse_streaming(problem.source)
         else:
             refuse_slabs(problem.source)
-        self.lists: Solved | None = None  # of method "compressed"
+        self.lists: Solved | None = None  # of methods on lists
         self.levels: Solved | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
         self.engine: Engine | None = None

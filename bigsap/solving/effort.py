@@ -36,7 +36,7 @@ def solve_stats(call: Call) -> dict[str, Any]:
         evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
     lists: dict[str, Any] = {
-        "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "rounds": {}
+        "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "rounds": {}, "trees": {}
     }  # fmt: skip
     if call.lists is not None:
         counts = call.lists.totals()
@@ -50,6 +50,7 @@ def solve_stats(call: Call) -> dict[str, Any]:
             "lists_doubled": counts.doubled,
             "list_growth_refused": counts.refused,
             "rounds": counts.rounds,
+            "trees": call.lists.trees,
         }
     if call.levels is not None:
         counts = call.levels.counts

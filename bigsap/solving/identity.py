@@ -49,6 +49,7 @@ def identity(
         "epsilon": options.epsilon,
         "seed": int(options.seed),
         "start": options.start,
+        "variant": options.variant,
         "transposed": problem.transposed,
         "price": str(arithmetic.price),
         "grid": arithmetic.grid,

@@ -19,6 +19,7 @@ import numpy as np
 
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.errors import BigsapError
+from bigsap.methods import ON_LISTS
 from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.proof.streaming import Work, stream
@@ -52,7 +53,7 @@ _FUNCTION_BYTES = 1 << 17
 def kept_problem(call: Call) -> Problem:
     """``call.problem``, or the same with rows that are kept in ``call.rows`` as they are read.
 
-    With room for all rows and the method "compressed" they are all read here. Raises what the
+    With room for all rows and a method on lists they are all read here. Raises what the
     source raises, InvalidCostError, and ``Stopped``.
     """
     problem, rows = call.problem, call.rows
@@ -62,7 +63,7 @@ def kept_problem(call: Call) -> Problem:
     if isinstance(source, Resident) and source.resident() is not None:
         return problem
     behind = not isinstance(source, Fillable) or source.fill() is None
-    lists = call.method == "compressed"
+    lists = call.method in ON_LISTS
     if lists and rows.n_slots == problem.shape[0] and (behind or is_dear(problem)):
         # Should the solve be stopped meanwhile: what is here by then need not be read again.
         seen = KeptRows(source, rows, keep=False)

@@ -16,9 +16,10 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.errors import BigsapError, CertificateError
-from bigsap.methods import Outcome, ssp
+from bigsap.methods import ON_LISTS, Outcome, ssp
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
+from bigsap.methods.hungarian import solve_hungarian
 from bigsap.methods.orientation import exchanged, inverse, rows_outside
 from bigsap.methods.parts import Counts
 from bigsap.methods.placement import device_name, engine_where
@@ -123,7 +124,7 @@ class Run(Call):
             self.reading = self.problem
             try:
                 self.reading = kept_problem(self)
-                if self.method == "compressed":
+                if self.method in ON_LISTS:
                     outcome = self._search_lists(engine, team)
                 else:
                     outcome = self._search(engine, team)
@@ -180,7 +181,7 @@ class Run(Call):
         fit = self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
         if device_name(self.problem.source) != "cpu" or not fit:
             return 0
-        chosen = self.options.method == "compressed" or self.rows.policy != "in place"
+        chosen = self.options.method in ON_LISTS or self.rows.policy != "in place"
         return _EXHAUSTED_LATE if chosen else _EXHAUSTED
 
     def _first_prices(self, team: Team, snapshot: Snapshot) -> Warm | None:
@@ -198,7 +199,8 @@ class Run(Call):
         return None if first.v is None else Warm(first.v, guided=True)
 
     def _search_lists(self, engine: Engine, team: Team) -> Outcome:
-        """Solve by compressed rows; the dense engine closes, and repairs if need be."""
+        """Solve by compressed rows, row by row or with trees; the dense engine closes, and
+        repairs if need be."""
         solved = Solved()
         self.lists = solved
         setting = self._setting(team)
@@ -208,9 +210,11 @@ class Run(Call):
         clock = time.perf_counter()
         self.monitor.bounds = partial(list_bounds, self)
         try:
-            solve_compressed(
-                self.reading, setting, solved, self._snapshot(), self.phases, self._warm()
-            )
+            given = (self._snapshot(), self.phases, self._warm())
+            if self.method == "hungarian":
+                solve_hungarian(self.reading, setting, solved, self.options.variant, *given)
+            else:
+                solve_compressed(self.reading, setting, solved, *given)
         except ListsExhausted:
             self.seconds["search"] += time.perf_counter() - clock
             return self._search_without_lists(engine, solved)
@@ -234,7 +238,8 @@ class Run(Call):
         """The answer for costs that sorting makes Monge, where nothing else was asked for."""
         options = self.options
         fresh = self.warm_start is None and not self._snapshot()
-        asked = options.start != "auto" or options.method == "ssp" or not options.epsilon
+        named = options.method in ("ssp", "hungarian")
+        asked = options.start != "auto" or named or not options.epsilon
         if not fresh or asked:
             return None
         if self.lists is None:

@@ -263,6 +263,7 @@ def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "lists_doubled": 0,
         "list_growth_refused": 0,
         "rounds": {},
+        "trees": {},
         "first_prices": None,
         "phases": [phase],
         "gaps": [],

@@ -169,6 +169,7 @@ class Attempt:
         given: dict[str, Any] = {
             "maximize": options.get("maximize", False),
             "method": options.get("method", "auto"),
+            "variant": options.get("variant", "auto"),
             "epsilon": options.get("epsilon", True),
             "gap": options.get("gap", 0.0),
             "seed": options.get("seed", 0),

@@ -263,7 +263,7 @@ class DeviceListEngine(RoundsEngine):
         self.problem.check_row(row, costs[0])
         if self.bounded_costs:
             refuse_large(self.problem, row, costs[0], self.limit, usual=self.price.kind == "f")
-        self._complain(row)
+        self.complain(row)
 
     def _store(
         self, rows: Array, k: int, ids: Array, costs: Array, sizes: Array, theta: Array

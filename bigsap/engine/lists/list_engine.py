@@ -78,7 +78,7 @@ class ListEngine(ListStore):
     #: scans of the whole row, of which the search would take as many as of lists.
     weighed = False
 
-    def _judge_pairs(self) -> None:
+    def judge_pairs(self) -> None:
         if self.most_pairs is None or self.pairs_evaluated <= self.most_pairs:
             return
         scans = self.rows_scanned * self.terms.n_columns
@@ -202,7 +202,7 @@ class ListEngine(ListStore):
                     return False
                 # A row that only Python can read was missing for some searches.
                 self.evaluate(self.frontier.requests[: words[F.N_REQUESTS]], widen=True)
-            self._judge_pairs()
+            self.judge_pairs()
             self.torn = True
             ahead = self.roots[words[F.POSITION] :]
             self.roots = np.concatenate([self._abandoned(), ahead])
@@ -232,10 +232,10 @@ class ListEngine(ListStore):
                 if status == F.POOL_FULL:
                     self._grow()
                 elif status == F.BAD_COST:
-                    self._complain(int(self.frontier.words[F.ROOT]))
+                    self.complain(int(self.frontier.words[F.ROOT]))
                 elif status == F.REFIT:
                     # By counts, never by the clock: any number of threads hands over here.
-                    self._judge_pairs()
+                    self.judge_pairs()
                     self.fit_bounds()
                     continue  # no checkpoint here: a resumed solve fits at the same moments
                 elif status == F.YIELD:

@@ -291,7 +291,7 @@ class ListStore:
         )  # fmt: skip
         counters[L.EVALUATIONS] += rows.size
         if counters[L.BAD_ROW] >= 0:
-            self._complain(int(counters[L.BAD_ROW]))
+            self.complain(int(counters[L.BAD_ROW]))
         if self.listed is not None and not self.immediate:
             self.listed.see(rows, slots, self.lists)
         wave.done = (start + rows.size, 0)
@@ -303,7 +303,8 @@ class ListStore:
             return
         refuse_large(self.problem, row, costs, limit, usual=self.price.kind == "f")
 
-    def _complain(self, row: int) -> None:
+    def complain(self, row: int) -> None:
+        """Raise for a row with an invalid cost."""
         costs = np.empty((1, self.terms.n_columns), self.problem.source.dtype)
         self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
         self.problem.check_row(row, costs[0])

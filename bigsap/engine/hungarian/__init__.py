@@ -1,0 +1,1 @@
+"""The Hungarian method: alternating trees under a clock, and rows' zeros as bits."""

@@ -1,0 +1,388 @@
+"""Rows' zeros as bits, and the kernels of the classical Hungarian method on them.
+
+A *zero* is a pair that was the smallest ``(c - v) - u`` of its row when it was looked at, told
+by comparing it with that minimum, so that rounding cannot hide it. Bit j & 63 of
+``bits[i, j >> 6]`` is set while both duals have moved alike since. Costs are never written (Date
+and Nagi 2016, algorithms 1 and 7, keep duals as vectors as well; Lopes et al. 2019 rewrite the
+matrix).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bigsap.engine.core.atomics import fetch_add, lowest_bit
+from bigsap.engine.core.scan import n_invalid
+from bigsap.engine.core.state import FREE, ID, LANES
+from bigsap.sources.base import Array
+
+# Words of Zeros.words.
+(
+    NEXT_ITEM,
+    BAD_ROW,  # a row with an invalid cost, -1
+    N_ROWS,  # of the forest
+    N_FRONTIER,
+    N_FOUND,
+    N_LEAVES,
+    N_REACHED,
+    STAGES,
+    PATHS,
+    LEVELS,
+    CLOCKS,
+    EXPANSIONS,
+    PASSES,  # rows gone through for a dual update
+    WORD_COUNT,
+) = range(14)
+
+
+class Zeros(NamedTuple):
+    """P is the price type.
+
+    bits: uint64 (n_rows, words). u: P (n_rows,), v: P (n_columns,) the duals. low, arg: P, ID
+    (n_rows,) a forest row's least slack over columns not reached, and its column; -1 where that
+    is to be found anew. reached: uint64 (words,) bits. pred, claim: ID (n_columns,). root,
+    leaf, rows, frontier, roots: ID (n_rows,), columns, found: ID (n_columns,), see ``forest``.
+    lanes: P (n_threads, LANES).
+    """
+
+    bits: Array
+    u: Array
+    v: Array
+    low: Array
+    arg: Array
+    reached: Array
+    pred: Array
+    claim: Array
+    root: Array
+    leaf: Array
+    rows: Array
+    frontier: Array
+    roots: Array
+    columns: Array
+    found: Array
+    inside: Array
+    lanes: Array
+    words: Array
+
+
+def zeros(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Zeros:
+    """No zeros yet, all duals 0. n * m / 8 bytes and twelve vectors."""
+    width = -(-m // 64)
+    return Zeros(
+        bits=np.zeros((n, width), np.uint64), u=np.zeros(n, price), v=np.zeros(m, price),
+        low=np.zeros(n, price), arg=np.full(n, -1, ID), reached=np.zeros(width, np.uint64),
+        pred=np.zeros(m, ID), claim=np.full(m, n, ID), root=np.zeros(n, ID),
+        leaf=np.full(n, m, ID), rows=np.zeros(n, ID), frontier=np.zeros(n, ID),
+        roots=np.zeros(n, ID), columns=np.zeros(m, ID), found=np.zeros(m, ID),
+        inside=np.zeros(n, np.uint8), lanes=np.empty((n_threads, LANES), price),
+        words=np.zeros(WORD_COUNT, np.int64),
+    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def run_zeros(
+    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
+    lowest: float, highest: float, infinity: float, judge: bool, z: Zeros,
+) -> int:  # fmt: skip
+    """Find rows' smallest ``c - v``, which become their duals, and the zeros. O(k n_columns).
+
+    rows: ID (k,), in ``slots[row]``, or ``slots[place]`` when ``by_place``. judge: whether costs
+    are looked at for the first time; words[BAD_ROW] then names a row with an invalid one.
+    """
+    v = z.v
+    m = v.size
+    while True:
+        p = fetch_add(z.words, NEXT_ITEM, 1)
+        if p >= rows.size:
+            return 0
+        row = rows[p]
+        cost = slots[p if by_place else row]
+        if judge and n_invalid(cost, sign, lowest, highest, 0, m) != 0:
+            z.words[BAD_ROW] = row
+            return 1
+        low = infinity
+        for j in range(m):
+            g = sign * cost[j] - v[j]
+            low = g if g < low else low
+        if not low < infinity:
+            z.u[row] = 0
+            continue
+        z.u[row] = low
+        mine = z.bits[row]
+        for word in range(mine.size):
+            bits = np.uint64(0)
+            first = 64 * word
+            for k in range(min(64, m - first)):
+                hit = sign * cost[first + k] - v[first + k] == low
+                bits |= np.uint64(hit) << np.uint64(k)
+            mine[word] = bits
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def run_slacks(
+    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
+    infinity: float, z: Zeros,
+) -> int:  # fmt: skip
+    """Least slack of rows of the forest over columns not reached, and its first column."""
+    v, reached = z.v, z.reached
+    m = v.size
+    while True:
+        p = fetch_add(z.words, NEXT_ITEM, 1)
+        if p >= rows.size:
+            return 0
+        row = rows[p]
+        cost = slots[p if by_place else row]
+        u = z.u[row]
+        low, arg = infinity, m
+        for word in range(reached.size):
+            free = ~reached[word]
+            first = 64 * word
+            for k in range(min(64, m - first)):
+                g = (sign * cost[first + k] - v[first + k]) - u
+                if g < low and (free >> np.uint64(k)) & np.uint64(1):
+                    low, arg = g, first + k
+        z.low[row], z.arg[row] = low, arg
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def run_tight(
+    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
+    z: Zeros,
+) -> int:  # fmt: skip
+    """Note as zeros the columns not reached that have these rows' least slack.
+
+    The column by which a row has it always: its slack may come out otherwise by rounding, when
+    duals have moved since it was found.
+    """
+    v, reached = z.v, z.reached
+    m = v.size
+    while True:
+        p = fetch_add(z.words, NEXT_ITEM, 1)
+        if p >= rows.size:
+            return 0
+        row = rows[p]
+        cost = slots[p if by_place else row]
+        u, low, mine = z.u[row], z.low[row], z.bits[row]
+        for word in range(mine.size):
+            bits = np.uint64(0)
+            first = 64 * word
+            for k in range(min(64, m - first)):
+                hit = (sign * cost[first + k] - v[first + k]) - u <= low
+                bits |= np.uint64(hit) << np.uint64(k)
+            mine[word] |= bits & ~reached[word]
+        j = z.arg[row]
+        mine[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def run_forget(thread: int, n_threads: int, z: Zeros) -> int:
+    """Rows outside the forest lose their zeros in reached columns, whose prices fall."""
+    n, width = z.bits.shape
+    for row in range(n * thread // n_threads, n * (thread + 1) // n_threads):
+        if z.inside[row] == 0:
+            mine = z.bits[row]
+            for word in range(width):
+                mine[word] &= ~z.reached[word]
+    return 0
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def star_bits(column_of_row: Array, row_of_column: Array, z: Zeros) -> None:
+    """First stars (Lopes et al. 2019, algorithm 1), in rounds, a column takes the smallest row.
+
+    A row offers itself to its first free zero from a word on that its number decides: from place
+    0 on all rows of a constant matrix would bid for one column. Every round matches a row.
+    """
+    n, width = z.bits.shape
+    count = 0
+    for row in range(n):
+        if column_of_row[row] == FREE:
+            z.rows[count] = row
+            count += 1
+    while count:
+        kept = 0
+        for p in range(count):
+            row = z.rows[p]
+            spread = np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)
+            begin = int(np.int64((spread >> np.uint64(33)) % np.uint64(width)))
+            choice = -1
+            for turn in range(width):
+                word = begin + turn
+                word -= width if word >= width else 0
+                bits = z.bits[row, word]
+                while bits != 0 and choice < 0:
+                    j = 64 * word + lowest_bit(bits)
+                    bits &= bits - np.uint64(1)
+                    if row_of_column[j] == FREE:
+                        choice = j
+                if choice >= 0:
+                    break
+            if choice >= 0:
+                z.claim[choice] = min(z.claim[choice], row)
+                z.root[row] = choice
+                z.rows[kept] = row
+                kept += 1
+        count = 0
+        for p in range(kept):
+            row = z.rows[p]
+            j = z.root[row]
+            if row_of_column[j] == FREE and z.claim[j] == row:
+                column_of_row[row] = j
+                row_of_column[j] = row
+            else:
+                z.rows[count] = row
+                count += 1
+        for j in range(row_of_column.size):
+            z.claim[j] = n
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def plant_bits(column_of_row: Array, z: Zeros) -> int:
+    """Forget the forest; every free row is a root. How many there are."""
+    words = z.words
+    count = 0
+    for row in range(column_of_row.size):
+        z.inside[row] = 0
+        if column_of_row[row] == FREE:
+            z.inside[row] = 1
+            z.root[row] = row
+            z.arg[row] = -1
+            z.rows[count] = row
+            z.frontier[count] = row
+            count += 1
+    for word in range(z.reached.size):
+        z.reached[word] = 0
+    words[N_ROWS] = words[N_FRONTIER] = count
+    words[N_REACHED] = words[N_FOUND] = words[N_LEAVES] = 0
+    return count
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def grow_bits(row_of_column: Array, z: Zeros) -> None:
+    """Grow all trees breadth first along zeros until there are none to columns not reached.
+
+    A column is claimed by the smallest row of the level that reaches it first. O(words) a row.
+    """
+    words = z.words
+    n, width = z.bits.shape
+    m = row_of_column.size
+    while words[N_FRONTIER]:
+        found = 0
+        words[LEVELS] += 1
+        for p in range(words[N_FRONTIER]):
+            row = z.frontier[p]
+            if z.leaf[z.root[row]] < m:
+                continue  # this tree is to flip
+            words[EXPANSIONS] += 1
+            for word in range(width):
+                bits = z.bits[row, word] & ~z.reached[word]
+                while bits != 0:
+                    j = 64 * word + lowest_bit(bits)
+                    bits &= bits - np.uint64(1)
+                    if z.claim[j] == n:
+                        z.found[found] = j
+                        found += 1
+                    z.claim[j] = min(z.claim[j], row)
+        n_next = 0
+        for p in range(found):
+            j = z.found[p]
+            z.pred[j] = z.claim[j]
+            z.claim[j] = n
+            z.reached[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
+            z.columns[words[N_REACHED]] = j
+            words[N_REACHED] += 1
+            root = z.root[z.pred[j]]
+            row = row_of_column[j]
+            if row == FREE:
+                if z.leaf[root] == m:
+                    z.roots[words[N_LEAVES]] = root
+                    words[N_LEAVES] += 1
+                z.leaf[root] = min(z.leaf[root], j)
+                continue
+            z.root[row] = root
+            z.inside[row] = 1
+            z.arg[row] = -1
+            z.rows[words[N_ROWS]] = row
+            words[N_ROWS] += 1
+            z.frontier[n_next] = row
+            n_next += 1
+        words[N_FRONTIER] = n_next
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: Zeros) -> bool:
+    """Augment along a path of every tree with a free column; False for a path without end."""
+    words = z.words
+    n, m = column_of_row.size, row_of_column.size
+    for p in range(words[N_LEAVES]):
+        root = z.roots[p]
+        j = z.leaf[root]
+        z.leaf[root] = m
+        steps = 0
+        while True:
+            row = z.pred[j]
+            before = column_of_row[row]
+            column_of_row[row] = j
+            row_of_column[j] = row
+            match_cost[row] = z.u[row] + z.v[j]
+            if row == root:
+                break
+            j = before
+            steps += 1
+            if steps > n or j < 0:  # a path has no more rows than there are
+                return False
+    words[STAGES] += 1
+    words[PATHS] += words[N_LEAVES]
+    words[N_LEAVES] = 0
+    return True
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def stale_rows(z: Zeros) -> int:
+    """Rows of the forest whose least slack is to be found: new ones, and those whose column
+    was reached. They are the first of the frontier; how many."""
+    count = 0
+    for p in range(z.words[N_ROWS]):
+        row = z.rows[p]
+        j = z.arg[row]
+        if j < 0 or (j < z.v.size and (z.reached[j >> 6] >> np.uint64(j & 63)) & np.uint64(1) != 0):
+            z.frontier[count] = row
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def tight_rows(infinity: float, z: Zeros) -> int:
+    """The rows of the least slack of all, as the frontier; how many, 0 when it is infinite."""
+    theta = infinity
+    for p in range(z.words[N_ROWS]):
+        theta = min(theta, z.low[z.rows[p]])
+    count = 0
+    if theta < infinity:
+        for p in range(z.words[N_ROWS]):
+            row = z.rows[p]
+            if z.low[row] == theta:
+                z.frontier[count] = row
+                count += 1
+    z.words[N_FRONTIER] = count
+    return count
+
+
+@njit(nogil=True, cache=True, _nrt=False)
+def update_duals(z: Zeros) -> None:
+    """Move the duals of the forest by the least slack. O(forest).
+
+    What rounding makes negative counts as 0: prices never rise.
+    """
+    theta = z.low[z.frontier[0]]
+    theta = max(theta, theta - theta)
+    for p in range(z.words[N_ROWS]):
+        row = z.rows[p]
+        z.u[row] += theta
+        z.low[row] -= theta
+    for p in range(z.words[N_REACHED]):
+        z.v[z.columns[p]] -= theta
+    z.words[CLOCKS] += 1

@@ -1,0 +1,192 @@
+"""The classical Hungarian method (Kuhn and Munkres): zeros, trees on them, dual updates.
+
+As in Date and Nagi (2016, section 2.2) and Lopes et al. (2019), with the slacks implied by costs
+and duals: after a dual update only rows of the least slack are read again, for their new zeros.
+Here for comparison with the trees of ``methods.hungarian``, which need no bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.changed import changed
+from bigsap.engine.hungarian import zeros as Z
+from bigsap.engine.hungarian.reduction import column_minima
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.errors import CheckpointError
+from bigsap.methods.course import Setting, Solved
+from bigsap.methods.outcome import Outcome
+from bigsap.methods.parts import Counts
+from bigsap.methods.warm import Warm, fitting
+from bigsap.problem import Problem
+from bigsap.sources.base import Array, read_while
+
+#: See ``methods.hungarian.COUNTS``; of dual updates, and the rows they went through.
+COUNTS = {
+    "roots": -1, "stages": Z.STAGES, "paths": Z.PATHS, "levels": Z.LEVELS,
+    "clock_steps": Z.CLOCKS, "expansions": Z.EXPANSIONS, "list_events": Z.PASSES,
+}  # fmt: skip
+
+_FIRST_PAIRS = 1 << 20
+_SLICE_SECONDS = 0.1
+_READ_BYTES = 32 << 20
+#: What a checkpoint holds, between two stages.
+_KEPT = ("bits", "u", "v", "words")
+
+
+class _Passes:
+    """Readings of rows by all threads, in slices of a tenth of a second."""
+
+    def __init__(self, problem: Problem, setting: Setting, engine: ListEngine) -> None:
+        self.problem, self.team, self.monitor = problem, setting.team, setting.monitor
+        self.engine = engine
+        self.in_place = engine.immediate and not engine.from_fill
+        m = problem.shape[1]
+        self._batch = max(1, _FIRST_PAIRS // m)
+        self._most = max(1, _READ_BYTES // (m * problem.source.dtype.itemsize))
+
+    def over(self, rows: Array, z: Z.Zeros, kernel: Callable[..., int], *args: Any) -> None:
+        """Run ``kernel`` on these rows (ID)."""
+        engine, m = self.engine, self.problem.shape[1]
+        start = 0
+        while start < rows.size:
+            size = self._batch if self.in_place else min(self._batch, self._most)
+            part, slots = rows[start : start + size], engine.slots
+            clock = time.perf_counter()
+            if not self.in_place:
+                slots = np.empty((part.size, m), self.problem.source.dtype)
+                read_while(self.problem.source, self.monitor.look, part, slice(0, m), slots)
+                limit = engine.limit if engine.bounded_costs else None
+                for row, costs in zip(part.tolist(), slots, strict=True):
+                    self.problem.check_row(row, costs)
+                    engine.check_size(row, costs, limit)
+            z.words[Z.NEXT_ITEM] = 0
+            self.team.run(kernel, part, not self.in_place, slots, engine.terms.sign, *args, z)
+            if z.words[Z.BAD_ROW] >= 0:
+                engine.complain(int(z.words[Z.BAD_ROW]))
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            if part.size == size:
+                ratio = min(4.0, _SLICE_SECONDS / seconds)
+                self._batch = max(1, int(self._batch * ratio))
+            start += part.size
+            self.monitor.look()
+
+
+def solve_classical(
+    problem: Problem, setting: Setting, solved: Solved, engine: ListEngine,
+    saved: dict[str, Any], phases: list[dict[str, Any]], warm: Warm | None,
+) -> Outcome:  # fmt: skip
+    """Solve by zeros as bits. engine: holds the matching, and knows the costs' arithmetic.
+
+    O(n**2 m) for the dual updates' readings at worst, each of some rows. Memory: n * m / 8
+    bytes. Kept in checkpoints between two stages: bits, duals, matching.
+    """
+    clock = time.perf_counter()
+    n, m = problem.shape
+    monitor, infinity, price = setting.monitor, engine.infinity, setting.arithmetic.price
+    pairs = engine.column_of_row, engine.row_of_column
+    z = Z.zeros(n, m, price, setting.team.n_threads)
+    z.words[Z.BAD_ROW] = -1
+    passes = _Passes(problem, setting, engine)
+    everything = np.arange(n, dtype=S.ID)
+    terms = engine.terms
+    n_roots, between = 0, False
+
+    def kept() -> dict[str, Any]:
+        if not between:
+            return {}
+        own = {f"zeros_{name}": getattr(z, name) for name in _KEPT}
+        return {
+            **own, "column_of_row": engine.column_of_row, "match_cost": engine.match_cost,
+            "n_roots": n_roots, "first_prices": solved.first_prices, "counts": vars(solved.counts),
+        }  # fmt: skip
+
+    def tell() -> None:
+        names = COUNTS.items()
+        solved.trees = {name: int(z.words[at]) if at >= 0 else n_roots for name, at in names}
+        monitor.progress.assigned = int((engine.column_of_row >= 0).sum())
+
+    def go_over(rows: Array, kernel: Callable[..., int], *args: Any) -> None:
+        solved.counts.add(Counts(rows.size, rows.size * m))
+        passes.over(rows, z, kernel, *args)
+        monitor.reached(0, solved.counts.rows)
+
+    with monitor.saving(kept):
+        if saved:
+            n_roots = _continued(engine, z, saved)
+            solved.first_prices = saved["first_prices"]
+            solved.counts.add(Counts(**saved["counts"]))
+        else:
+            if warm is not None and n == m:
+                z.v[:] = fitting(engine, warm.v, setting.arithmetic.grid)
+                solved.first_prices = "warm"
+            elif n == m:
+                v = column_minima(problem, setting.team, price, lambda _: monitor.look())
+                if v is not None:
+                    z.v[:], solved.first_prices = v, "columns"
+                    solved.counts.add(Counts(n, n * m))
+            go_over(everything, Z.run_zeros, terms.lowest, terms.highest, infinity, True)
+            Z.star_bits(*pairs, z)
+            matched = np.flatnonzero(pairs[0] >= 0)
+            engine.match_cost[matched] = z.u[matched] + z.v[pairs[0][matched]]
+            n_roots = n - matched.size
+        seconds = {"start": time.perf_counter() - clock, "search": 0.0}
+        clock = time.perf_counter()
+        progress = monitor.progress
+        progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
+        feasible = True
+        # A turn of the inner loop reaches a column, and one of the outer loop matches a row.
+        while feasible and Z.plant_bits(pairs[0], z):
+            engine.v[:], between = z.v, True
+            tell()
+            monitor.tick()
+            between = False
+            while feasible:
+                Z.grow_bits(pairs[1], z)
+                if z.words[Z.N_LEAVES]:
+                    break
+                stale = z.frontier[: Z.stale_rows(z)].copy()
+                z.words[Z.PASSES] += stale.size
+                go_over(stale, Z.run_slacks, infinity)
+                count = Z.tight_rows(infinity, z)
+                feasible = count > 0
+                if feasible:
+                    go_over(z.frontier[:count].copy(), Z.run_tight)
+                    setting.team.run(Z.run_forget, z)
+                    Z.update_duals(z)
+                    tell()
+                    monitor.look()
+            if feasible and not Z.flip_bits(*pairs, engine.match_cost, z):
+                raise changed("an augmenting path had no end")
+        engine.v[:] = z.v
+        tell()
+        seconds["search"] = time.perf_counter() - clock
+        phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
+        if not feasible:
+            rows = np.sort(z.rows[: z.words[Z.N_ROWS]]).astype(np.intp)
+            return Outcome(None, engine.v, rows, phases, seconds)
+        between = True
+        Z.plant_bits(pairs[0], z)
+        monitor.save_now()
+        return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)
+
+
+def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
+    """Take up what was kept; the rows that the first stars left."""
+    there = {name: saved[f"zeros_{name}"] for name in _KEPT}
+    here = {name: getattr(z, name) for name in _KEPT}
+    for name in ("column_of_row", "match_cost"):
+        there[name], here[name] = saved[name], getattr(engine, name)
+    for name, array in here.items():
+        if array.dtype != there[name].dtype or array.shape != there[name].shape:
+            raise CheckpointError(f"the checkpoint's {name} does not fit")
+        array[:] = there[name]
+    z.words[Z.BAD_ROW] = -1
+    matched = np.flatnonzero(engine.column_of_row >= 0)
+    engine.row_of_column[engine.column_of_row[matched]] = matched
+    return int(saved["n_roots"])

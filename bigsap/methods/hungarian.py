@@ -1,0 +1,320 @@
+"""The Hungarian method on compressed rows: trees from all free rows at once.
+
+Where costs are whole numbers of a small range, many columns become tight at a time and many
+paths are found in one stage, which a search for one row after the other does not see.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.changed import changed, refuse_wild
+from bigsap.engine.hungarian import forest as T
+from bigsap.engine.hungarian.reduction import column_minima
+from bigsap.engine.lists.layout import ENTRY_BYTES
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.listed import Listed
+from bigsap.engine.lists.snapshot import continued, kept
+from bigsap.errors import CheckpointError, OptionError
+from bigsap.methods import compressed, list_warm
+from bigsap.methods.classical import solve_classical
+from bigsap.methods.course import MATCH, Course, Setting, Solved
+from bigsap.methods.outcome import Outcome
+from bigsap.methods.parts import Counts
+from bigsap.methods.placement import list_engine_for
+from bigsap.methods.tight_start import tight_start
+from bigsap.methods.warm import Warm
+from bigsap.problem import Problem
+from bigsap.sources.base import Array
+
+#: What ``variant`` can be.
+VARIANTS = ("auto", "classical", "tree")
+
+#: Entries a list starts with: of random whole numbers hardly a list ends before the solve does.
+LIST_SIZE = 32
+_LEAST_LIST_SIZE = 8
+#: Work without a sixty-fourth of the first roots being matched after which searches from one
+#: row after the other go on: so many times the entries of all lists.
+_PATIENCE = 24
+_SLICE_SECONDS = 0.1
+_FIRST_WORK, _LEAST_WORK = 1 << 18, 1 << 12
+
+#: What ``Result.stats["trees"]`` counts: rows that the first stars left, augmentations made
+#: together and one by one, breadth-first levels, steps of the clock, rows expanded, lists that
+#: ended.
+COUNTS = {
+    "roots": T.ROOTS, "stages": T.STAGES, "paths": T.PATHS, "levels": T.LEVELS,
+    "clock_steps": T.CLOCKS, "expansions": T.EXPANSIONS, "list_events": T.EVENTS,
+}  # fmt: skip
+
+# Where a solve stands: lists to be evaluated; trees growing; what is left searched row by row.
+SURVEY, TREES = range(2)
+
+
+@dataclass
+class Growth:
+    """The forest of one solve and where it stands; ``stats`` of it.
+
+    variant: as asked for. warm: which pairs to keep, see ``list_warm``.
+    """
+
+    variant: str
+    forest: T.Forest
+    stage: int = SURVEY
+    first_prices: str = "none"
+    pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
+
+    def told(self) -> dict[str, int]:
+        """Counts for ``Result.stats``."""
+        return {name: int(self.forest.words[place]) for name, place in COUNTS.items()}
+
+
+def solve_hungarian(
+    problem: Problem, setting: Setting, solved: Solved, variant: str,
+    snapshot: dict[str, Any] | None = None, phases: list[dict[str, Any]] | None = None,
+    warm: Warm | None = None,
+) -> None:  # fmt: skip
+    """Solve by the Hungarian method into ``solved``.
+
+    variant: "auto" tries tight pairs first and leaves what is hard for trees to searches
+    row by row; "tree" does neither. snapshot, phases, warm: as for ``solve_compressed``.
+    Memory: 12 bytes an entry of the lists, and some thirty vectors.
+    """
+    n, m = problem.shape
+    if n > m:
+        raise OptionError(
+            'method "hungarian" needs no more rows than columns, or costs that give columns as'
+            f" cheaply as rows; the shape is {problem.shape}: solve the transpose"
+        )
+    phases = [] if phases is None else phases
+    if variant == "classical":
+        engine = list_engine_for(
+            problem, setting.team, setting.monitor, setting.arithmetic.price, 1, setting.seed
+        )
+        solved.engine = engine
+        solved.outcome = solve_classical(
+            problem, setting, solved, engine, snapshot or {}, phases, warm
+        )
+        return
+    if snapshot and "forest_words" not in snapshot:
+        # What trees left is searched row by row; the first record tells of them.
+        compressed.solve_compressed(problem, setting, solved, snapshot, phases)
+        solved.trees = {name: phases[0][name] for name in COUNTS}
+        return
+    solved.outcome = _solve(problem, setting, solved, variant, snapshot or {}, phases, warm)
+
+
+def _solve(
+    problem: Problem, setting: Setting, solved: Solved, variant: str, saved: dict[str, Any],
+    phases: list[dict[str, Any]], warm: Warm | None,
+) -> Outcome:  # fmt: skip
+    clock = time.perf_counter()
+    n, m = problem.shape
+    price, monitor = setting.arithmetic.price, setting.monitor
+    if variant == "auto" and warm is None and not saved:
+        start = tight_start(
+            problem, setting.team, monitor, setting.arithmetic, setting.seed, solved.counts
+        )
+        if start is not None and not start.left.size:
+            solved.first_prices = "tight"
+            seconds = {"start": time.perf_counter() - clock, "search": 0.0}
+            return Outcome(start.matching.column_of_row, start.v, seconds=seconds)
+    engine = _engine(problem, setting, solved)
+    growth = Growth(variant, T.forest(n, m, price))
+    if saved:
+        _continued(engine, growth, saved)
+        solved.counts.add(Counts(**saved["counts"]))
+    elif warm is not None:
+        growth.first_prices = "warm"
+        growth.pairs = list_warm.begin(engine, warm, None, None, setting.arithmetic.grid)
+    elif n == m:
+
+        def reached(count: int) -> None:
+            solved.counts.add(Counts(count, count * m))
+            monitor.reached(0, solved.counts.rows)
+            monitor.tick()
+
+        v = column_minima(problem, setting.team, price, reached)
+        if v is not None:
+            engine.v[:] = v
+            growth.first_prices = "columns"
+    solved.first_prices = growth.first_prices
+    solved.prices = lambda: T.true_prices(engine.v, growth.forest)
+    with monitor.saving(lambda: _kept(engine, growth, solved)):
+        return _run(engine, growth, setting, solved, phases, clock)
+
+
+def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
+    n = problem.shape[0]
+    k = LIST_SIZE
+    if setting.memory is not None:
+        k = max(_LEAST_LIST_SIZE, min(k, setting.memory // (2 * ENTRY_BYTES * max(1, n))))
+    price = setting.arithmetic.price
+    engine = list_engine_for(
+        problem, setting.team, setting.monitor, price, setting.k or k, setting.seed
+    )
+    if setting.memory is not None:
+        engine.limit_memory(setting.memory // 2)
+    if setting.exhausted:
+        engine.most_pairs = setting.exhausted * n * problem.shape[1]
+    if setting.hold and (engine.from_fill or not engine.immediate):
+        engine.listed = Listed(problem.source.dtype, problem.sign)
+    engine.drop_bounds()
+    solved.engine = engine
+    return engine
+
+
+def _run(
+    engine: ListEngine, growth: Growth, setting: Setting, solved: Solved,
+    phases: list[dict[str, Any]], clock: float,
+) -> Outcome:  # fmt: skip
+    """Lists, first stars, trees; then what is left."""
+    monitor, f = engine.monitor, growth.forest
+    n = engine.problem.shape[0]
+    seconds = {"start": 0.0, "search": 0.0}
+    warm = bool(growth.pairs.size)
+    if growth.stage == SURVEY:
+        monitor.save_phase()
+        # All columns count as free: no list gives a place to one that is not among its best.
+        engine.open_price[:] = engine.v
+        if engine.wave is None:
+            engine.evaluate(np.arange(n, dtype=S.ID))
+        else:
+            engine.finish_wave()
+        engine.bring_lists()
+        T.arrange(engine.lists, np.arange(n, dtype=S.ID), engine.v, f, engine.infinity)
+        lists, pairs = engine.lists, (engine.column_of_row, engine.row_of_column, engine.match_cost)
+        if warm:
+            list_warm.adopt(engine, growth.pairs, np.arange(n, dtype=S.ID))
+        else:
+            offer = np.empty(engine.v.size, S.ID)
+            T.star(lists, engine.v, *pairs, offer, engine.infinity)
+        T.plant(lists, engine.v, engine.column_of_row, f, engine.infinity)
+        growth.stage = TREES
+    seconds["start"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    progress = monitor.progress
+    progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
+    monitor.save_phase()
+    solved.trees = growth.told()
+    if warm and engine.n_virtual:
+        # Free columns may lie below the others' price: trees do not raise prices.
+        status = T.LIMIT
+    else:
+        status = _grow(engine, growth, solved)
+    phases.append({"epsilon": 0.0, **growth.told(), "seconds": time.perf_counter() - clock})
+    seconds["search"] = time.perf_counter() - clock
+    if status == T.INFEASIBLE:
+        rows = np.sort(f.rows[: f.words[T.N_ROWS]]).astype(np.intp)
+        return Outcome(None, engine.v, rows, phases, seconds)
+    if status == T.LIMIT:
+        return _search_rows(engine, growth, setting, solved, phases, seconds)
+    monitor.save_now()
+    return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)
+
+
+def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
+    """Grow trees until all rows are matched, cannot be, or it takes too long."""
+    f, words, lists = growth.forest, growth.forest.words, engine.lists
+    n = engine.problem.shape[0]
+    enough = np.iinfo(np.int64).max
+    if growth.variant == "auto":
+        enough = _PATIENCE * max(1, n) * LIST_SIZE
+    budget = _FIRST_WORK
+    while True:
+        clock = time.perf_counter()
+        if words[T.STEP] == T.EVALUATE:
+            _evaluate_ended(engine, f)
+            lists = engine.lists
+        status = T.run_forest(
+            lists, engine.v, engine.column_of_row, engine.row_of_column, engine.match_cost, f,
+            engine.infinity, enough, budget,
+        )  # fmt: skip
+        engine.monitor.progress.assigned = int(n - words[T.LEFT])
+        solved.trees = growth.told()
+        if status in (T.YIELD, T.EVENT):
+            if status == T.YIELD:
+                ratio = _SLICE_SECONDS / max(time.perf_counter() - clock, 1e-6)
+                budget = max(_LEAST_WORK, int(budget * min(4.0, max(0.05, ratio))))
+            engine.monitor.tick()
+            continue
+        if status == T.BROKEN:
+            raise changed("an augmenting path had no end")
+        if status == T.DONE:
+            engine.torn = True
+            T.uproot(engine.v, f, engine.infinity)
+            engine.torn = False
+        return int(status)
+
+
+def _evaluate_ended(engine: ListEngine, f: T.Forest) -> None:
+    """Evaluate the frontier's rows until no list ends now.
+
+    Under the same prices a threshold either grows to a pair's true value, or stays and the
+    list is doubled: a row comes again a logarithm of the columns' number of times at most.
+    """
+    words = f.words
+    T.rebase(engine.v, f)
+    refuse_wild(engine.v, engine.infinity)
+    engine.open_price[:] = engine.v
+    if engine.wave is not None:
+        rows = engine.wave.rows
+        engine.finish_wave()
+        T.arrange(engine.lists, rows, engine.v, f, engine.infinity)
+    while True:
+        ended = T.judge(engine.lists, f, engine.infinity)
+        if not ended:
+            break
+        engine.evaluate(f.frontier[:ended].copy(), widen=True)
+        engine.bring_lists()
+        T.arrange(engine.lists, f.frontier[:ended], engine.v, f, engine.infinity)
+        engine.judge_pairs()
+    words[T.STEP], words[T.POSITION] = T.EXPAND, 0
+
+
+def _search_rows(
+    engine: ListEngine, growth: Growth, setting: Setting, solved: Solved,
+    phases: list[dict[str, Any]], seconds: dict[str, float],
+) -> Outcome:  # fmt: skip
+    """Match what is left by shortest paths from one row after the other, on the same lists."""
+    T.uproot(engine.v, growth.forest, engine.infinity)
+    if engine.n_virtual:
+        engine.hold_at_cap()
+    engine.open_price[:] = np.where(engine.row_of_column < 0, engine.v, engine.blocked)
+    left = np.flatnonzero(engine.column_of_row < 0).astype(S.ID)
+    course = Course(left, True, stage=MATCH, phases=list(phases))
+    phases.clear()
+    with setting.monitor.saving(lambda: compressed.kept_course(solved, engine, course)):
+        outcome = compressed.run_course(engine, course, setting, phases, time.perf_counter())
+    for stage, spent in outcome.seconds.items():
+        seconds[stage] += spent
+    return Outcome(outcome.column_of_row, outcome.v, outcome.violator, phases, seconds)
+
+
+def _kept(engine: ListEngine, growth: Growth, solved: Solved) -> dict[str, Any]:
+    """All that continues the solve; empty while lists are half changed."""
+    whole = kept(engine)
+    if not whole:
+        return whole
+    own = {f"forest_{name}": array for name, array in growth.forest._asdict().items()}
+    return {
+        **whole, **own, "growth_stage": growth.stage, "pairs": growth.pairs,
+        "first_prices": growth.first_prices, "counts": vars(solved.counts),
+    }  # fmt: skip
+
+
+def _continued(engine: ListEngine, growth: Growth, saved: dict[str, Any]) -> None:
+    """Go on from what was ``_kept``."""
+    continued(engine, saved)
+    for name, here in growth.forest._asdict().items():
+        there = saved[f"forest_{name}"]
+        if there.dtype != here.dtype or there.shape != here.shape:
+            raise CheckpointError(f"the checkpoint's forest does not fit: {name}")
+        here[:] = there
+    growth.stage, growth.first_prices = int(saved["growth_stage"]), saved["first_prices"]
+    growth.pairs = saved["pairs"]

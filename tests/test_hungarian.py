@@ -1,0 +1,348 @@
+"""The Hungarian method, trees and zeros: answers, invariants of every stage, counters, stops."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bigsap
+from bigsap.engine.hungarian import forest as T
+from bigsap.methods import hungarian as H
+from oracle import optimum
+
+VARIANTS = ("auto", "tree", "classical")
+DTYPES = ("f8", "f4", "i8", "i4", "u1", "u2")
+FORESTS = ("tree", "auto")
+
+
+def costs_of(kind, n, m, seed):
+    """Whole numbers: many ties, few, none; deep trees; columns that all rows like, or none."""
+    g = np.random.default_rng(seed)
+    i, j = np.arange(n)[:, None], np.arange(m)
+    if kind == "equal":
+        return np.full((n, m), 7)
+    if kind == "two values":
+        return g.integers(0, 2, (n, m))
+    if kind == "few cheap":
+        cost = g.integers(5, 9, (n, m))
+        cost[:, g.permutation(m)[: max(1, m // 4)]] = 0
+        return cost
+    if kind == "lonely":
+        cost = g.integers(0, 3, (n, m))
+        cost[:, g.integers(0, m, 3)] += 50
+        return cost
+    if kind == "twins":
+        cost = g.integers(0, 40, (n, m))
+        return cost[np.ix_(np.arange(n) // 2, np.arange(m) // 2)]
+    if kind == "sanity":
+        return 10 * g.integers(0, 99, n)[:, None] + 10 * g.integers(0, 99, m) + (i != j)
+    if kind == "product":
+        return (i + 1) * (j + 1) % 251 if n > 200 else (i + 1) * (j + 1)
+    if kind == "identity":
+        return 3 * (g.permutation(n)[:, None] % m != j)
+    share = {"0.1n": 0.1, "n": 1, "10n": 10, "1000n": 1000}[kind]
+    return g.integers(0, max(1, int(share * n)) + 1, (n, m))
+
+
+KINDS = (
+    "equal", "two values", "few cheap", "lonely", "twins", "sanity", "product", "identity",
+    "0.1n", "n", "10n", "1000n",
+)  # fmt: skip
+
+
+def check(cost, *, maximize=False, **options):
+    """Solve, and compare with the oracle; the result."""
+    result = bigsap.solve(cost, method="hungarian", maximize=maximize, **options)
+    best = optimum(cost, maximize)
+    if best is None:
+        assert result.status == "infeasible"
+        assert result.violator.size
+        return result
+    assert result.status == "optimal"
+    if np.asarray(cost).dtype.kind in "iu":
+        assert result.fun == best[0]
+    else:
+        assert result.fun == pytest.approx(float(best[0]), rel=1e-12)
+    return result
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_hard_instances(kind, variant):
+    for n, m in ((1, 1), (2, 2), (31, 31), (33, 33), (32, 65)):
+        cost = costs_of(kind, n, m, n)
+        check(cost, variant=variant)
+        check(cost, variant=variant, maximize=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_shapes_and_senses(dtype, variant):
+    for n, m in ((20, 20), (20, 21), (9, 40), (3, 300), (40, 9), (21, 20)):
+        cost = costs_of("n", n, m, 3).clip(0, 200).astype(dtype)
+        for maximize in (False, True):
+            check(cost, variant=variant, maximize=maximize)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_reals(variant):
+    for seed in range(12):
+        g = np.random.default_rng(seed)
+        n = int(g.integers(2, 40))
+        m = n + int(g.integers(0, 3)) * n
+        scale = 10.0 ** g.integers(-9, 9)
+        check(g.random((n, m)) * scale, variant=variant)
+        x = g.random((n, 2))
+        check(((x[:, None] - g.random((m, 2))) ** 2).sum(2), variant=variant)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_large_integers(variant):
+    g = np.random.default_rng(0)
+    for dtype, low, high in (
+        (np.int32, -(2**31), 2**31 - 1), (np.uint32, 0, 2**32 - 1), (np.int64, -(2**50), 2**50),
+    ):  # fmt: skip
+        cost = g.integers(low, high, (25, 25), dtype=dtype, endpoint=True)
+        check(cost, variant=variant)
+        check(cost, variant=variant, maximize=True)
+    with pytest.raises(bigsap.OverflowRiskError):
+        bigsap.solve(np.full((4, 4), 2**62), method="hungarian", variant=variant)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_forbidden_pairs(variant):
+    for seed in range(30):
+        g = np.random.default_rng(seed)
+        n = int(g.integers(2, 24))
+        m = n + int(g.integers(0, 5))
+        cost = g.integers(0, 9, (n, m)).astype(float)
+        cost[g.random((n, m)) < g.choice([0.2, 0.6, 0.85])] = np.inf
+        result = check(cost, variant=variant)
+        if result.status == "infeasible":
+            rows = result.violator
+            allowed = np.isfinite(cost[rows]).any(0).sum()
+            assert allowed < rows.size
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_invalid_costs_are_named(bad, variant):
+    cost = np.random.default_rng(0).random((30, 30))
+    cost[17, 5] = bad
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[17, 5\]"):
+        bigsap.solve(cost, method="hungarian", variant=variant)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_small_problem(data):
+    n = data.draw(st.integers(1, 7))
+    m = data.draw(st.integers(n, 9))
+    entry = st.one_of(st.integers(0, 4).map(float), st.just(np.inf), st.floats(-3, 3, width=32))
+    rows = st.lists(entry, min_size=m, max_size=m)
+    cost = np.array(data.draw(st.lists(rows, min_size=n, max_size=n)))
+    check(cost, variant=data.draw(st.sampled_from(VARIANTS)))
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_short_lists_end_and_are_renewed(kind, k, monkeypatch):
+    monkeypatch.setattr(H, "LIST_SIZE", k)
+    events = 0
+    for n, m in ((24, 24), (40, 40), (20, 50)):
+        result = check(costs_of(kind, n, m, k), variant="tree")
+        events += result.stats["trees"]["list_events"]
+    if k == 1 and kind in ("n", "10n", "few cheap", "product"):
+        assert events
+
+
+class Watched:
+    """``run_forest``, and what holds whenever it returns."""
+
+    def __init__(self, cost, monkeypatch):
+        self.cost, self.prices, self.now, self.seen = cost, None, 0.0, 0
+        self.true = T.run_forest
+        monkeypatch.setattr(T, "run_forest", self)
+
+    def __call__(self, lists, v, column_of_row, row_of_column, match_cost, f, *rest):
+        status = self.true(lists, v, column_of_row, row_of_column, match_cost, f, *rest)
+        prices = T.true_prices(v, f)
+        slack = self.cost - prices
+        matched = np.flatnonzero(column_of_row >= 0)
+        assert (slack[matched, column_of_row[matched]] == slack.min(1)[matched]).all()
+        assert self.prices is None or (prices <= self.prices).all()
+        if self.cost.shape[0] < self.cost.shape[1]:
+            assert (prices[row_of_column < 0] == 0).all()
+        rows = f.rows[: f.words[T.N_ROWS]]
+        assert len(set(rows.tolist())) == rows.size
+        assert (f.root[f.root[rows]] == f.root[rows]).all()
+        assert (column_of_row[f.root[rows]] == -1).all()
+        assert f.clock[0] >= self.now
+        self.prices, self.now = prices, f.clock[0]
+        self.seen += 1
+        return status
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (30, 60)])
+@pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "product"])
+def test_every_slice_is_dual_feasible(kind, shape, monkeypatch):
+    """Pairs are tight, prices only fall, free columns keep theirs, the clock never goes back."""
+    monkeypatch.setattr(H, "LIST_SIZE", 4)
+    monkeypatch.setattr(H, "_FIRST_WORK", 1)
+    monkeypatch.setattr(H, "_LEAST_WORK", 1)
+    monkeypatch.setattr(H, "_SLICE_SECONDS", 0.0)
+    cost = costs_of(kind, *shape, 1)
+    watched = Watched(cost, monkeypatch)
+    check(cost, variant="tree")
+    assert watched.seen > 5
+
+
+def facts(result):
+    return result.col4row.tolist(), result.stats["trees"], result.v.tolist()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_threads_and_slices_change_nothing(variant, monkeypatch):
+    for kind, n, m in (("n", 150, 150), ("10n", 150, 150), ("two values", 80, 130)):
+        cost = costs_of(kind, n, m, 5)
+        first = facts(bigsap.solve(cost, method="hungarian", variant=variant, threads=1))
+        for threads in (2, 3):
+            again = bigsap.solve(cost, method="hungarian", variant=variant, threads=threads)
+            assert facts(again) == first
+        with monkeypatch.context() as patch:
+            patch.setattr(H, "_FIRST_WORK", 3)
+            patch.setattr(H, "_LEAST_WORK", 3)
+            patch.setattr(H, "_SLICE_SECONDS", 0.0)
+            assert facts(bigsap.solve(cost, method="hungarian", variant=variant)) == first
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rows_through_python(variant):
+    cost = costs_of("n", 40, 60, 2)
+    result = bigsap.solve(
+        lambda i: cost[i].astype(float), shape=cost.shape, method="hungarian", variant=variant
+    )
+    assert result.fun == optimum(cost)[0]
+    x, y = np.random.default_rng(1).random((2, 50, 2))
+    near = bigsap.solve(bigsap.points(x, y), method="hungarian", variant=variant)
+    assert near.fun == pytest.approx(bigsap.solve(bigsap.points(x, y), method="ssp").fun)
+
+
+def test_tall_costs_that_have_no_transpose_are_refused():
+    cost = costs_of("n", 60, 40, 2)
+    with pytest.raises(bigsap.OptionError, match="no more rows than columns"):
+        bigsap.solve(lambda i: cost[i] * 1.0, shape=cost.shape, method="hungarian")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_warm_starts(variant):
+    for n, m in ((60, 60), (40, 70)):
+        cost = costs_of("10n", n, m, 4)
+        cold = check(cost, variant=variant)
+        again = check(cost, variant=variant, warm_start=cold)
+        if variant != "classical":
+            assert again.stats["trees"]["roots"] == 0
+        changed = cost.copy()
+        changed[3] = changed[3][::-1]
+        changed[:, 7] += 20
+        check(changed, variant=variant, warm_start=cold)
+        check(changed, variant=variant, warm_start=cold.v)
+        wild = np.random.default_rng(0).integers(-900, 900, m).astype(float)
+        check(changed, variant=variant, warm_start=wild)
+
+
+def test_hard_trees_are_left_to_searches(monkeypatch):
+    monkeypatch.setattr(H, "_PATIENCE", 0)
+    for n, m in ((80, 80), (50, 90)):
+        result = check(costs_of("1000n", n, m, 3), variant="auto")
+        assert len(result.stats["phases"]) == 2
+        assert result.stats["rows_scanned"]
+        paths = result.stats["trees"]["paths"]
+        assert paths < result.stats["trees"]["roots"]
+        assert check(costs_of("1000n", n, m, 3), variant="tree").stats["rows_scanned"] == 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_checkpoint_continues_bit_for_bit(variant, tmp_path, monkeypatch):
+    monkeypatch.setattr(H, "LIST_SIZE", 4)
+    monkeypatch.setattr(H, "_FIRST_WORK", 50)
+    monkeypatch.setattr(H, "_LEAST_WORK", 50)
+    monkeypatch.setattr(H, "_SLICE_SECONDS", 0.0)
+    cost = costs_of("10n", 120, 120, 6)
+    whole = bigsap.solve(cost, method="hungarian", variant=variant)
+    path = tmp_path / "state"
+    for stop in range(1, 12, 2):
+        calls = [0]
+
+        def leave(progress, calls=calls, stop=stop):
+            calls[0] += progress.stage == "search"
+            if calls[0] > stop:
+                raise StopIteration
+
+        left = bigsap.solve(
+            cost, method="hungarian", variant=variant, checkpoint=path, checkpoint_every=1e-9,
+            callback=leave, callback_every=1e-9,
+        )  # fmt: skip
+        assert left.status == "cancelled"
+        done = bigsap.resume(path, cost)
+        assert done.stats["resumed"] == 1
+        assert facts(done) == facts(whole)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_stops_leave_an_assignment_and_a_bound(variant):
+    cost = costs_of("1000n", 300, 300, 8)
+    best = bigsap.solve(cost, method="ssp").fun
+    event = threading.Event()
+
+    def cancel(progress):
+        if progress.stage == "search":
+            event.set()
+
+    result = bigsap.solve(
+        cost, method="hungarian", variant=variant, cancel=event, callback=cancel,
+        callback_every=1e-9,
+    )  # fmt: skip
+    assert result.status in ("cancelled", "optimal")
+    assert result.bound <= best <= result.fun
+    assert sorted(result.col4row.tolist()) == list(range(300))
+
+
+def test_options_are_judged():
+    cost = np.eye(3)
+    with pytest.raises(bigsap.OptionError, match="variant"):
+        bigsap.solve(cost, method="hungarian", variant="fast")
+    with pytest.raises(bigsap.OptionError, match="variant"):
+        bigsap.solve(cost, method="ssp", variant="tree")
+    with pytest.raises(bigsap.OptionError, match="variant"):
+        bigsap.solve(cost, variant="tree")
+
+
+def test_unassigned_rows_and_no_certificate():
+    cost = costs_of("n", 40, 40, 9)
+    for variant in VARIANTS:
+        gated = bigsap.solve(cost, method="hungarian", variant=variant, unassigned_cost=3)
+        assert gated.fun == bigsap.solve(cost, method="ssp", unassigned_cost=3).fun
+        bare = bigsap.solve(cost, method="hungarian", variant=variant, certify=False)
+        assert bare.fun == optimum(cost)[0]
+        assert bare.bound is None
+
+
+def test_first_stars_are_as_many_as_published():
+    """Date and Nagi 2016, section 5: 86.6 % at n = 1000, R = n; perfect at R = 0.1 n."""
+    cost = costs_of("n", 1000, 1000, 1)
+    roots = bigsap.solve(cost, method="hungarian", variant="tree").stats["trees"]["roots"]
+    assert roots <= 150
+    cost = costs_of("0.1n", 1000, 1000, 1)
+    trees = bigsap.solve(cost, method="hungarian", variant="tree").stats["trees"]
+    assert trees["clock_steps"] == 0
+
+
+def test_memory_limit_keeps_lists_short():
+    cost = costs_of("n", 300, 300, 1)
+    result = check(cost, variant="tree", memory_limit=200_000)
+    assert result.stats["list_bytes"] <= 200_000
