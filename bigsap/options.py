@@ -10,7 +10,7 @@ from typing import Any
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.memory import free_memory
-from bigsap.methods import METHODS, ON_LISTS
+from bigsap.methods import METHODS
 from bigsap.methods.first_prices import STARTS
 from bigsap.methods.hungarian import VARIANTS
 from bigsap.methods.orientation import resident
@@ -106,11 +106,6 @@ def _fits(problem: Problem, budget: int) -> bool:
         return True
     n, m = problem.shape
     return n * m * source.dtype.itemsize <= budget
-
-
-def may_use_lists(problem: Problem, method: str) -> bool:
-    """Whether a solve by ``method`` may be one by compressed rows."""
-    return method in ON_LISTS or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
 
 
 def ssp_takes_levels(problem: Problem, options: Options) -> bool:

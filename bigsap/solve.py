@@ -19,7 +19,7 @@ from bigsap.memory import free_memory as free_memory
 from bigsap.methods.orientation import orient
 from bigsap.methods.placement import place_costs
 from bigsap.monitor import Callback, Monitor
-from bigsap.options import Options, may_use_lists
+from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
@@ -208,7 +208,7 @@ def solve(
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)
     given = Problem(source, options.maximize)
-    problem = orient(given, lists=may_use_lists(given, options.method))
+    problem = orient(given)
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
     warm = parse_warm_start(warm_start, given)

@@ -42,9 +42,9 @@ from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
 from bigsap.warm_start import WarmStart
 
-# Lists are given up once evaluations have taken so many times all pairs. Most problems take one to
-# three; of the random families that took 2.5 to 4, whole rows were faster in three of four.
-_EXHAUSTED = 3
+# Lists are given up once evaluations have taken so many times all pairs, if they still take longer
+# than scans of whole rows would. Most problems take one to three.
+_EXHAUSTED = 2
 # The same where lists were asked for, or where whole rows have to be evaluated first.
 _EXHAUSTED_LATE = 8
 # How often a matching that is not tight enough is repaired from its own prices.
@@ -171,7 +171,7 @@ class Run(Call):
             self.team, self.monitor, self.arithmetic, options.epsilon, options.seed,
             start=options.start, enough=self._lists_enough,
             memory=options.memory_for_lists(self.problem), exhausted=self._exhausted(),
-            hold=not options.certify,
+            impatient=self._exhausted() == _EXHAUSTED, hold=not options.certify,
         )  # fmt: skip
 
     def _exhausted(self) -> int:
@@ -250,13 +250,15 @@ class Run(Call):
 
     def _search_without_lists(self, solved: Solved) -> Outcome:
         """Go on by scans of whole rows from the prices that the lists have come to."""
-        known, warm = solved.known(), None
+        known, first, warm = solved.known(), solved.first_known(), None
         self.whole_rows, self.monitor.save = True, None  # a resumed solve comes here again
-        if known is not None and self._exhausted():
-            # Few rows may be left, whose plain searches would go through all others.
-            warm = Warm(known[1], guided=True)
-        elif known is not None:
+        if known is not None and not self._exhausted():
             warm = Warm(known[1], known[0])
+        elif known is not None:
+            # Lists leave prices that fell where lists ended, which take whole rows 3 to 8
+            # times the scans that the levels' own take. Phases follow either: few rows may be
+            # left, but their plain searches would go through all others.
+            warm = Warm(known[1] if first is None else first, guided=True)
         outcome = ssp.run(
             self.dense(), epsilon=self.options.epsilon, seed=self.options.seed,
             grid=self.arithmetic.grid, warm=warm,
