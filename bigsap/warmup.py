@@ -19,6 +19,7 @@ from bigsap.sources.metrics import METRICS, points
 
 _SIZE = 40
 _PROBED = 1600
+_BLOCKS = 300
 
 
 def warmup(report: Callable[[str], None] | None = None, *, processes: int = 1) -> int:
@@ -134,4 +135,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     for method in METHODS:
         yield f"lowrank, {method}", partial(solve, lowrank(x, y), method=method)
     yield "proof by bounds", partial(_prove, points(x, y))
+    # Enough columns for blocks with bounds.
+    many = points(*generator.random((2, _BLOCKS, 2)))
+    yield "points in blocks", partial(solve, many, method="compressed")
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

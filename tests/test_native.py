@@ -220,3 +220,31 @@ def test_a_folder_that_is_gone_or_full_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
     store.write(tmp_path / "file" / "below", "name", b"x")
     assert store.read(tmp_path / "file" / "below", "name") is None
+
+
+def test_levels_of_a_wheel(monkeypatch):
+    pytest.importorskip("setuptools")
+    monkeypatch.syspath_prepend(str(NATIVE.parents[1]))
+    import build_backend
+
+    monkeypatch.setattr(build_backend.platform, "machine", lambda: "x86_64")
+    for chosen, expected in {
+        "": "x86-64-v2,x86-64-v3,x86-64-v4",
+        "all": "x86-64-v2,x86-64-v3,x86-64-v4",
+        "v3": "x86-64-v3",
+        "v2,v4": "x86-64-v2,x86-64-v4",
+        "none": "",
+    }.items():
+        monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", chosen)
+        assert build_backend.chosen_levels() == expected
+    for wrong in ("v5", "native", "v3,"):
+        monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", wrong)
+        with pytest.raises(SystemExit, match="must be"):
+            build_backend.chosen_levels()
+    # numba is needed to build a wheel, and only a wheel with kernels.
+    monkeypatch.setattr(build_backend.build_meta, "get_requires_for_build_wheel", lambda s: [])
+    monkeypatch.chdir(NATIVE.parents[1])
+    monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", "none")
+    assert build_backend.get_requires_for_build_wheel() == []
+    monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", "v3")
+    assert any(name.startswith("numba") for name in build_backend.get_requires_for_build_wheel())
