@@ -27,12 +27,12 @@ from bigsap.rows import RowCache
 from bigsap.show.progress_bar import Bar
 from bigsap.solving.session import Run
 from bigsap.solving.small_arrays import solve_small, suits
+from bigsap.solving.warm_start import parse_warm_start
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.device.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
-from bigsap.warm_start import parse_warm_start
 
 # Fewer columns a thread than this are scanned faster by one thread alone: a barrier
 # costs as much as about a thousand pairs.

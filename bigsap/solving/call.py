@@ -23,9 +23,9 @@ from bigsap.proof.certificate import Certificate
 from bigsap.proof.streaming import BLOCK_BYTES
 from bigsap.result import Status
 from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.solving.warm_start import WarmStart
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
-from bigsap.warm_start import WarmStart
 
 # The certificate looks at the clock after each block or part: one of slow rows is no longer.
 BLOCK_SECONDS = 0.1

@@ -37,10 +37,10 @@ from bigsap.solving.keeping import KeptRows, kept_problem
 from bigsap.solving.pair_costs import pair_costs, unproved
 from bigsap.solving.sorted_first import sorted_outcome
 from bigsap.solving.stopped import Answer, Deadline, Late, answer, as_float
+from bigsap.solving.warm_start import WarmStart
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
-from bigsap.warm_start import WarmStart
 
 # Lists are given up once evaluations have taken so many times all pairs, if they still take longer
 # than scans of whole rows would. Most problems take one to three.
