@@ -125,6 +125,12 @@ def test_damaged_metadata(make_app: Callable[..., Any], lab: Path) -> None:
     problem(api.post("/v1/jobs", json=spec("good.zarr")), 422, "invalid-store", "/cost")
 
 
+def test_no_link_is_followed_even_within_the_store(make_app: Callable[..., Any], lab: Path) -> None:
+    (lab / "alias.zarr").symlink_to(lab / "good.zarr")
+    api = make_app(stores={"lab": lab})
+    problem(api.post("/v1/jobs", json=spec("alias.zarr")), 422, "forbidden-path", "/cost/path")
+
+
 def test_both_formats_at_once_are_both_judged(make_app: Callable[..., Any], lab: Path) -> None:
     """Readers differ in which metadata they believe."""
     api = make_app(stores={"lab": lab})
