@@ -44,7 +44,8 @@ class Call:
         self.method, self.why = options.method, "asked for"
         budget = options.cache_budget(problem)
         if self.method == "auto":
-            self.method, self.why = choose_method(problem, budget)
+            trees = bool(options.epsilon) and options.start == "auto" and warm_start is None
+            self.method, self.why = choose_method(problem, budget, trees=trees)
         if self.method == "ssp":
             refuse_streaming(problem.source)
         else:
