@@ -10,7 +10,7 @@ from typing import Any
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.memory import free_memory
-from bigsap.methods import METHODS, ON_LISTS
+from bigsap.methods import METHODS, ON_LISTS, auction
 from bigsap.methods.first_prices import STARTS
 from bigsap.methods.hungarian import VARIANTS
 from bigsap.methods.orientation import resident
@@ -56,10 +56,11 @@ class Options:
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
         if self.start not in STARTS:
             raise OptionError(f"start must be one of {STARTS}, got {self.start!r}")
-        if self.variant not in VARIANTS:
-            raise OptionError(f"variant must be one of {VARIANTS}, got {self.variant!r}")
-        if self.variant != "auto" and self.method != "hungarian":
-            raise OptionError('variant is of method="hungarian"')
+        variants = {"hungarian": VARIANTS, "auction": auction.VARIANTS}.get(self.method, ("auto",))
+        if self.variant not in variants:
+            raise OptionError(
+                f"variant of method {self.method!r} must be one of {variants}, got {self.variant!r}"
+            )
         if self.device not in ("cpu", "auto"):
             device_numbers(self.device)
         if not isinstance(self.gap, (int, float)) or not self.gap >= 0:
@@ -116,7 +117,8 @@ def is_mapped(problem: Problem) -> bool:
 
 def may_use_lists(problem: Problem, method: str) -> bool:
     """Whether a solve by ``method`` may be one by compressed rows."""
-    return method in ON_LISTS or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
+    named = method in (*ON_LISTS, "auction")
+    return named or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
 
 
 def ssp_takes_levels(problem: Problem, options: Options) -> bool:

@@ -107,9 +107,9 @@ def solve_hungarian(
         )
         return
     if snapshot and "forest_words" not in snapshot:
-        # What trees left is searched row by row; the first record tells of them.
+        # What tight pairs or trees left is searched row by row; of trees the first record tells.
         compressed.solve_compressed(problem, setting, solved, snapshot, phases)
-        solved.trees = {name: phases[0][name] for name in COUNTS}
+        solved.trees = {name: phases[0][name] for name in COUNTS if phases and name in phases[0]}
         return
     solved.outcome = _solve(problem, setting, solved, variant, snapshot or {}, phases, warm)
 
@@ -136,10 +136,8 @@ def _solve(
         start = tight_start(
             problem, setting.team, monitor, setting.arithmetic, setting.seed, solved.counts
         )
-        if start is not None and not start.left.size:
-            solved.first_prices = "tight"
-            seconds = {"start": time.perf_counter() - clock, "search": 0.0}
-            return Outcome(start.matching.column_of_row, start.v, seconds=seconds)
+        if start is not None:
+            return compressed.solve_tight(problem, setting, solved, start, phases, clock)
     engine = _engine(problem, setting, solved, None if grown is None else gpu.KEEP)
     growth = Growth(variant, T.forest(n, m, price))
     if saved:

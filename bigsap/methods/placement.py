@@ -42,7 +42,7 @@ VALUES_PER_COLUMN = 4
 FEW_ROWS = 700
 _SAMPLE = 16
 #: See ``many_ties``.
-_SMALLEST, _DIFFERENT = 32, 30
+_SMALLEST, _DIFFERENT = 32, 31
 TREES = "many equal costs, and rows without a pattern: trees find many paths at a time"
 _SAMPLED_COLUMNS = 1 << 16
 #: So are costs whose rows have nothing to do with one another, of fewer rows than this: hardly a

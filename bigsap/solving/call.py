@@ -51,6 +51,7 @@ class Call:
         else:
             refuse_slabs(problem.source)
         self.lists: Solved | None = None  # of methods on lists
+        self.auction: dict[str, Any] = {}  # what bids did, see methods.auction
         self.levels: Solved | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
         self.engine: Engine | None = None
