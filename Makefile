@@ -34,7 +34,7 @@ demo: $(VENV)/.installed-demo ## match two photographs pixel by pixel; writes de
 	$(BIN)/bigsap demo --out demo-out
 
 test: lint browser ## lint, types, layers, tests: what CI runs
-	@echo "==> compiling the kernels (minutes the first time, then nothing)"
+	@echo "==> compiling the kernels (a minute or two the first time, then nothing)"
 	$(BIN)/bigsap warmup
 ifdef PYTEST_ARGS
 	@echo "==> tests"

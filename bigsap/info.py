@@ -11,10 +11,12 @@ from typing import Any
 
 from bigsap.engine.core.team import available_threads
 from bigsap.memory import memory_bytes, memory_limit_bytes
+from bigsap.native import store
 
 
 def collect() -> dict[str, Any]:
     """The facts a bug report needs, in JSON types. Starts nothing, compiles nothing."""
+    kept = store.kept_in()
     return {
         "bigsap": version("bigsap"),
         "python": platform.python_version(),
@@ -27,8 +29,8 @@ def collect() -> dict[str, Any]:
         "memory_bytes": memory_bytes("MemTotal"),
         "memory_available_bytes": memory_bytes("MemAvailable"),
         "memory_limit_bytes": memory_limit_bytes(),
-        "numba_cache": str(numba_cache()),
-        "numba_cache_writable": os.access(_existing(numba_cache()), os.W_OK),
+        "kernel_cache": None if kept is None else str(kept),
+        "built_kernels": store.built(),
         "extras": extras(),
     }
 
@@ -48,24 +50,6 @@ def cpu_model() -> str:
     except OSError:
         found = None
     return found.group(1) if found else platform.processor() or platform.machine()
-
-
-def numba_cache() -> Path:
-    """The folder in which numba keeps compiled kernels of the engine."""
-    import bigsap.engine
-
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    package = bigsap.engine.__file__
-    return Path(package).parent if package else Path("__pycache__")
-
-
-def _existing(folder: Path) -> Path:
-    """``folder``, or its nearest ancestor that exists."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
 
 
 # One distribution that stands for each extra.
@@ -96,9 +80,8 @@ def text_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         return "unknown" if facts[key] is None else bytes_text(facts[key])
 
     limit = "" if facts["memory_limit_bytes"] is None else f", limit {size('memory_limit_bytes')}"
-    writable = (
-        "" if facts["numba_cache_writable"] else " (not writable: kernels compile every time)"
-    )
+    kept = facts["kernel_cache"] or "nothing can be written: kernels compile every time"
+    built = ", ".join(f"{count} for {level}" for level, count in facts["built_kernels"].items())
     lines = [
         ("bigsap", facts["bigsap"] or "not installed, run from a folder"),
         ("python", facts["python"]),
@@ -111,7 +94,8 @@ def text_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
             "memory",
             f"{size('memory_bytes')}, available {size('memory_available_bytes')}{limit}",
         ),
-        ("kernel cache", facts["numba_cache"] + writable),
+        ("built kernels", built or "none"),
+        ("kernel cache", kept),
     ]
     for extra, parts in facts["extras"].items():
         have = ", ".join(f"{name} {v}" for name, v in parts.items() if v is not None)

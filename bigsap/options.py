@@ -10,7 +10,7 @@ from typing import Any
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.memory import free_memory
-from bigsap.methods import METHODS, ON_LISTS, auction
+from bigsap.methods import METHODS, auction
 from bigsap.methods.first_prices import STARTS
 from bigsap.methods.hungarian import VARIANTS
 from bigsap.methods.orientation import resident
@@ -113,12 +113,6 @@ def _fits(problem: Problem, budget: int) -> bool:
 def is_mapped(problem: Problem) -> bool:
     """Whether the costs lie in a mapped file."""
     return isinstance(problem.source, ArraySource) and problem.source.mapped
-
-
-def may_use_lists(problem: Problem, method: str) -> bool:
-    """Whether a solve by ``method`` may be one by compressed rows."""
-    named = method in (*ON_LISTS, "auction")
-    return named or (method == "auto" and min(problem.shape) >= _FEW_ROWS)
 
 
 def ssp_takes_levels(problem: Problem, options: Options) -> bool:

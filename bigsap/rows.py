@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from bigsap.errors import OptionError
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 ABSENT = -1
@@ -79,7 +79,7 @@ class RowTable(NamedTuple):
     head: Array
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _unlink(t: RowTable, slot: int) -> None:
     s = t.segment[slot]
     newer, older = t.newer[slot], t.older[slot]
@@ -93,7 +93,7 @@ def _unlink(t: RowTable, slot: int) -> None:
         t.head[OLDEST + s] = newer
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _link_newest(t: RowTable, slot: int, s: int) -> None:
     first = t.head[NEWEST + s]
     t.segment[slot] = s
@@ -106,7 +106,7 @@ def _link_newest(t: RowTable, slot: int, s: int) -> None:
         t.head[OLDEST + s] = slot
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _link_oldest(t: RowTable, slot: int, s: int) -> None:
     last = t.head[OLDEST + s]
     t.segment[slot] = s
@@ -119,14 +119,14 @@ def _link_oldest(t: RowTable, slot: int, s: int) -> None:
         t.head[NEWEST + s] = slot
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _colder(t: RowTable, a: int, b: int) -> bool:
     """Whether slot a is to be evicted before slot b (LFU)."""
     ca, cb = t.uses[t.row_of_slot[a]], t.uses[t.row_of_slot[b]]
     return ca < cb or (ca == cb and t.tick[a] < t.tick[b])
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _settle(t: RowTable, place: int) -> None:
     """Restore the LFU heap after the key at ``place`` changed."""
     heap, place_of = t.newer, t.older
@@ -154,7 +154,7 @@ def _settle(t: RowTable, place: int) -> None:
     place_of[slot] = place
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def touch(t: RowTable, slot: int) -> None:
     """Note a use of a resident row. O(1) with SLRU, O(log n_slots) with LFU."""
     t.head[HITS] += 1
@@ -183,7 +183,7 @@ def touch(t: RowTable, slot: int) -> None:
         _settle(t, t.older[slot])
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def next_slot(t: RowTable) -> int:
     """The slot that ``claim`` would give a row now; -1 when every row has its own."""
     used = t.head[N_USED]
@@ -195,7 +195,7 @@ def next_slot(t: RowTable) -> int:
     return t.head[OLDEST] if policy == SLRU else t.newer[0]
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def claim(t: RowTable, row: int, sweeping: bool) -> int:
     """Give an absent row a slot, evicting another row if need be; the caller fills it.
 

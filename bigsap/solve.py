@@ -19,7 +19,7 @@ from bigsap.memory import free_memory as free_memory
 from bigsap.methods.orientation import orient
 from bigsap.methods.placement import place_costs
 from bigsap.monitor import Callback, Monitor
-from bigsap.options import Options, may_use_lists
+from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
@@ -27,12 +27,12 @@ from bigsap.rows import RowCache
 from bigsap.show.progress_bar import Bar
 from bigsap.solving.session import Run
 from bigsap.solving.small_arrays import solve_small, suits
+from bigsap.solving.warm_start import parse_warm_start
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.device.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
-from bigsap.warm_start import parse_warm_start
 
 # Fewer columns a thread than this are scanned faster by one thread alone: a barrier
 # costs as much as about a thousand pairs.
@@ -86,9 +86,9 @@ def solve(
         once, for whole numbers of a small range; no more rows than columns, or costs that give
         columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline), or
         ``"auto"``, which chooses and says what and why in ``stats``. Arrays of up to 2**20 costs
-        in memory, not mapped, it solves at once, ``stats["method"] == "dense"``, by one thread: searches without epsilon
-        that fit a cache. So far none of the options below is given but ``maximize``,
-        ``threads`` and ``seed``, neither of which changes its result; and never where it
+        in memory, not mapped, it solves at once, ``stats["method"] == "dense"``, by one thread:
+        searches without epsilon that fit a cache. So far none of the options below is given but
+        ``maximize``, ``threads`` and ``seed``, neither of which changes its result; and never where it
         would need many searches, or prove nothing: those go the general way.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
         after a trial of tight pairs, and searches row by row where trees take too long;
@@ -209,7 +209,7 @@ def solve(
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)
     given = Problem(source, options.maximize)
-    problem = orient(given, lists=may_use_lists(given, options.method))
+    problem = orient(given)
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
     warm = parse_warm_start(warm_start, given)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from bigsap.engine.core.kernel_files import one_writer
 from bigsap.many import solve_many
 from bigsap.methods import METHODS
 from bigsap.proof.minima import by_bounds
@@ -19,36 +19,48 @@ from bigsap.sources.metrics import METRICS, points
 
 _SIZE = 40
 _PROBED = 1600
+_BLOCKS = 300
 
 
 def warmup(report: Callable[[str], None] | None = None, *, processes: int = 1) -> int:
     """Run a tiny problem through every combination of kernels that is compiled.
 
-    report: called with the name of each. processes: how many compile at once, about 0.7 GB
+    report: called with the name of each. processes: how many compile at once, about 0.5 GB
     each; with more than one the calling script needs ``if __name__ == "__main__":``, as
-    everywhere in ``multiprocessing``. Returns how many combinations there were. Takes minutes
-    on a fresh machine and a second or two when everything is on the disk already.
+    everywhere in ``multiprocessing``. Returns how many combinations there were. Takes a minute
+    or two on a fresh machine and seconds when everything is on the disk already.
     """
-    names = [name for name, _ in _combinations()]
-    kinds = _kinds(names)
+    return warm(report, processes=processes)
+
+
+def warm(
+    report: Callable[[str], None] | None = None,
+    *,
+    kinds: str = "",
+    processes: int = 1,
+    begin: Callable[..., None] | None = None,
+    given: tuple[Any, ...] = (),
+) -> int:
+    """``warmup`` of the combinations whose name contains ``kinds``.
+
+    begin: called with ``given`` in each process that compiles, before it does.
+    """
+    names = [name for name, _ in _combinations() if kinds in name]
     if processes <= 1:
+        if begin is not None:
+            begin(*given)
         _run(names, report)
-        return len(names)
-    # What all types of costs share is compiled with the first of them, and not once for each.
-    _run(kinds[0], report)
-    _run_apart(kinds[1:], processes, report)
-    _run([name for name in names if not any(name in kind for kind in kinds)], report)
+    else:
+        _run_apart(_groups(names), processes, report, begin, given)
     return len(names)
 
 
-def _kinds(names: list[str]) -> list[list[str]]:
-    """Combinations of the same types of costs and prices together: they share most kernels."""
+def _groups(names: list[str]) -> list[list[str]]:
+    """Combinations that share most kernels together; the largest groups first."""
     found: dict[str, list[str]] = {}
     for name in names:
-        kind = name.rpartition(", ")[0]
-        if kind.endswith("prices"):
-            found.setdefault(kind, []).append(name)
-    return list(found.values())
+        found.setdefault(name.rpartition(", ")[0], []).append(name)
+    return sorted(found.values(), key=len, reverse=True)
 
 
 def _run(names: list[str], report: Callable[[str], None] | None = None) -> None:
@@ -60,15 +72,19 @@ def _run(names: list[str], report: Callable[[str], None] | None = None) -> None:
 
 
 def _run_apart(
-    kinds: list[list[str]], processes: int, report: Callable[[str], None] | None
+    groups: list[list[str]],
+    processes: int,
+    report: Callable[[str], None] | None,
+    begin: Callable[..., None] | None,
+    given: tuple[Any, ...],
 ) -> None:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     context = multiprocessing.get_context("spawn")
-    workers = min(processes, len(kinds))
-    with ProcessPoolExecutor(workers, context, one_writer, (context.Lock(),)) as pool:
-        for names, done in [(names, pool.submit(_run, names)) for names in kinds]:
+    workers = min(processes, len(groups))
+    with ProcessPoolExecutor(workers, context, begin, given) as pool:
+        for names, done in [(names, pool.submit(_run, names)) for names in groups]:
             done.result()
             if report is not None:
                 report("; ".join(names))
@@ -119,4 +135,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     for method in METHODS:
         yield f"lowrank, {method}", partial(solve, lowrank(x, y), method=method)
     yield "proof by bounds", partial(_prove, points(x, y))
+    # Enough columns for blocks with bounds.
+    many = points(*generator.random((2, _BLOCKS, 2)))
+    yield "points in blocks", partial(solve, many, method="compressed")
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

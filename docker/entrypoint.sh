@@ -18,9 +18,7 @@ export PATH
 role=${1:-serve}
 [ $# -eq 0 ] || shift
 
-# Kernels that the image was built with, in a folder that may be written: numba refuses a
-# read-only cache. Another kind of processor adds its own there.
-kernels=${BIGSAP_KERNELS:-/opt/bigsap-kernels}
+# Kernels came with the image; what it has not is compiled, and kept here.
 own=${BIGSAP_CACHE:-/var/cache/bigsap}
 cache=${NUMBA_CACHE_DIR:-$own/numba}
 if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then
@@ -35,10 +33,6 @@ if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then
     [ "${CUPY_CACHE_DIR:-}" != "$own/cupy" ] || export CUPY_CACHE_DIR="$private/cupy"
 fi
 export NUMBA_CACHE_DIR="$cache"
-if [ -d "$kernels/numba" ] && [ -z "$(ls -A "$cache")" ]; then
-    cp -Rp "$kernels/numba/." "$cache/"
-    chmod -R u+w "$cache"
-fi
 
 # What health.py asks for.
 note_role() {

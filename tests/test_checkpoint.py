@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -77,8 +78,12 @@ def _rows():
 
 
 def _tall_integers():
-    cost = CLASSES["int10n"](1000, seed=5)[:, :800].copy()
-    return cost, {"maximize": True}, 6
+    """In a mapped file, which is not turned: virtual columns."""
+    cost = CLASSES["int10n"](1000, seed=5)[:, :800]
+    with tempfile.TemporaryFile() as file:
+        mapped = np.memmap(file, cost.dtype, "w+", shape=cost.shape)
+    mapped[:] = cost
+    return mapped, {"maximize": True}, 6
 
 
 def _lists_of_points():

@@ -312,7 +312,9 @@ def test_info_names_the_machine(capsys):
 def test_info_honours_the_cache_variable(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     run("info", "--json")
-    assert json.loads(capsys.readouterr().out)["numba_cache"] == str(tmp_path / "kernels")
+    assert json.loads(capsys.readouterr().out)["kernel_cache"] == str(
+        tmp_path / "kernels" / "bigsap"
+    )
 
 
 def test_warmup_names_what_it_compiles(capsys, monkeypatch):

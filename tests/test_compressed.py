@@ -15,6 +15,7 @@ from scipy.optimize import linear_sum_assignment as reference
 import bigsap
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
+from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists import list_engine as engine_compressed
 from bigsap.methods import compressed
 from bigsap.methods.compressed import solve_compressed
@@ -378,6 +379,28 @@ def test_a_row_without_an_allowed_column_warns_of_nothing():
     cost = np.random.default_rng(0).random((60, 40))
     cost[3] = np.inf
     assert bigsap.solve(cost, method="compressed").status == "optimal"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"certify": False}, {"gap": 0.5}, {"callback": lambda _: None}]
+)
+def test_lists_build_no_engine_for_whole_rows(options, monkeypatch):
+    def never(self, problem, *rest):
+        raise AssertionError(f"built for {problem.shape}")
+
+    monkeypatch.setattr(Engine, "__init__", never)
+    cost = CLASSES["geometric"](90, 0)
+    assert bigsap.solve(cost, method="compressed", **options).success
+    forbidden = np.where(np.arange(90)[:, None] < 50, np.inf, cost)
+    forbidden[:50, :40] = cost[:50, :40]
+    if options.get("certify", True):
+        assert bigsap.solve(forbidden, method="compressed", **options).status == "infeasible"
+    seen = []
+    stopped = bigsap.solve(
+        cost, method="compressed", callback=lambda p: bool(seen.append(p)) or len(seen) > 3
+    )
+    assert stopped.status in ("cancelled", "optimal")
+    assert (np.sort(stopped.col4row) == np.arange(90)).all()
 
 
 # -- memory ----------------------------------------------------------------------------

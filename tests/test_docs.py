@@ -26,7 +26,8 @@ from bigsap.cli.costspec import open_costs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OTHERS = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "docker" / "README.md"]
+NOTES = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+OTHERS = [*NOTES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "docker" / "README.md"]
 # Programs of others in shell blocks: only their names are checked.
 FOREIGN = {"make", "pip", "dask", "sqlite3", "rsync", "docker", "-H", "x", "y"}
 
@@ -53,6 +54,11 @@ def of(language: str, pages: list[Path] = PAGES) -> list:
         for line, found, text in blocks(page)
         if found == language
     ]
+
+
+def test_the_architecture_is_read_at_one_sitting():
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d-[\w-]+", page.stem) for page in NOTES)
 
 
 # -- Python ---------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 
 import bigsap
 from bigsap.engine.gpu import forest as gpu
+from bigsap.engine.hungarian import grown
 from bigsap.methods import hungarian
 from oracle import optimum
 from test_hungarian import KINDS, costs_of
@@ -74,6 +75,7 @@ def test_what_the_device_leaves_the_host_goes_on_with(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(gpu, "KEEP", 4)
+        patch.setattr(grown, "KEEP", 4)
         solved(costs_of(kind, 14, 14, 1))
         solved(costs_of(kind, 9, 16, 1))
     monkeypatch.setattr(hungarian, "_LEVELS", 0)

@@ -323,17 +323,17 @@ def _info(args: argparse.Namespace) -> Exit:
 
 def _warmup(args: argparse.Namespace) -> Exit:
     from bigsap.engine.core.team import available_threads
-    from bigsap.info import numba_cache
+    from bigsap.native.store import kept_in
 
     if args.processes is not None and args.processes < 1:
         raise OptionError(f"--processes must be at least 1, got {args.processes}")
     started = time.perf_counter()
-    print("compiling the kernels (minutes the first time)", flush=True)
+    print("compiling the kernels (a minute or two the first time)", flush=True)
     count = bigsap.warmup(
         lambda name: print(f"  {clock(time.perf_counter() - started)}  {name}", flush=True),
         processes=args.processes or min(4, available_threads()),
     )
-    print(f"{count} kinds ready after {time.perf_counter() - started:.1f} s, in {numba_cache()}")
+    print(f"{count} kinds ready after {time.perf_counter() - started:.1f} s, in {kept_in()}")
     return Exit.OK
 
 

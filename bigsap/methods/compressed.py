@@ -40,7 +40,7 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, Selectable, Separable
+from bigsap.sources.base import Array, Resident, Selectable, Separable
 
 #: Entries a list starts with; with many rows, whose searches go further, some more.
 LIST_SIZE = 128
@@ -58,6 +58,10 @@ _DIVIDE = 5.0
 _GUARD, _GUIDED_GUARD = 20.0, 60.0
 #: A phase of at most this many scans a row leaves prices from which the last is as short.
 _EASY = 8.0
+#: Lists that reach fewer first epsilons are exhausted within a phase or two.
+_NARROW = 3.0
+#: Rows that tell so before all others are evaluated.
+_PROBED = 64
 #: How many epsilons the virtual columns begin below the price that parts the rows, so that the
 #: real ones fill up first; and in the last phase, in epsilons of the one before it.
 _BELOW = 20.0
@@ -133,6 +137,7 @@ def _solve(
         seconds = {"start": time.perf_counter() - clock, "search": 0.0}
         return Outcome(first.solution, first.v, seconds=seconds)
     engine, course = _begin(problem, setting, solved, first)
+    solved.guide = engine.v.copy() if first.guided else None
     monitor.reached(solved.counts.scans, solved.counts.rows)
     with monitor.saving(lambda: kept_course(solved, engine, course)):
         return run_course(engine, course, setting, phases, clock)
@@ -203,19 +208,18 @@ def first_prices(
             outcome = run_course(engine, course, deeper, [], time.perf_counter())
         except ListsExhausted:
             counts.add(level.totals())
-            return scan_whole_rows(part, deeper, level)
+            return scan_whole_rows(part, deeper, prices)
         counts.add(level.totals())
         return outcome, engine.list_minima()
 
     def scan_whole_rows(
-        part: Problem, deeper: Setting, level: Solved
+        part: Problem, deeper: Setting, prices: Array
     ) -> tuple[Outcome, Array | None]:
-        known = level.known()
         costs = all_costs(part, deeper.monitor)
         dense = Problem(ArraySource(costs), part.maximize)
         price, grid = deeper.arithmetic.price, deeper.arithmetic.grid
         engine = Engine(dense, Rows.in_place(costs), deeper.team, deeper.monitor, price)
-        warm = None if known is None else Warm(known[1], guided=True)
+        warm = Warm(prices, guided=True)
         outcome = ssp.run(engine, epsilon=True, seed=deeper.seed, grid=grid, warm=warm)
         counts.scans += engine.rows_scanned
         counts.pairs += costs.size
@@ -317,6 +321,7 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
     if setting.exhausted:
         engine.most_pairs = setting.exhausted * n * problem.shape[1]
+        engine.weighed = setting.impatient
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
     solved.engine = engine
@@ -371,14 +376,19 @@ def run_course(
     phases += course.phases
     seconds = {"start": 0.0, "search": 0.0}
     if course.stage == SURVEY:
+        first = _GUIDED_FIRST if course.guided else _FIRST
+        impatient = setting.impatient and n <= m and not course.plain and not course.warm
+        if impatient:
+            _probe_widths(engine, course.order[:_PROBED], first)
         monitor.save_phase()
         _evaluate(engine, course.order)
         engine.set_reach()
         course.stage = OPEN
         if not (course.warm and _few_left(engine, course)) and not course.plain:
-            first = _GUIDED_FIRST if course.guided else _FIRST
             course.epsilon = first * engine.greedy_gap(course.order) / max(1, n)
             course.lowest = course.epsilon / (16 * max(1, n))
+            if impatient and _too_narrow(engine.list_widths(), course.epsilon):
+                raise ListsExhausted
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     while course.stage != DONE:
@@ -396,6 +406,32 @@ def run_course(
     monitor.save_now()
     matching = np.maximum(engine.column_of_row, S.FREE)
     return Outcome(matching, engine.v, phases=phases, seconds=seconds)
+
+
+def _too_narrow(widths: Array, epsilon: float) -> bool:
+    """Whether half of the lists reach so few epsilons beyond their best entry that a phase
+    would exhaust them: ties, or prices that have far to go."""
+    return float(np.median(widths)) <= _NARROW * epsilon
+
+
+def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
+    """Raise ``ListsExhausted`` where a few rows of a matrix show that all lists would be too
+    narrow, of ties mostly: few rows hardly compete, so that epsilon seems smaller than it is."""
+    source = engine.problem.source
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is None or engine.k >= engine.v.size:
+        return
+    reduced = engine.problem.sign * matrix[rows].astype(np.float64) - engine.v
+    nearest = np.partition(reduced, engine.k, axis=1)
+    low = nearest[:, : engine.k].min(axis=1)
+    taken = np.zeros(engine.v.size, bool)
+    gap = 0.0
+    for costs, least in zip(reduced, low, strict=True):
+        column = int(np.argmin(np.where(taken, np.inf, costs)))
+        taken[column] = True
+        gap += costs[column] - least
+    if np.isfinite(gap) and _too_narrow(nearest[:, engine.k] - low, first * gap / rows.size):
+        raise ListsExhausted
 
 
 def _few_left(engine: ListEngine, course: Course) -> bool:

@@ -31,7 +31,8 @@ class Solved:
 
     outcome: set at the end. engine: of the whole problem, once it exists. rows,
     columns: the order in which that engine has them, None for the problem's own. counts: of
-    everything but the engine.
+    everything but the engine. guide: (n_columns,) the prices of levels, in the engine's order;
+    None without them.
     """
 
     outcome: Outcome
@@ -42,10 +43,17 @@ class Solved:
         self.columns: Array | None = None
         self.counts = Counts()
         self.first_prices = "none"
+        self.guide: Array | None = None
         #: What the Hungarian method did, see ``methods.hungarian``; empty for others.
         self.trees: dict[str, int] = {}
         #: Prices of the moment, where the engine's are not; see ``hungarian.forest.true_prices``.
         self.prices: Callable[[], Array] | None = None
+
+    def first_known(self) -> Array | None:
+        """The prices of levels in the problem's own order, or None."""
+        if self.guide is None:
+            return None
+        return self.restored(np.empty(0, np.intp), self.guide)[1]
 
     def known(self) -> tuple[Array, Array] | None:
         """Matching (complete or not) and prices of the moment; None before there are any."""
@@ -93,8 +101,11 @@ class Solved:
             return matching, v
         prices = np.empty_like(v)
         prices[self.columns] = v
-        original = np.full(self.rows.size, S.FREE, np.intp)
-        original[self.rows] = np.where(matching >= 0, self.columns[np.maximum(matching, 0)], S.FREE)
+        original = np.full(matching.size, S.FREE, np.intp)
+        if matching.size:
+            original[self.rows] = np.where(
+                matching >= 0, self.columns[np.maximum(matching, 0)], S.FREE
+            )
         return original, prices
 
     def seconds_per_row(self) -> float:
@@ -122,8 +133,9 @@ class Setting:
     start: one of ``first_prices.STARTS``.
     enough: asked after each phase whether its matching will do; None below the top level.
     memory: bytes the lists may begin with, None as many as they like. exhausted: lists are given
-    up once evaluations have taken so many times all pairs; 0: never. hold: the costs of the
-    pairs found are asked for in the end.
+    up once evaluations have taken so many times all pairs; 0: never. impatient: only if whole
+    rows promise to be faster, but after the first evaluation already where lists are too narrow.
+    hold: the costs of the pairs found are asked for in the end.
     """
 
     team: Team
@@ -135,6 +147,7 @@ class Setting:
     enough: Callable[[], bool] | None = None
     memory: int | None = None
     exhausted: int = 0
+    impatient: bool = False
     start: str = "auto"
     hold: bool = False
 

@@ -12,6 +12,7 @@ most of the dual value that exact prices add.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.methods import ssp
-from bigsap.methods.levels import SHARE
+from bigsap.methods.levels import SHARE, reached
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
 from bigsap.methods.placement import engine_for
 from bigsap.methods.start import estimate
@@ -44,6 +45,10 @@ _TRIED = 256
 _SMOOTH, _FALLING, _ROUGH = 0.025, 0.67, 0.75
 #: The share of the optimum's dual value that prices of a quarter must recover.
 _GAIN = 0.5
+#: Columns whose means have more than this share of the variance need prices, whatever is left.
+_MEANS = 0.05
+#: With more forbidden pairs than this share, samples have no solutions to learn from.
+_SPARSE = 0.75
 #: A sample has at most so many times as many rows, or columns, as its shorter side should.
 _LONGEST = 4
 
@@ -68,7 +73,7 @@ def choose_first_prices(
         costs = _signed(problem, some, some, monitor, counts)
         if costs is None:
             return "none", None
-        if _estimator_proves(costs):
+        if np.isfinite(costs).all() and _estimator_proves(costs):
             return "estimate", None
     strata = strata_of(problem, monitor, seed, counts)
     drawn = _draw(problem, strata, _SAMPLE, np.random.default_rng([seed, 1]))
@@ -89,7 +94,8 @@ def _choose_by_rows(
     if costs is None:
         return "none", None
     n, m = problem.shape
-    if n == m and _estimator_proves(np.ascontiguousarray(costs[:, places[: some.size]])):
+    corner = np.ascontiguousarray(costs[:, places[: some.size]])
+    if n == m and np.isfinite(corner).all() and _estimator_proves(corner):
         return "estimate", None
     sampled = costs[: drawn.rows.size, places[some.size :]]
     worth = _worth(np.ascontiguousarray(sampled), drawn, ordered_rows=False)
@@ -151,22 +157,42 @@ def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
     if ordered_rows:
         now, before = (now + nugget(costs)) / 2, (before + nugget(small)) / 2
     if now > _ROUGH:
-        return False
-    return now <= _SMOOTH or now < _FALLING * before or _recovered(costs, drawn) > _GAIN
+        return means_share(costs) > _MEANS and _recovered(costs, drawn) > _GAIN
+    return bool(now <= _SMOOTH or now < _FALLING * before or _recovered(costs, drawn) > _GAIN)
 
 
 def nugget(costs: Array) -> float:
     """The share of the variance of costs (n, m), less the means of rows and columns, that is left
-    between rows 2 k and 2 k + 1. 0 for constant costs."""
-    scale = np.abs(costs).max()
-    if not scale > 0:
-        return 0.0
-    rest = costs / scale
-    rest = rest - rest.mean(axis=0) - rest.mean(axis=1, keepdims=True) + rest.mean()
+    between rows 2 k and 2 k + 1. Of allowed pairs; 0 for constant costs."""
+    rest = _residuals(costs)
     half = rest.shape[0] // 2
-    between = ((rest[: 2 * half : 2] - rest[1 : 2 * half : 2]) ** 2).mean()
-    variance = (rest**2).mean()
+    between = np.nanmean((rest[: 2 * half : 2] - rest[1 : 2 * half : 2]) ** 2)
+    variance = np.nanmean(rest**2)
     return float(between / (2 * variance)) if variance > 0 else 0.0
+
+
+def means_share(costs: Array) -> float:
+    """The share of the variance of costs (n, m), less the means of rows, that is between the
+    means of columns. Of allowed pairs; 0 for constant costs."""
+    rest = _residuals(costs, columns=False)
+    variance = np.nanmean(rest**2)
+    return float(np.nanmean(np.nanmean(rest, axis=0) ** 2) / variance) if variance > 0 else 0.0
+
+
+def _residuals(costs: Array, *, columns: bool = True) -> Array:
+    """Costs in units of the largest, less the means of rows, and of columns; NaN for forbidden
+    pairs."""
+    allowed = np.where(np.isfinite(costs), costs, np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of rows and columns without a pair
+        scale = np.nanmax(np.abs(allowed))
+        if not scale > 0:
+            return np.zeros_like(costs)
+        rest: Array = allowed / scale
+        rest -= np.nanmean(rest, axis=1, keepdims=True)
+        if columns:
+            rest -= np.nanmean(rest, axis=0)
+    return rest
 
 
 def _recovered(costs: Array, drawn: _Sample) -> float:
@@ -175,11 +201,13 @@ def _recovered(costs: Array, drawn: _Sample) -> float:
         v = _exact_prices(costs, team)
         corner = np.ascontiguousarray(costs[np.ix_(drawn.quarter_rows, drawn.quarter_columns)])
         inner = _exact_prices(corner, team)
+    if v is None or inner is None:
+        return -np.inf
     u = (corner - inner).min(axis=1)
     k, width = corner.shape
     if k > width:
         u = np.minimum(u, np.partition(u, width - 1)[width - 1])
-    coarse = (costs[drawn.quarter_rows] - u[:, None]).min(axis=0)
+    coarse = reached((costs[drawn.quarter_rows] - u[:, None]).min(axis=0))
     if k < width:
         coarse = np.minimum(coarse, inner.max())
     none = dual_value(costs, np.zeros(costs.shape[1]))
@@ -204,10 +232,11 @@ def dual_value(costs: Array, v: Array) -> float:
 def _signed(
     problem: Problem, rows: Array, columns: Array, monitor: Monitor, counts: Counts
 ) -> Array | None:
-    """Signed costs as float64, None where some are not finite."""
+    """Signed costs as float64, None where too many are not finite."""
     costs = some_costs(problem, rows, columns, monitor, counts)
     signed = problem.sign * costs.astype(np.float64)
-    return signed if np.isfinite(signed).all() else None
+    forbidden = float((~np.isfinite(signed)).mean())
+    return signed if forbidden <= _SPARSE else None
 
 
 def _engine(signed: Array, team: Team) -> Engine:
@@ -215,5 +244,7 @@ def _engine(signed: Array, team: Team) -> Engine:
     return Engine(dense, Rows.in_place(signed), team, Monitor(), np.dtype(np.float64))
 
 
-def _exact_prices(signed: Array, team: Team) -> Array:
-    return ssp.run(_engine(signed, team), epsilon=True, seed=0, grid=0.0).v
+def _exact_prices(signed: Array, team: Team) -> Array | None:
+    """None where forbidden pairs leave no solution."""
+    outcome = ssp.run(_engine(signed, team), epsilon=True, seed=0, grid=0.0)
+    return None if outcome.violator.size else outcome.v

@@ -14,8 +14,8 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed, refuse_wild
-from bigsap.engine.gpu import forest as gpu
 from bigsap.engine.hungarian import forest as T
+from bigsap.engine.hungarian import grown as gpu
 from bigsap.engine.hungarian.reduction import column_minima
 from bigsap.engine.lists.layout import ENTRY_BYTES, EVALUATIONS, PAIRS
 from bigsap.engine.lists.list_engine import ListEngine
@@ -167,7 +167,7 @@ def _solve(
 
 
 def _grow_there(
-    there: gpu.DeviceForest, problem: Problem, setting: Setting, solved: Solved, variant: str
+    there: gpu.Grower, problem: Problem, setting: Setting, solved: Solved, variant: str
 ) -> gpu.Grown | None:
     """Trees on the device; None for a range of costs that is too large for it."""
     n, m = problem.shape

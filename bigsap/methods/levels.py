@@ -46,6 +46,8 @@ SHARE = 4
 COARSEST = 2500
 # Fewer rows or columns are no problem worth solving.
 _LEAST = 8
+# In whole numbers, the price of a column that no row may have.
+_UNREACHED = 1 << 59
 
 #: Solves a level from prices: its outcome, and the smallest ``c - v`` in each list or None.
 SolveLevel = Callable[[Problem, Arithmetic, Array, Monitor, int], tuple[Outcome, Array | None]]
@@ -158,6 +160,7 @@ class Ladder:
         if v is None:
             counts = self.counts if level == 0 else None
             v = transform(problem, self.team, monitor, rows, self.u, counts, price)
+        v = reached(v)
         return np.minimum(v, self.cap) if self.cap.size else v
 
     def _named(self, error: InvalidCostError, level: int) -> Exception:
@@ -174,6 +177,15 @@ class Ladder:
         return error
 
 
+def reached(v: Array) -> Array:
+    """The prices, with those of columns that no row of the sample may have at the largest of the
+    others: 0 if there is none."""
+    known = np.isfinite(v) if v.dtype.kind == "f" else v < _UNREACHED
+    if known.all():
+        return v
+    return np.where(known, v, v[known].max() if known.any() else 0)
+
+
 def transform(
     problem: Problem, team: Team, monitor: Monitor, rows: Array, u: Array,
     counts: Counts | None, price: np.dtype[Any],
@@ -184,7 +196,7 @@ def transform(
     """
     source = problem.source
     m = problem.shape[1]
-    v = np.full(m, np.inf if price.kind == "f" else 1 << 59, price)
+    v = np.full(m, np.inf if price.kind == "f" else _UNREACHED, price)
     if counts is not None:
         counts.rows += rows.size
         counts.pairs += rows.size * m

@@ -18,20 +18,19 @@ def resident(problem: Problem) -> Array | None:
     return source.resident() if isinstance(source, Resident) else None
 
 
-def orient(problem: Problem, *, lists: bool = False) -> Problem:
+def orient(problem: Problem) -> Problem:
     """The problem or its transpose: rows must be cheap, and the fewer the better.
 
     A matrix that lies in memory by columns is solved by its columns; a tall problem
-    is transposed when the source gives columns as cheaply as rows. lists: the solve may be
-    by compressed rows, which reads a row about once: then even columns across memory are
-    cheap enough, beside searches with more rows than columns. Not in a mapped file, where each
-    of them may be a page an item.
+    is transposed when the source gives columns as cheaply as rows, or lies in memory: columns
+    across memory are dearer to read, but searches with more rows than columns are many times
+    longer. Not in a mapped file, where each of them may be a page an item.
     """
     matrix = resident(problem)
     if matrix is not None:
         n, m = problem.shape
         source = problem.source
-        if lists and n > m and isinstance(source, ArraySource) and not source.mapped:
+        if n > m and isinstance(source, ArraySource) and not source.mapped:
             return Problem(source.across(), problem.maximize, not problem.transposed)
         return problem
     n, m = problem.shape

@@ -38,18 +38,17 @@ exclude nothing, nor does NaN).
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from bigsap.native.kernel import kernel
 from bigsap.proof.geometry import ABSOLUTE, CHORD, LARGEST, POWER, PRODUCT, ROOT, SQUARE
 from bigsap.proof.tree import LEAF, Tree
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
 # numba's annotations describe the inside of its decorators, not what they return.
-njit: Any = numba.njit
 
 _UNIT = 2.0**-53
 _TINY = 1e-290
@@ -80,19 +79,19 @@ class Costs(NamedTuple):
     context: int
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@kernel(nrt=True, forceinline=True)
 def _larger(a: float, b: float) -> float:
     """Not ``max``, which looks for NaN first. One that is lost here came of an overflow, which
     makes the margin infinite or NaN as well."""
     return a if a > b else b
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@kernel(nrt=True, forceinline=True)
 def _smaller(a: float, b: float) -> float:
     return a if a < b else b
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@kernel(nrt=True, forceinline=True)
 def _plain(c: Costs, t: Tree, row: int, node: int) -> float:
     """No signed cost of the row in the node's box is less."""
     kind, d = c.kind, c.scale.size
@@ -145,7 +144,7 @@ def _plain(c: Costs, t: Tree, row: int, node: int) -> float:
     return total
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@kernel(nrt=True, forceinline=True)
 def _sloped(c: Costs, t: Tree, row: int, node: int) -> float:
     """No signed cost less its column's price is less, in the node's box."""
     kind, d, far = c.kind, c.scale.size, c.sign < 0
@@ -277,7 +276,7 @@ def _sloped(c: Costs, t: Tree, row: int, node: int) -> float:
     return total - offset - (units * _UNIT * size + _TINY * (1.0 + scales)) - c.blur
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def descend(
     c: Costs, t: Tree, v: Array, rows: Array, start: int, stop: int, limit: int, u: Array,
     counts: Array,

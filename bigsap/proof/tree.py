@@ -10,15 +10,12 @@ columns (nothing is rounded), their largest price, and an affine majorant of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
-
-# numba's annotations describe the inside of its decorators, not what they return.
-njit: Any = numba.njit
 
 #: Columns in a leaf, at most.
 LEAF = 16
@@ -78,7 +75,7 @@ def grown(
     return tree
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _split(
     y: Array, weight: Array, order: Array, first: Array, last: Array, begin: int, end: int
 ) -> None:
@@ -103,7 +100,7 @@ def _split(
         first[2 * node + 2], last[2 * node + 2] = middle, stop
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _select(key: Array, order: Array, left: int, right: int, wanted: int) -> None:
     """Hoare's selection: key[wanted] comes to lie where sorting would put it."""
     state = np.uint64(88172645463325252)
@@ -132,7 +129,7 @@ def _select(key: Array, order: Array, left: int, right: int, wanted: int) -> Non
             return
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _fit(y: Array, v: Array, t: Tree, begin: int, end: int) -> None:
     d = y.shape[1]
     normal, right, mean = np.empty((d, d)), np.empty(d), np.empty(d)
@@ -166,7 +163,7 @@ def _fit(y: Array, v: Array, t: Tree, begin: int, end: int) -> None:
         t.offset[node] = largest + (4 * d + 32) * 2.0**-53 * size + 1e-300
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _slope(
     y: Array, v: Array, start: int, stop: int, centre: Array, normal: Array, right: Array,
     mean: Array, slope: Array,

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from bigsap import checkpoint
+from bigsap.engine.core.held import Resting
+from bigsap.engine.core.known import Known
 from bigsap.engine.core.precision import choose
+from bigsap.engine.core.state import FREE, infinity
+from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.methods.course import Solved
 from bigsap.methods.orientation import resident
-from bigsap.methods.placement import refuse_slabs, refuse_streaming
+from bigsap.methods.placement import engine_where, refuse_slabs, refuse_streaming
 from bigsap.monitor import Monitor
 from bigsap.options import Options, choose_method
 from bigsap.problem import Problem
@@ -17,8 +23,9 @@ from bigsap.proof.certificate import Certificate
 from bigsap.proof.streaming import BLOCK_BYTES
 from bigsap.result import Status
 from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.solving.warm_start import WarmStart
+from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
-from bigsap.warm_start import WarmStart
 
 # The certificate looks at the clock after each block or part: one of slow rows is no longer.
 BLOCK_SECONDS = 0.1
@@ -32,6 +39,8 @@ class Call:
     where rows may stay unassigned. large: integer costs exceeded the usual range, see
     ``precision``.
     """
+
+    team: Team  # from the beginning of the search on
 
     def __init__(
         self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
@@ -50,11 +59,18 @@ class Call:
             refuse_streaming(problem.source)
         else:
             refuse_slabs(problem.source)
+        large = large or (saved is not None and saved.facts.get("price") == "int64")
+        self.arithmetic = choose(problem, large=large)
         self.lists: Solved | None = None  # of methods on lists
         self.auction: dict[str, Any] = {}  # what bids did, see methods.auction
         self.levels: Solved | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
-        self.engine: Engine | None = None
+        self.engine: Engine | None = None  # that scans whole rows, once something needs it
+        self.known = Known(problem, infinity(self.arithmetic.price), active=monitor.watched)
+        self.resting: Resting | None = None  # rows that left the cache, where that matters
+        # Matching and prices that were found without the engine, as long as it has no better.
+        self.standing: tuple[Array, Array] | None = None
+        self._seconds_per_row = 0.0
         self.stopped: Status | None = None
         self.proved: Certificate | None = None  # of an assignment within the gap
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
@@ -62,8 +78,6 @@ class Call:
         self.certificate_pairs = 0
         self.magnitude = 0.0  # see ``Certificate``; of duals that nobody certified
         self.resumed = 0
-        large = large or (saved is not None and saved.facts.get("price") == "int64")
-        self.arithmetic = choose(problem, large=large)
         matrix = resident(problem)
         if matrix is not None:
             self.rows = Rows.in_place(matrix)
@@ -72,6 +86,47 @@ class Call:
             self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
         self.reading = problem  # the same costs, of which rows may be kept
 
+    @property
+    def seconds_per_row(self) -> float:
+        """The slowest that a row of whole rows was lately; 0 while unknown."""
+        return self._seconds_per_row if self.engine is None else self.engine.seconds_per_row
+
+    @seconds_per_row.setter
+    def seconds_per_row(self, seconds: float) -> None:
+        self._seconds_per_row = seconds
+        if self.engine is not None:
+            self.engine.seconds_per_row = seconds
+
+    def dense(self) -> Engine:
+        """The engine that scans whole rows, built when it is asked for first."""
+        self.standing = None
+        if self.engine is None:
+            problem, engine = engine_where(
+                self.problem, self.rows, self.team, self.monitor, self.arithmetic.price
+            )
+            if problem is not self.problem:  # that of the host
+                self.problem, self.known = problem, engine.known
+            engine.known, engine.resting = self.known, self.resting
+            engine.seconds_per_row = self._seconds_per_row
+            self.engine = engine
+        return self.engine
+
+    def renewed(self) -> Engine:
+        """That engine with nothing found yet: prices 0, only its counts stay."""
+        if self.engine is not None:
+            self.engine.renew()
+        return self.dense()
+
+    def at_hand(self) -> tuple[Array, Array]:
+        """Matching, FREE where a row has no column, and prices of the moment; copies."""
+        if self.standing is not None:
+            matching, v = self.standing
+            return np.maximum(matching, FREE).astype(np.intp), v.astype(self.arithmetic.price)
+        if self.engine is not None:
+            return self.engine.matching(), self.engine.prices()
+        n, m = self.problem.shape
+        return np.full(n, FREE, np.intp), np.zeros(m, self.arithmetic.price)
+
     def block_bytes(self) -> int:
         """Of a pass over the costs, for each thread."""
         most = BLOCK_BYTES
@@ -79,7 +134,7 @@ class Call:
             # Two blocks a thread, of a quarter of it together.
             limit = parse_bytes(self.options.memory_limit, "memory_limit")
             most = min(most, max(1, limit // (8 * self.n_threads)))
-        per_row = self.engine.seconds_per_row if self.engine is not None else 0.0
+        per_row = self.seconds_per_row
         if not per_row:
             return most
         rows = max(1, int(BLOCK_SECONDS / per_row))

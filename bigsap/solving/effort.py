@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.known import Known, cost_of_pairs
-from bigsap.engine.core.state import FREE
-from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
 from bigsap.methods.placement import device_name, device_rows
 from bigsap.result import Result
@@ -101,13 +100,13 @@ def _asked(call: Call, evaluated: int, pairs: int) -> tuple[int, int]:
     return evaluated, pairs
 
 
-def first_bounds(call: Call, engine: Engine) -> None:
+def first_bounds(call: Call) -> None:
     """Tell listeners what is known before any work: the costs' floor, the price of the pairs
-    in order. The engine is not told: a pass over the costs finds better."""
+    in order. ``call.known`` is not told: a pass over the costs finds better."""
     problem, monitor = call.problem, call.monitor
     if not monitor.heard:
         return
-    known = Known(problem, engine.infinity, active=False)
+    known = Known(problem, infinity(call.arithmetic.price), active=False)
     known.see_floor()
     known.tell(monitor)
     source = problem.source
@@ -125,10 +124,10 @@ def first_bounds(call: Call, engine: Engine) -> None:
 
 
 def list_bounds(call: Call) -> None:
-    """Tell listeners what the lists prove in the midst of a phase. Not the engine: ``gap`` is
+    """Tell listeners what the lists prove in the midst of a phase. Not ``call.known``: ``gap`` is
     judged at the end of each phase, never by the clock."""
-    if call.lists is not None and call.engine is not None:
-        known = Known(call.problem, call.engine.infinity, active=False)
+    if call.lists is not None:
+        known = Known(call.problem, infinity(call.arithmetic.price), active=False)
         call.lists.teach(known)
         known.tell(call.monitor)
 

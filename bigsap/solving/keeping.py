@@ -140,8 +140,8 @@ def _read_all(call: Call) -> None:
         table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
         seconds = time.perf_counter() - clock
         call.seconds["start"] += seconds
-        if call.engine is not None:  # what follows a stop must know how slow rows are
-            call.engine.seconds_per_row = seconds * call.n_threads / max(1, int(table.head[MISSES]))
+        # What follows a stop must know how slow rows are.
+        call.seconds_per_row = seconds * call.n_threads / max(1, int(table.head[MISSES]))
 
 
 class KeptRows:

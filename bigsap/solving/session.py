@@ -13,7 +13,6 @@ import numpy as np
 from bigsap import checkpoint
 from bigsap.engine.core.held import Resting
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.errors import BigsapError, CertificateError
 from bigsap.methods import ON_LISTS, Outcome, ssp
@@ -23,7 +22,7 @@ from bigsap.methods.course import Setting, Solved
 from bigsap.methods.hungarian import solve_hungarian
 from bigsap.methods.orientation import exchanged, inverse, rows_outside
 from bigsap.methods.parts import Counts
-from bigsap.methods.placement import device_name, engine_where
+from bigsap.methods.placement import device_name
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options, ssp_takes_levels
@@ -39,14 +38,14 @@ from bigsap.solving.keeping import KeptRows, kept_problem
 from bigsap.solving.pair_costs import pair_costs, unproved
 from bigsap.solving.sorted_first import sorted_outcome
 from bigsap.solving.stopped import Answer, Deadline, Late, answer, as_float
+from bigsap.solving.warm_start import WarmStart
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
-from bigsap.warm_start import WarmStart
 
-# Lists are given up once evaluations have taken so many times all pairs. Most problems take one to
-# three; of the random families that took 2.5 to 4, whole rows were faster in three of four.
-_EXHAUSTED = 3
+# Lists are given up once evaluations have taken so many times all pairs, if they still take longer
+# than scans of whole rows would. Most problems take one to three.
+_EXHAUSTED = 2
 # The same where lists were asked for, or where whole rows have to be evaluated first.
 _EXHAUSTED_LATE = 8
 # How often a matching that is not tight enough is repaired from its own prices.
@@ -114,50 +113,50 @@ class Run(Call):
             empty = np.full(n, -1, np.intp)
             return self._conclude(Answer(empty, certificate=self._prove(empty, np.zeros(m))))
         with Team(self.n_threads) as team:
-            self.problem, engine = engine_where(
-                self.problem, self.rows, team, self.monitor, self.arithmetic.price
-            )
-            self.engine = engine
+            self.team = team
             if not self.options.certify and self.rows.policy != "in place":
-                engine.resting = Resting(self.rows.table)
-            first_bounds(self, engine)
+                self.resting = Resting(self.rows.table)
+            if self.method == "ssp":
+                self.dense()  # costs that several devices share are copied there first
+            first_bounds(self)
             found: Array | None = None
             self.reading = self.problem
             try:
                 self.reading = kept_problem(self)
                 if self.method in ON_LISTS:
-                    outcome = self._search_lists(engine, team)
+                    outcome = self._search_lists()
                 else:
-                    outcome = self._search(engine, team)
+                    outcome = self._search()
                 if outcome.violator.size:
-                    outcome = self._borne_out(engine, outcome)
+                    outcome = self._borne_out(outcome)
                 if outcome.violator.size:
                     return self._conclude(Answer(None), outcome.violator)
                 found = outcome.column_of_row
-                engine.release()
+                if self.engine is not None:
+                    self.engine.release()
                 if self.options.certify:
-                    return self._conclude(self._certified(engine, outcome))
-                return self._conclude(self._uncertified(engine, outcome))
+                    return self._conclude(self._certified(outcome))
+                return self._conclude(self._uncertified(outcome))
             except Stopped as stop:
-                return self._conclude(self._stopped(engine, stop, found))
+                return self._conclude(self._stopped(stop, found))
 
-    def _search(self, engine: Engine, team: Team) -> Outcome:
+    def _search(self) -> Outcome:
         snapshot = self._snapshot()
         warm = self._warm()
         clock = time.perf_counter()
         try:
             if warm is None:
-                outcome = self._sorted(engine)
+                outcome = self._sorted()
                 if outcome is not None:
                     return outcome
-                warm = self._first_prices(team, snapshot)
+                warm = self._first_prices(snapshot)
                 if self.method == "auction" and not snapshot:
                     warm = self._auction()
                 if warm is not None:
                     snapshot = {}
                 self.seconds["start"] += time.perf_counter() - clock
             outcome = ssp.run(
-                engine, epsilon=self.options.epsilon, seed=self.options.seed,
+                self.dense(), epsilon=self.options.epsilon, seed=self.options.seed,
                 grid=self.arithmetic.grid, warm=warm,
                 enough=self._enough if self.options.gap > 0 else None,
                 snapshot=snapshot, phases=self.phases,
@@ -177,12 +176,13 @@ class Run(Call):
         self.auction = sale.counts
         return sale.warm
 
-    def _setting(self, team: Team) -> Setting:
+    def _setting(self) -> Setting:
         options = self.options
         return Setting(
-            team, self.monitor, self.arithmetic, options.epsilon, options.seed, start=options.start,
-            enough=self._lists_enough, memory=options.memory_for_lists(self.problem),
-            exhausted=self._exhausted(), hold=not options.certify,
+            self.team, self.monitor, self.arithmetic, options.epsilon, options.seed,
+            start=options.start, enough=self._lists_enough,
+            memory=options.memory_for_lists(self.problem), exhausted=self._exhausted(),
+            impatient=self._exhausted() == _EXHAUSTED, hold=not options.certify,
         )  # fmt: skip
 
     def _exhausted(self) -> int:
@@ -194,7 +194,7 @@ class Run(Call):
         chosen = self.options.method in ON_LISTS or self.rows.policy != "in place"
         return _EXHAUSTED_LATE if chosen else _EXHAUSTED
 
-    def _first_prices(self, team: Team, snapshot: Snapshot) -> Warm | None:
+    def _first_prices(self, snapshot: Snapshot) -> Warm | None:
         """Prices of levels for whole rows, where they pay; None for the method's own start."""
         if "levels" in snapshot:
             self.levels = Solved()
@@ -204,17 +204,17 @@ class Run(Call):
         if (snapshot and not within) or not ssp_takes_levels(self.problem, self.options):
             return None
         self.levels = self.levels or Solved()
-        setting = replace(self._setting(team), enough=None)
+        setting = replace(self._setting(), enough=None)
         first = first_prices(self.problem, setting, self.levels, snapshot, own_estimate=True)
         return None if first.v is None else Warm(first.v, guided=True)
 
-    def _search_lists(self, engine: Engine, team: Team) -> Outcome:
+    def _search_lists(self) -> Outcome:
         """Solve by compressed rows, row by row or with trees; the dense engine closes, and
         repairs if need be."""
         solved = Solved()
         self.lists = solved
-        setting = self._setting(team)
-        outcome = self._sorted(engine)
+        setting = self._setting()
+        outcome = self._sorted()
         if outcome is not None:
             return outcome
         clock = time.perf_counter()
@@ -227,13 +227,13 @@ class Run(Call):
                 solve_compressed(self.reading, setting, solved, *given)
         except ListsExhausted:
             self.seconds["search"] += time.perf_counter() - clock
-            return self._search_without_lists(engine, solved)
+            return self._search_without_lists(solved)
         except Stopped:
             self.seconds["search"] += time.perf_counter() - clock
             known = solved.known()
             if known is not None:
-                engine.adopt(*known)
-                solved.teach(engine.known)
+                self.standing = known
+                solved.teach(self.known)
             raise
         finally:
             self.monitor.bounds = None
@@ -241,10 +241,10 @@ class Run(Call):
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
         if outcome.column_of_row is not None:
-            engine.adopt(outcome.column_of_row, outcome.v)
+            self.standing = outcome.column_of_row, outcome.v
         return outcome
 
-    def _sorted(self, engine: Engine) -> Outcome | None:
+    def _sorted(self) -> Outcome | None:
         """The answer for costs that sorting makes Monge, where nothing else was asked for."""
         options = self.options
         fresh = self.warm_start is None and not self._snapshot()
@@ -257,19 +257,21 @@ class Run(Call):
             self.levels.first_prices = "estimate"
         solved = self.lists or self.levels
         assert solved is not None
-        return sorted_outcome(self, engine, solved, self._prove)
+        return sorted_outcome(self, solved, self._prove)
 
-    def _search_without_lists(self, engine: Engine, solved: Solved) -> Outcome:
+    def _search_without_lists(self, solved: Solved) -> Outcome:
         """Go on by scans of whole rows from the prices that the lists have come to."""
-        known, warm = solved.known(), None
+        known, first, warm = solved.known(), solved.first_known(), None
         self.whole_rows, self.monitor.save = True, None  # a resumed solve comes here again
-        if known is not None and self._exhausted():
-            # Few rows may be left, whose plain searches would go through all others.
-            warm = Warm(known[1], guided=True)
-        elif known is not None:
+        if known is not None and not self._exhausted():
             warm = Warm(known[1], known[0])
+        elif known is not None:
+            # Lists leave prices that fell where lists ended, which take whole rows 3 to 8
+            # times the scans that the levels' own take. Phases follow either: few rows may be
+            # left, but their plain searches would go through all others.
+            warm = Warm(known[1] if first is None else first, guided=True)
         outcome = ssp.run(
-            engine, epsilon=self.options.epsilon, seed=self.options.seed,
+            self.dense(), epsilon=self.options.epsilon, seed=self.options.seed,
             grid=self.arithmetic.grid, warm=warm,
             enough=self._enough if self.options.gap > 0 else None, phases=self.phases,
         )  # fmt: skip
@@ -282,9 +284,8 @@ class Run(Call):
 
         The pass over the costs is made only when the lists' own bound says that it is.
         """
-        assert self.engine is not None
         assert self.lists is not None
-        known, solved = self.engine.known, self.lists
+        known, solved = self.known, self.lists
         solved.teach(known)
         known.tell(self.monitor)
         if self.options.gap <= 0 or known.cost is None or known.bound is None:
@@ -342,9 +343,9 @@ class Run(Call):
             whole_rows = n_read * self.problem.shape[1]
             looked = 0 if certificate is None else certificate.pairs + certificate.bounds
             self.certificate_pairs += whole_rows if certificate is None else looked
-        if self.engine is not None:
-            self.engine.known.see_certificate(certificate, column_of_row)
-            self.engine.known.tell(self.monitor)
+        if 0 not in self.problem.shape:
+            self.known.see_certificate(certificate, column_of_row)
+            self.known.tell(self.monitor)
         return certificate
 
     def _looked_at(self) -> CostSource:
@@ -352,7 +353,7 @@ class Run(Call):
         source = self.reading.source
         return source.looking() if isinstance(source, KeptRows) else source
 
-    def _certified(self, engine: Engine, outcome: Outcome) -> Answer:
+    def _certified(self, outcome: Outcome) -> Answer:
         """Prove the outcome; a matching that is not tight is repaired from its prices."""
         certificate = self.proved or self._prove(outcome.column_of_row, outcome.v)
         self._within_gap(certificate)
@@ -364,7 +365,7 @@ class Run(Call):
             # Not into the checkpoint: it holds the end of the search; a resumed solve repairs too.
             self.monitor.save = None
             warm: Warm | None = Warm(outcome.v.copy(), outcome.column_of_row, exact=True)
-            engine.renew()
+            engine = self.renewed()
             if attempt == _REPAIRS:
                 of = self.lists or self.levels
                 if self.warm_start is None and (of is None or of.first_prices != "levels"):
@@ -385,18 +386,18 @@ class Run(Call):
             )
         return Answer(outcome.column_of_row, certificate=certificate)
 
-    def _uncertified(self, engine: Engine, outcome: Outcome) -> Answer:
+    def _uncertified(self, outcome: Outcome) -> Answer:
         """The outcome as it is, its costs and duals from what the search holds."""
         found = outcome.column_of_row
         if found is None:
             return Answer(None)
-        held = [holder for holder in (engine.resting, self.lists) if holder is not None]
+        held = [holder for holder in (self.resting, self.lists) if holder is not None]
         costs = pair_costs(self.problem, self.rows, held, found, self.monitor.tick)
         told = unproved(self.problem, found, costs, outcome.v)
         self.magnitude = told.magnitude
         return Answer(found, told.fun, u=told.u, v=told.v)
 
-    def _borne_out(self, engine: Engine, outcome: Outcome) -> Outcome:
+    def _borne_out(self, outcome: Outcome) -> Outcome:
         """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
         dense = self.lists is None
         while self.options.certify:
@@ -411,16 +412,15 @@ class Run(Call):
                 if dense:
                     raise
             dense, self.monitor.save = True, None
-            engine.renew()
             outcome = ssp.run(
-                engine, epsilon=self.options.epsilon, seed=self.options.seed,
+                self.renewed(), epsilon=self.options.epsilon, seed=self.options.seed,
                 grid=self.arithmetic.grid, phases=self.phases,
             )  # fmt: skip
             if not outcome.violator.size:
                 break
         return outcome
 
-    def _stopped(self, engine: Engine, stop: Stopped, found: Array | None) -> Answer:
+    def _stopped(self, stop: Stopped, found: Array | None) -> Answer:
         """The best that is known; see ``bigsap.solving.stopped``."""
         self.stopped = Status(stop.reason)
         deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
@@ -432,19 +432,18 @@ class Run(Call):
 
         costs = None
         if self.lists is not None and found is None and not self.whole_rows:
-            engine.seconds_per_row = self.lists.seconds_per_row()
+            self.seconds_per_row = self.lists.seconds_per_row()
             costs = self.lists.pair_costs()
         every = self.options.certify == "pairs"
         quick = math.inf if every else seconds_by_bounds(self.problem.source)
-        closing = answer(engine, deadline, proof, found, costs, quick)
+        closing = answer(self, deadline, proof, found, costs, quick)
         if self.options.certify:
             return closing
         return replace(closing, bound=None, u=None, v=None)
 
     def _infinities(self, violator: Array) -> str:
         """What is to be said about infinite costs, unless that would take long."""
-        engine = self.engine
-        if engine is not None and engine.seconds_per_row > BLOCK_SECONDS:
+        if self.seconds_per_row > BLOCK_SECONDS:
             return ""
         source = self.given.source if self.gated is None else self.gated
         with suppress(BigsapError):

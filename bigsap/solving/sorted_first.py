@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.errors import CertificateError, InvalidCostError
 from bigsap.methods import Outcome
 from bigsap.methods.course import Solved
@@ -17,13 +16,13 @@ from bigsap.sources.base import Array
 
 
 def sorted_outcome(
-    call: Call, engine: Engine, solved: Solved, prove: Callable[[Array, Array], Certificate]
+    call: Call, solved: Solved, prove: Callable[[Array, Array], Certificate]
 ) -> Outcome | None:
     """The answer of ``methods.monge`` once ``prove``, a pass over all pairs, bears it out.
 
     None for costs that are not Monge: then nothing has changed but the counts, and what the
     pass taught ``engine.core.known``. Where no certificate is asked for, the pass still decides,
-    and counts as the search's. A stop within it leaves the answer in the engine.
+    and counts as the search's. A stop within it finds the answer at hand.
     """
     problem, options = call.reading, call.options
     if device_name(problem.source) != "cpu":
@@ -35,7 +34,7 @@ def sorted_outcome(
     call.seconds["start"] += time.perf_counter() - clock
     if start is None:
         return None
-    engine.adopt(start.column_of_row, start.v)
+    call.standing = start.column_of_row, start.v
     before = call.seconds["certificate"], call.certificate_pairs
     certificate = None
     try:
@@ -53,7 +52,7 @@ def sorted_outcome(
         certificate.optimal or (certificate.gap is not None and certificate.gap <= options.gap)
     )
     if not within:
-        engine.renew()
+        call.standing = None
         return None
     solved.first_prices = "sorted"
     call.proved = certificate

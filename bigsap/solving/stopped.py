@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.state import FREE
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.rows import ABSENT, RowTable
+from bigsap.solving.call import Call
 from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
 from bigsap.sources.compiled import read_pairs
 
@@ -74,7 +74,7 @@ class Answer:
 
 
 def answer(
-    engine: Engine,
+    call: Call,
     deadline: Deadline,
     prove: Callable[[Array | None, Array], Certificate],
     found: Array | None = None,
@@ -89,16 +89,16 @@ def answer(
     are known. prove: a certificate pass that raises ``Late``. by_bounds: seconds that it may
     take where bounds spare it pairs.
     """
-    problem, known = engine.problem, engine.known
+    problem, known = call.problem, call.known
     matching, cost = known.column_of_row, known.cost
-    v = engine.prices()
-    candidates = [found] if found is not None else [known.complete, engine.matching()]
+    now, v = call.at_hand()
+    candidates = [found] if found is not None else [known.complete, now]
     try:
         for candidate in candidates:
             if candidate is None:
                 continue
             at_hand = costs if found is None and candidate is not known.complete else None
-            whole, price = _completed(engine, candidate, deadline.tick, at_hand)
+            whole, price = _completed(call, candidate, deadline.tick, at_hand)
             if price < math.inf and (cost is None or price < cost):
                 matching, cost = whole, price
     except Late:
@@ -106,8 +106,8 @@ def answer(
     certificate = None
     # What a row took lately may be far from what it takes, so without any bound a pass that
     # can be left between its rows is begun in any case.
-    expected = engine.seconds_per_row * problem.shape[0] / engine.team.n_threads
-    light = engine.rows.policy == "in place" or _fill(problem.source) is not None
+    expected = call.seconds_per_row * problem.shape[0] / call.n_threads
+    light = call.rows.policy == "in place" or _fill(problem.source) is not None
     if min(expected, by_bounds) <= max(0.0, deadline.left) or (known.bound is None and light):
         with suppress(Late):
             certificate = prove(matching, v)
@@ -122,38 +122,36 @@ def answer(
     return Answer(matching, fun, None if bound is None else problem.sign * bound, u, prices)
 
 
-def _completed(
-    engine: Engine, candidate: Array, tick: Tick, costs: Array | None
-) -> tuple[Array, Any]:
+def _completed(call: Call, candidate: Array, tick: Tick, costs: Array | None) -> tuple[Array, Any]:
     """The candidate with its open rows matched, and its signed cost.
 
     A search reads at least one row for each open row; where there are many it is the last
     resort, against forbidden pairs.
     """
-    problem = engine.problem
+    problem = call.problem
     n_open = min(problem.shape) - int((candidate >= 0).sum())
     price: Any = math.inf
     whole = candidate
     if n_open == 0 or n_open > _FEW_OPEN:
         whole = in_order(problem, candidate)
-        price = _signed_cost(engine, whole, tick, candidate, costs)
+        price = _signed_cost(call, whole, tick, candidate, costs)
     if n_open and price == math.inf:
         whole = complete(problem, candidate, tick)
-        price = _signed_cost(engine, whole, tick, candidate, costs)
+        price = _signed_cost(call, whole, tick, candidate, costs)
     return whole, price
 
 
-def _signed_cost(engine: Engine, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
+def _signed_cost(call: Call, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
     """The signed cost of an assignment that differs in few rows from ``base``, of which the
     signed costs (n,) may be known."""
-    problem = engine.problem
+    problem = call.problem
     total: Any = 0
     if costs is not None:
         same = (base >= 0) & (whole == base)
         known = costs[same].tolist()
         total = sum(map(int, known)) if problem.integer else math.fsum(known)
         whole = np.where(same, FREE, whole)
-    return total + problem.sign * total_cost(problem, engine.rows.table, whole, tick)
+    return total + problem.sign * total_cost(problem, call.rows.table, whole, tick)
 
 
 def in_order(problem: Problem, matching: Array) -> Array:

@@ -16,15 +16,15 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import extending, njit
+from numba import extending
 from numba.core import cgutils as numba_cgutils
 
+from bigsap.native.kernel import callback, kernel
 from bigsap.sources.base import Array, Fill, Ids
 from bigsap.sources.convert import check_rows
 
 # numba's annotations describe the inside of its decorators, not what they return.
 types: Any = numba.types
-cfunc: Any = numba.cfunc
 intrinsic: Any = extending.intrinsic
 cgutils: Any = numba_cgutils
 
@@ -126,7 +126,7 @@ def attempt(typing: Any, function: Any, arguments: Any) -> Any:
     return types.Tuple((types.boolean, call.return_type))(function, arguments), emit
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _fill_rows(
     address: int, context: int, rows: Array, start: int, stop: int, out: int, stride: int
 ) -> None:
@@ -134,7 +134,7 @@ def _fill_rows(
         call_fill(address, context, rows[k], start, stop, out + k * stride)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _fill_pairs(
     address: int, context: int, rows: Array, columns: Array, out: int, item: int
 ) -> None:
@@ -230,4 +230,4 @@ def compile_fill(function: Any) -> Any:
     ``.address`` is what a ``Fill`` wants; keep the object alive. No fast-math and no
     fused multiply-add: every path must give the same bits.
     """
-    return cfunc(FILL_SIGNATURE, cache=True)(function)
+    return callback(FILL_SIGNATURE, function)

@@ -139,3 +139,13 @@ def fingerprint_of(source: CostSource, rows: Ids | None = None) -> str:
             source.read(np.array([row]), part_of_row, out)
             digest.update(out.tobytes())
     return digest.hexdigest()
+
+
+def read_only(array: Array) -> Array:
+    """The same memory as an array that cannot be written.
+
+    numba compiles a kernel anew for arrays that can: what is only read should always be so.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view

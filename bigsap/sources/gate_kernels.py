@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from numba.np import numpy_support
 
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array, Fill
 from bigsap.sources.compiled import (
     call_fill,
@@ -28,7 +29,6 @@ from bigsap.sources.compiled import (
 
 # numba's annotations describe the inside of its decorators, not what they return.
 carray: Any = numpy_support.carray
-njit: Any = numba.njit
 
 _pointer_f4 = pointer_to(numba.types.float32)
 _pointer_i4 = pointer_to(numba.types.int32)
@@ -50,7 +50,7 @@ def _filler(name: str) -> Any:
     return compile_fill(globals()[name])
 
 
-@njit
+@kernel(nrt=True)
 def _begin(
     context: int, row: int, start: int, stop: int, out: int, size: int, full: int
 ) -> tuple[int, int, int, bool]:
@@ -68,7 +68,7 @@ def _begin(
     return n, first, words[2] + full * row, words[4] != 0
 
 
-@njit
+@kernel(nrt=True)
 def _clip(given: Array, costs: Array, cap: Any, maximize: bool) -> None:
     """Both comparisons are false for NaN, which has to survive."""
     n = given.size

@@ -12,9 +12,9 @@ import math
 from functools import cache
 from typing import Any
 
-import numba
 from numba.np import numpy_support
 
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import (
     compile_fill,
@@ -28,13 +28,12 @@ from bigsap.sources.compiled import (
 
 # numba's annotations describe the inside of its decorators, not what they return.
 carray: Any = numpy_support.carray
-njit: Any = numba.njit
 
 #: Columns in a tile: with a few dimensions, its inputs and costs fit 32 KiB.
 _TILE = 512
 
 
-@njit
+@kernel(nrt=True)
 def _points(context: int, row: int) -> Any:
     """What a metric works on: x[row] (d,), y (d, m), weights (d,), its parameter.
 
@@ -48,7 +47,7 @@ def _points(context: int, row: int) -> Any:
     return x, y, weights, carray(pointer_f8(context), 6)[5]
 
 
-@njit
+@kernel(nrt=True)
 def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> None:
     """part[t] = sum over k of weights[k] * (x[k] - y[k, first + t])**2.
 
@@ -198,7 +197,7 @@ def lowrank(context: int, row: int, start: int, stop: int, out: int) -> None:
             part[t] += row_term + terms[t]
 
 
-@njit
+@kernel(nrt=True)
 def _pick(values: Array, classes: Array, costs: Array) -> None:
     for t in range(costs.size):
         costs[t] = values[classes[t]]

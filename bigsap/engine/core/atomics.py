@@ -16,10 +16,11 @@ import sys
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # The barrier's array: int64, the two words on different cache lines.
@@ -99,7 +100,7 @@ def prefetch(typing: Any, address: Any) -> Any:
     return types.void(types.int64), emit
 
 
-@njit(nogil=True, cache=True, _nrt=False, inline="never")
+@kernel
 def cross(barrier: Array, n_threads: int) -> None:
     """Wait until ``n_threads`` threads have arrived; publishes all earlier writes.
 
@@ -119,7 +120,7 @@ def cross(barrier: Array, n_threads: int) -> None:
             _give_way()
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def meet(words: Array, thread: int, n_threads: int, first: int, stride: int, beat: int) -> None:
     """Wait until every thread has said ``beat``; publishes all earlier writes.
 
@@ -139,13 +140,13 @@ def meet(words: Array, thread: int, n_threads: int, first: int, stride: int, bea
                 _give_way()
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def tell(words: Array, place: int, beat: int) -> None:
     """Publish all earlier writes to whoever hears this ``beat`` at this place."""
     _store(words, place, beat)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def hear(words: Array, place: int, beat: int) -> None:
     """Wait until the thread that owns the word has told ``beat``."""
     spins = 0

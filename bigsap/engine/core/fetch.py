@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
-
 from bigsap.engine.core.atomics import cross, hear, tell
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.state import BLOCK, RECORD, ROWS_FILLED, WANTED, State
+from bigsap.native.kernel import kernel
 from bigsap.rows import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
@@ -43,7 +42,7 @@ class Terms(NamedTuple):
     fill_in_parts: bool = False
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def foresee(turn: int, st: State, t: RowTable) -> None:
     """Say which slot the next miss will take, and which row it will evict (thread 0).
 
@@ -55,7 +54,7 @@ def foresee(turn: int, st: State, t: RowTable) -> None:
     st.foreseen[turn * RECORD + 1] = t.row_of_slot[slot] if full and slot >= 0 else ABSENT
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def find(
     thread: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable, terms: Terms
 ) -> tuple[int, bool]:
@@ -92,7 +91,7 @@ def find(
     return foreseen, True
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def fill(row: int, start: int, stop: int, cost: Array, terms: Terms) -> None:
     """Compute the columns ``start`` to ``stop - 1`` of ``row``, whose slot is ``cost``."""
     if start < stop:
@@ -100,7 +99,7 @@ def fill(row: int, start: int, stop: int, cost: Array, terms: Terms) -> None:
         call_fill(terms.fill_address, terms.fill_context, row, start, stop, out)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def obtain(
     thread: int, n_threads: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable,
     terms: Terms,
@@ -126,7 +125,7 @@ def obtain(
     return slot
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def fill_own(
     thread: int, n_threads: int, row: int, column: int, beat: int, st: State, cost: Array,
     terms: Terms,

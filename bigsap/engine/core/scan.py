@@ -9,10 +9,10 @@ assume NaN or infinities away. Labels follow algorithm 3 of A1015, associated as
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.state import BLOCK, LANES
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: In place of a column: the value looked for is not there, though a pass over the same costs
@@ -26,7 +26,7 @@ AHEAD = 4096
 LINE = 64
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def fold(lanes: Array, infinity: float) -> float:
     """The minimum over LANES lanes; resets them to ``infinity``."""
     width = LANES // 2
@@ -44,7 +44,7 @@ def fold(lanes: Array, infinity: float) -> float:
     return best
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def relax_root(
     cost: Array, sign: float, row: int, reference: float, v: Array, dist: Array, pred: Array,
     start: int, stop: int, lanes: Array, block_min: Array, infinity: float,
@@ -84,7 +84,7 @@ def relax_root(
     return best
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def relax_row(
     cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
     v: Array, dist: Array, pred: Array,
@@ -130,7 +130,7 @@ def relax_row(
     return best
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def relax_virtual(
     cap: float, label: float, row: int, v: Array, dist: Array, pred: Array,
     row_of_column: Array, start: int, stop: int, block_min: Array,
@@ -161,7 +161,7 @@ def relax_virtual(
     return best
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def locate(
     best: float, dist: Array, v: Array, row_of_column: Array, price_limit: float,
     start: int, stop: int, block_min: Array,
@@ -203,7 +203,7 @@ def locate(
     return first, False
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def n_invalid(
     cost: Array, sign: float, lowest: float, highest: float, start: int, stop: int
 ) -> int:

@@ -8,16 +8,16 @@ k, as long as what was left out is bounded exactly.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.atomics import below_bits, lowest_bit, within_bits
 from bigsap.engine.core.state import LANES
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 _BISECTIONS = 24
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def n_within(values: Array, n: int, x: float) -> int:
     """How many of the first n values are at most x."""
     count = 0
@@ -26,7 +26,7 @@ def n_within(values: Array, n: int, x: float) -> int:
     return count
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def bracket(values: Array, n: int, k: int, low: float, high: float) -> tuple[float, float]:
     """Shrink (low, high] about the k-th smallest (from 1) of the first n values.
 
@@ -48,7 +48,7 @@ def bracket(values: Array, n: int, k: int, low: float, high: float) -> tuple[flo
     return low, high
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def extremes(
     values: Array, n: int, floor: float, infinity: float, lanes: Array
 ) -> tuple[float, float]:
@@ -89,7 +89,7 @@ def extremes(
     return a, z
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def gather(
     tau: Array, cap: float, infinity: float, cost: Array, sign: float, reference: float,
     column: int, lowest: float, highest: float, best_tau: Array, best_cost: Array, best_id: Array,
@@ -125,7 +125,7 @@ def gather(
     return n
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def thin(
     tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float, lanes: Array
 ) -> tuple[int, float]:
@@ -179,7 +179,7 @@ def thin(
     return kept, rest
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def cheapest_blocks(
     bound: Array, total: int, above: float, count: int, opened: Array
 ) -> tuple[int, float]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from bigsap.engine.core.state import (
     FREE,
     GROUP_PRED,
@@ -13,13 +11,14 @@ from bigsap.engine.core.state import (
     VIRTUAL_TOOK,
     State,
 )
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: The sink that is no column: a place in the group of virtual columns.
 TO_GROUP = -2
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _into_group(st: State, root: int, place: int) -> int:
     """The row that reached the virtual columns takes ``place``.
 
@@ -32,7 +31,7 @@ def _into_group(st: State, root: int, place: int) -> int:
     return -1 if row == root else old
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> bool:
     """Flip the path that ends in ``sink`` (A1015, algorithm 2, lines 23 to 30).
 
@@ -68,7 +67,7 @@ def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> 
     return False
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def lower_prices(
     n_settled: int, label: float, epsilon: float, v: Array, settled: Array, settled_dist: Array,
     settled_price: Array, start: int, stop: int,
@@ -83,7 +82,7 @@ def lower_prices(
             v[j] = settled_price[k] - ((label - settled_dist[k]) + epsilon)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def lower_cap(thread: int, cap: float, blocked: float, st: State) -> int:
     """Give the columns of the virtual rows their new common price.
 

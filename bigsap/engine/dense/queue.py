@@ -11,9 +11,9 @@ Free columns are in no queue: of a slab's only the best matters, and nothing bey
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.state import RECORD, State
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # In ``State.place``: in no queue, and settled.
@@ -24,7 +24,7 @@ QUEUED, TOUCHED, FREE_COLUMN, SKIPPED = 0, 1, 2, 3
 FREE_LABEL, KNOWN_FREE, BASE, FALL = 0, 1, 2, 3
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def rounded_up(x: float) -> np.float32:
     """``x`` as float32 from above; no smaller than -3e38, also where x is."""
     y = np.float64(x)
@@ -32,7 +32,7 @@ def rounded_up(x: float) -> np.float32:
     return np.float32(z if z > -3e38 else -3e38)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def clear_front(st: State, infinity: float) -> None:
     """Make the front of all slabs empty, before a phase: O(m)."""
     for j in range(st.v.size):
@@ -46,7 +46,7 @@ def clear_front(st: State, infinity: float) -> None:
         st.front[thread, :] = infinity
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def largest_price(v: Array, start: int, stop: int, zero: float) -> float:
     """The largest magnitude of the slab's prices."""
     reach = zero
@@ -56,7 +56,7 @@ def largest_price(v: Array, start: int, stop: int, zero: float) -> float:
     return reach
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def rise(heap: Array, place: Array, dist: Array, start: int, k: int, column: int) -> None:
     """Put a column at its place, no lower in the queue than ``k``."""
     key = dist[column]
@@ -73,7 +73,7 @@ def rise(heap: Array, place: Array, dist: Array, start: int, k: int, column: int
     place[column] = k
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def pop(heap: Array, place: Array, dist: Array, start: int, size: int) -> int:
     """Drop the first of a queue of ``size`` columns; the new size."""
     size -= 1
@@ -102,7 +102,7 @@ def pop(heap: Array, place: Array, dist: Array, start: int, size: int) -> int:
     return size
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def reach(
     j: int, label: float, row: int, base: float, v: Array, dist: Array, pred: Array,
     sieve: Array, row_of_column: Array, place: Array, heap: Array, touched: Array, start: int,
@@ -144,7 +144,7 @@ def reach(
         rise(heap, place, dist, start, k, j)
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def set_sieve(
     base: float, v: Array, dist: Array, sieve: Array, place: Array, touched: Array, start: int,
     n_touched: int,
@@ -157,7 +157,7 @@ def set_sieve(
             sieve[j] = rounded_up(v[j] + (below if below < 0 else 0))
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def forget(
     v: Array, dist: Array, sieve: Array, place: Array, touched: Array, start: int,
     n_touched: int, top: float, infinity: float,
@@ -177,7 +177,7 @@ def forget(
     return top
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def tell_next(
     thread: int, n_threads: int, next_root: int, dist: Array, row_of_column: Array, heap: Array,
     start: int, front: Array, words: Array, hint: Array,
@@ -198,7 +198,7 @@ def tell_next(
     hint[here + 2] = column
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def hear_next(n_threads: int, hint: Array) -> tuple[int, int]:
     """The row that will probably be scanned next and the column it is entered by, or -1.
 

@@ -17,8 +17,6 @@ left; once full, settling it scans every member row.
 
 from __future__ import annotations
 
-from numba import njit
-
 from bigsap.engine.core.atomics import cross
 from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.core.scan import NOWHERE, locate, relax_root, relax_row, relax_virtual
@@ -60,6 +58,7 @@ from bigsap.engine.core.state import (
     State,
 )
 from bigsap.engine.dense.augment import TO_GROUP, augment, lower_cap, lower_prices
+from bigsap.native.kernel import kernel
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
@@ -69,7 +68,7 @@ NEXT_ROW, SCAN = 0, 1
 _DETOURS = 4
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _reduce(
     thread: int, n_threads: int, turn: int, best: float, price_limit: float, infinity: float,
     dist: Array, v: Array, row_of_column: Array, start: int, stop: int, block_min: Array,
@@ -98,7 +97,7 @@ def _reduce(
     return winner
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_phase(
     thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, order: Array,
     backward: bool, epsilon: float, n_virtual: int, budget: int,

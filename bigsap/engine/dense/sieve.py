@@ -21,7 +21,6 @@ when the search goes on.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.atomics import lowest_bit, prefetch
 from bigsap.engine.core.scan import LINE, NOWHERE
@@ -29,6 +28,7 @@ from bigsap.engine.core.state import LANES
 from bigsap.engine.core.vectors import root_minima, sifted
 from bigsap.engine.dense.queue import KNOWN_FREE, SKIPPED, hear_next, reach, tell_next
 from bigsap.engine.dense.stretches import ORIGIN, code_of, plan, step
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # Bytes that a row is asked for ahead of its use, and the next row's beginning before a row's
@@ -37,7 +37,7 @@ from bigsap.sources.base import Array
 AHEAD = 8192
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def survey_root(
     cost: Array, sign: float, reference: float, v: Array, row_of_column: Array, start: int,
     stop: int, group_min: Array, infinity: float, following: int,
@@ -82,7 +82,7 @@ def survey_root(
     return best, free
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def free_at_root(
     best: float, cost: Array, sign: float, reference: float, v: Array, row_of_column: Array,
     start: int, stop: int, group_min: Array,
@@ -97,7 +97,7 @@ def free_at_root(
     return NOWHERE
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def open_root(
     cost: Array, sign: float, row: int, reference: float, base: float, v: Array, dist: Array,
     pred: Array, sieve: Array, row_of_column: Array, place: Array, heap: Array, touched: Array,
@@ -123,7 +123,7 @@ def open_root(
                 )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def relax_all(
     cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
     v: Array, dist: Array, pred: Array, sieve: Array, row_of_column: Array, place: Array,
@@ -148,7 +148,7 @@ def relax_all(
                 )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def relax_sifted(
     cost: Array, sign: float, row: int, reference: float, entry_cost: float, entry_price: float,
     label: float, margin: float, base: float, v: Array, dist: Array, pred: Array, sieve: Array,

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.dense.small_sums import add, rounded
 from bigsap.engine.dense.small_vectors import item, least
+from bigsap.native.kernel import kernel
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array
 
@@ -25,7 +25,7 @@ _ALLOWED = 8.0
 _LARGEST = 1e290
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def prove_dense(
     cost: int, stride: int, n: int, m: int, slack: float, column_of_row: Array, v: Array,
     seen: Array, low: Array, matched: Array, prices: Array, facts: Array, room: Array,
@@ -95,7 +95,7 @@ def prove_dense(
     return size < UNIT * _LARGEST and span < _LARGEST
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def prove_infeasible(
     cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array
 ) -> bool:

@@ -13,7 +13,6 @@ Costs are signed float64, rows no longer than columns: what else users have is c
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.dense.small_proof import prove_dense, prove_infeasible
 from bigsap.engine.dense.small_sums import add
@@ -25,6 +24,7 @@ from bigsap.engine.dense.small_vectors import (
     relax_labels,
     two_least,
 )
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: What ``solve_dense`` returns. UNSURE: nothing was proved, of costs so far apart that rounding
@@ -49,7 +49,7 @@ def sizes(n: int, m: int) -> tuple[int, int, int]:
     return 2 * n + m + FACTS, 6 * m + 2 * n, 2 * m + 2 * n
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def solve_dense(
     cost: int, stride: int, n: int, m: int, slack: float, column_of_row: Array, kept: Array,
     real: Array, whole: Array,
@@ -215,7 +215,7 @@ def solve_dense(
     return OPTIMAL if proved else UNSURE
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def solve_some(
     problems: Array, first: int, last: int, columns: Array, kept: Array,
     statuses: Array, real: Array, whole: Array,
@@ -235,7 +235,7 @@ def solve_some(
         )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _infeasible(
     cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array, prices: Array
 ) -> int:
@@ -246,7 +246,7 @@ def _infeasible(
     return INFEASIBLE
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _insert(numbers: Array, count: int, number: int) -> None:
     """Into the first ``count``, which are in order."""
     k = count
@@ -256,7 +256,7 @@ def _insert(numbers: Array, count: int, number: int) -> None:
     numbers[k] = number
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _identity_is_as_good(
     cost: int, stride: int, n: int, column_of_row: Array, partials: Array
 ) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def add(partials: Array, count: int, x: float) -> int:
     """Add a number to a sum that is kept as ``count`` numbers without common digits, largest
     last; how many they are now, at most one more."""
@@ -26,7 +25,7 @@ def add(partials: Array, count: int, x: float) -> int:
     return kept + 1
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def rounded(partials: Array, count: int) -> float:
     """The float nearest to such a sum; of two the even one."""
     if count == 0:

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from bigsap.engine.core.atomics import lowest_bit
+from bigsap.native.kernel import kernel
 
 # Items that are taken at a time, widest first.
 _WIDTHS = (32, 8, 1)
@@ -265,7 +266,7 @@ def _places(typing: Any, a: Any, b: Any, first: Any, value: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64, types.float64), emit
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def find(a: int, b: int, start: int, count: int, value: float) -> int:
     """The first place from ``start`` on where ``a - b == value``; ``count`` if there is none."""
     j = start

@@ -9,8 +9,6 @@ beyond its root, and one an augmentation.
 
 from __future__ import annotations
 
-from numba import njit
-
 from bigsap.engine.core.atomics import cross, meet
 from bigsap.engine.core.fetch import Terms, fill_own, find, foresee
 from bigsap.engine.core.scan import NOWHERE
@@ -59,6 +57,7 @@ from bigsap.engine.dense.queue import (
 from bigsap.engine.dense.rectangular import NEXT_ROW, SCAN
 from bigsap.engine.dense.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
 from bigsap.engine.dense.stretches import note_lows
+from bigsap.native.kernel import kernel
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
@@ -70,7 +69,7 @@ _FIRST, _FIRST_PRICE, _FIRST_COLUMN, _FIRST_ROW, _ENTRY_COST, _FREE, _FREE_COLUM
 _SOUND = 5  # of ``record_id``, whose word 2 is that of ``fetch.obtain``
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def _best(place: int, turn: int, n_threads: int, record_value: Array) -> int:
     """The beginning of the record with the smallest value at ``place``; of equals the first."""
     winner = turn * n_threads * RECORD
@@ -81,7 +80,7 @@ def _best(place: int, turn: int, n_threads: int, record_value: Array) -> int:
     return winner
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_square(
     thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, order: Array,
     backward: bool, epsilon: float, budget: int,

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from bigsap.engine.core.atomics import lowest_bit
 from bigsap.engine.core.state import CODES
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # The largest code; steps an octave, for which float32 has 2**23 values.
@@ -52,7 +53,7 @@ def _bits(typing: Any, x: Any) -> Any:
     return types.int64(types.float64), emit
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def code_of(x: float, origin: int) -> int:
     """The place of ``x`` on the scale, 0 to CODES - 1: never smaller for larger x."""
     if x <= 0:
@@ -61,7 +62,7 @@ def code_of(x: float, origin: int) -> int:
     return max(0, min(_TOP, code))
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def move_scale(octaves: int, lows: Array, scale: Array) -> None:
     """Move the origin up (or down); what codes say of their stretches stays true. O(rows)."""
     scale[ORIGIN] += octaves << _OCTAVE
@@ -76,7 +77,7 @@ def move_scale(octaves: int, lows: Array, scale: Array) -> None:
             lows[row, k] = low | high << 4
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def _least(values: Array, first: int, end: int) -> float:
     low = values[first]
     for k in range(first + 1, end):
@@ -84,7 +85,7 @@ def _least(values: Array, first: int, end: int) -> float:
     return np.float64(low)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, scale: Array) -> None:
     """Note the minima of a root's stretches, each of ``width`` groups of LANES columns.
 
@@ -118,7 +119,7 @@ def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, sc
         lows[row, k >> 1] |= code_of(low, scale[ORIGIN]) << (4 * (k & 1))
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def plan(row: int, code: int, full: int, width: int, lows: Array, runs: Array, at: int) -> int:
     """What must be read of a row: the runs of groups whose stretches' code is at most ``code``.
 
@@ -150,7 +151,7 @@ def plan(row: int, code: int, full: int, width: int, lows: Array, runs: Array, a
     return at
 
 
-@njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+@kernel(forceinline=True)
 def step(group: int, k: int, end: int, runs: Array) -> tuple[int, int]:
     """From a group in the run at place ``k`` to the next; at the last of all it stays."""
     if group + 1 < runs[k + 1]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.atomics import cross, prefetch
 from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
@@ -28,6 +27,7 @@ from bigsap.engine.core.state import (
     YIELD,
     State,
 )
+from bigsap.native.kernel import kernel
 from bigsap.rows import RowTable
 from bigsap.sources.base import Array
 
@@ -89,7 +89,7 @@ def later_survey(survey: Survey, st: State) -> Survey:
     return survey._replace(low=st.settled_price[:n], second=st.dist[:n])
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _survey_row(
     cost: Array, sign: float, v: Array, open_price: Array, start: int, stop: int,
     lanes: Array, block_min: Array, infinity: float,
@@ -146,7 +146,7 @@ def _survey_row(
     return smallest, runner_up, overall
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _find(
     best: float, cost: Array, sign: float, open_price: Array, start: int, stop: int,
     block_min: Array,
@@ -162,7 +162,7 @@ def _find(
     return NOWHERE
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _column_minima(
     cost: Array, sign: float, low: float, least: Array, runner_up: Array, start: int, stop: int
 ) -> None:
@@ -174,7 +174,7 @@ def _column_minima(
         least[j] = g if g < a else a
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_sweep(
     thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, survey: Survey,
     order: Array, backward: bool, first: bool, budget: int,
@@ -272,7 +272,7 @@ def run_sweep(
     return status
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_undercut(
     thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, pick: Array,
     rank_of_column: Array, order: Array, budget: int,

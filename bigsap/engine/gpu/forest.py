@@ -9,21 +9,18 @@ the host's forest, with prices, matching and lists of that moment.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.gpu.wait import Wait
+from bigsap.engine.hungarian.grown import DONE, KEEP, YIELD, Grown
 from bigsap.problem import Problem
-from bigsap.sources.base import Array
 from bigsap.sources.device.device_kernels import compiled, load_cupy, on
 from bigsap.sources.device.device_memory import empty
 from bigsap.sources.device.placed import OnDevice
 
-#: Entries of a list: a lane of a warp each.
-KEEP = 32
 #: Largest range of costs: times stay below three times as much.
 RANGE = 1 << 29
 #: Threads of a block that goes through rows, and of one of the forest's.
@@ -41,26 +38,7 @@ _COUNTS = {
     "roots": 25, "stages": 19, "paths": 20, "levels": 21, "clock_steps": 22, "expansions": 23,
     "list_events": 24,
 }  # fmt: skip
-DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN, TOO_FAR = range(7)
 _VECTORS = 16
-
-
-@dataclass(frozen=True)
-class Grown:
-    """What a device has come to.
-
-    status: why it ended. v: int64 (n_columns,) prices; column_of_row: ID (n_rows,). counts: see
-    ``methods.hungarian.COUNTS``. low: int64 (n_rows,) what list costs are relative to. ids,
-    costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,), of rows' lists; theta 2**31 - 1:
-    the list has every column. None when all rows are matched.
-    """
-
-    status: int
-    v: Array
-    column_of_row: Array
-    counts: dict[str, int]
-    low: Array
-    lists: tuple[Array, Array, Array, Array] | None
 
 
 class DeviceForest:

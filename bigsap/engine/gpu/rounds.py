@@ -100,7 +100,7 @@ class RoundsEngine(ListEngine):
         # What earlier rounds, or searches before a restart, have matched, stays so.
         ahead = order[self.column_of_row[order] == S.FREE]
         words = self.frontier.words
-        self.place, self.roots = 0, ahead[:0]
+        self.roots = ahead[:0]
         words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
         self.frontier.requested[:] = 0
         self._before = self.n_kept + order.size - ahead.size
@@ -128,9 +128,9 @@ class RoundsEngine(ListEngine):
     def rounds(self) -> dict[str, int]:
         return asdict(self.tally) if self.tally.rounds else {}
 
-    def standing(self) -> tuple[int, Array]:
+    def standing(self) -> Array:
         # The host searches for what rounds leave: an order that no checkpoint knows.
-        return super().standing() if not self.in_rounds else (0, self.roots[:0])
+        return super().standing() if not self.in_rounds else self.roots[:0]
 
     def between_rounds(self, done: int) -> None:
         """Make the host's state the device's, and look at the clock."""

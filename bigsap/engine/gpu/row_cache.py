@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from bigsap.errors import DeviceMemoryError
+from bigsap.native.kernel import kernel
 from bigsap.rows import ABSENT, HITS, RowCache, Rows, RowTable, claim, touch
 from bigsap.sources.base import Array
 from bigsap.sources.device.code import DeviceCode, matrix_code
@@ -54,7 +54,7 @@ def shares(room: int, row_bytes: int) -> tuple[int, int]:
     return panel, max(0, room - panel)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def use_rows(t: RowTable, found: Array, missing: Array, sweeping: bool) -> None:
     """Move the policy's lists as if these rows were read one after another.
 

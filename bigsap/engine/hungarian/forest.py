@@ -25,11 +25,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.lists.layout import Lists
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # What ``run_forest`` returns. EVENT: lists of the frontier's rows have ended. LIMIT: too much
@@ -125,7 +125,7 @@ def forest(n: int, m: int, price: np.dtype[Any]) -> Forest:
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def star(
     lists: Lists, v: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
     offer: Array, infinity: float,
@@ -207,7 +207,7 @@ def star(
         single = True
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def plant(lists: Lists, v: Array, column_of_row: Array, f: Forest, infinity: float) -> None:
     """Make every free row a root, at the clock 0. O(entries)."""
     words = f.words
@@ -231,7 +231,7 @@ def plant(lists: Lists, v: Array, column_of_row: Array, f: Forest, infinity: flo
     words[STEP], words[POSITION] = EXPAND, 0
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def judge(lists: Lists, f: Forest, infinity: float) -> int:
     """How many of the frontier's lists end now; their rows come first. O(frontier)."""
     ended = 0
@@ -257,7 +257,7 @@ def true_prices(v: Array, f: Forest) -> Array:
     return prices
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def rebase(v: Array, f: Forest) -> None:
     """Write down what the clock implies: all is as it was, with ``true_prices`` in v.
 
@@ -274,7 +274,7 @@ def rebase(v: Array, f: Forest) -> None:
         f.at[j] = now
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _flip(column_of_row: Array, row_of_column: Array, match_cost: Array, f: Forest) -> bool:
     """Augment along the path of every tree that has a free column; False for one without end."""
     n = column_of_row.size
@@ -297,7 +297,7 @@ def _flip(column_of_row: Array, row_of_column: Array, match_cost: Array, f: Fore
     return True
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _graft(v: Array, f: Forest, n_columns: int, infinity: float) -> None:
     """Dismiss the trees that flipped; what lives is to be expanded again. O(forest, touched)."""
     words, now = f.words, f.clock[0]
@@ -333,7 +333,7 @@ def _graft(v: Array, f: Forest, n_columns: int, infinity: float) -> None:
     words[N_LEAVES] = 0
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _take(
     v: Array, row_of_column: Array, match_cost: Array, f: Forest, n_columns: int, infinity: float
 ) -> None:  # fmt: skip
@@ -369,7 +369,7 @@ def _take(
     words[N_ROWS], words[N_COLUMNS] = n_rows, reached
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> None:
     """Sort the lists of ``rows``, just evaluated under the prices v, by ``c - v``.
 
@@ -411,7 +411,7 @@ def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> 
             f.bounds[row, c] = tau[CUTS[c]] if CUTS[c] < size else infinity
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _expand_row(row: int, lists: Lists, v: Array, f: Forest, infinity: float) -> int:
     """Give the columns of a row's list their times, from its place on as far as it can matter
     now; how many entries that were."""
@@ -462,7 +462,7 @@ def _expand_row(row: int, lists: Lists, v: Array, f: Forest, infinity: float) ->
     return done
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _expand(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) -> int:
     """Expand the frontier's rows, within a budget; the entries gone through.
 
@@ -481,7 +481,7 @@ def _expand(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) -> 
     return done
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _advance(lists: Lists, v: Array, f: Forest, infinity: float) -> int:
     """The next moment at which something happens; what it is. O(touched, forest's rows)."""
     words = f.words
@@ -529,7 +529,7 @@ def _advance(lists: Lists, v: Array, f: Forest, infinity: float) -> int:
             return YIELD
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def uproot(v: Array, f: Forest, infinity: float) -> None:
     """Give the forest up: true prices in v, no trees. O(forest, touched)."""
     rebase(v, f)
@@ -547,7 +547,7 @@ def uproot(v: Array, f: Forest, infinity: float) -> None:
     words[N_TIGHT] = words[N_FRONTIER] = words[POSITION] = 0
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _hopeless(words: Array, enough: int) -> bool:
     """Whether more than ``enough`` work was done without a share of the roots being matched."""
     if (words[MARK_LEFT] - words[LEFT]) * SHARE >= words[ROOTS]:
@@ -555,7 +555,7 @@ def _hopeless(words: Array, enough: int) -> bool:
     return words[WORK] - words[MARK] > enough
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_forest(
     lists: Lists, v: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
     f: Forest, infinity: float, enough: int, budget: int,

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import fetch_add, prefetch
 from bigsap.engine.core.scan import AHEAD, LINE, fold
 from bigsap.engine.core.state import LANES
 from bigsap.engine.core.team import Team
+from bigsap.native.kernel import kernel
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Resident
 from bigsap.sources.device.placed import OnDevice
@@ -28,7 +28,7 @@ _FIRST_PAIRS = 1 << 22
 _SLICE_SECONDS = 0.1
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_reduction(
     thread: int, n_threads: int, first: int, last: int, slots: Array, sign: float,
     infinity: float, lanes: Array, prices: Array, item: Array,

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.atomics import fetch_add, lowest_bit
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.state import FREE, ID, LANES
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # Words of Zeros.words.
@@ -82,7 +82,7 @@ def zeros(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Zeros:
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_zeros(
     thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
     lowest: float, highest: float, infinity: float, judge: bool, z: Zeros,
@@ -121,7 +121,7 @@ def run_zeros(
             mine[word] = bits
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_slacks(
     thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
     infinity: float, z: Zeros,
@@ -147,7 +147,7 @@ def run_slacks(
         z.low[row], z.arg[row] = low, arg
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_tight(
     thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
     z: Zeros,
@@ -177,7 +177,7 @@ def run_tight(
         mine[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_forget(thread: int, n_threads: int, z: Zeros) -> int:
     """Rows outside the forest lose their zeros in reached columns, whose prices fall."""
     n, width = z.bits.shape
@@ -189,7 +189,7 @@ def run_forget(thread: int, n_threads: int, z: Zeros) -> int:
     return 0
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def star_bits(column_of_row: Array, row_of_column: Array, z: Zeros) -> None:
     """First stars (Lopes et al. 2019, algorithm 1), in rounds, a column takes the smallest row.
 
@@ -239,7 +239,7 @@ def star_bits(column_of_row: Array, row_of_column: Array, z: Zeros) -> None:
             z.claim[j] = n
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def plant_bits(column_of_row: Array, z: Zeros) -> int:
     """Forget the forest; every free row is a root. How many there are."""
     words = z.words
@@ -260,7 +260,7 @@ def plant_bits(column_of_row: Array, z: Zeros) -> int:
     return count
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def grow_bits(row_of_column: Array, z: Zeros) -> None:
     """Grow all trees breadth first along zeros until there are none to columns not reached.
 
@@ -312,7 +312,7 @@ def grow_bits(row_of_column: Array, z: Zeros) -> None:
         words[N_FRONTIER] = n_next
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: Zeros) -> bool:
     """Augment along a path of every tree with a free column; False for a path without end."""
     words = z.words
@@ -340,7 +340,7 @@ def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: 
     return True
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def stale_rows(z: Zeros) -> int:
     """Rows of the forest whose least slack is to be found: new ones, and those whose column
     was reached. They are the first of the frontier; how many."""
@@ -354,7 +354,7 @@ def stale_rows(z: Zeros) -> int:
     return count
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def tight_rows(infinity: float, z: Zeros) -> int:
     """The rows of the least slack of all, as the frontier; how many, 0 when it is infinite."""
     theta = infinity
@@ -371,7 +371,7 @@ def tight_rows(infinity: float, z: Zeros) -> int:
     return count
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def update_duals(z: Zeros) -> None:
     """Move the duals of the forest by the least slack. O(forest).
 

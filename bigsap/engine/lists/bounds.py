@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array, Separable
+from bigsap.sources.convert import read_only
 
 #: Columns per block, and blocks per group of blocks: two levels, so that most blocks are
 #: ruled out without a bound of their own.
@@ -60,7 +61,7 @@ class Blocks(NamedTuple):
 def no_blocks() -> Blocks:
     """Blocks of a source without bounds."""
     flat, row = np.empty((0, 0)), np.empty(0)
-    return Blocks(flat, flat, flat, row, flat, row, np.zeros(1), 0, 0)
+    return Blocks(read_only(flat), flat, flat, read_only(row), flat, row, np.zeros(1), 0, 0)
 
 
 def blocks_of(source: Any) -> Blocks:
@@ -79,10 +80,10 @@ def blocks_of(source: Any) -> Blocks:
         for extreme in (np.minimum, np.maximum)
     )
     return Blocks(
-        x=np.ascontiguousarray(terms.x, np.float64),
+        x=read_only(np.ascontiguousarray(terms.x, np.float64)),
         low=low,
         high=high,
-        scale=np.ascontiguousarray(terms.scale, np.float64),
+        scale=read_only(np.ascontiguousarray(terms.scale, np.float64)),
         slope=np.zeros((d, n_all)),
         offset=np.zeros(n_all),
         margin=np.zeros(1),
@@ -99,7 +100,7 @@ def separated_columns(source: Separable) -> Array:
 
 def fit(blocks: Blocks, y: Array, v: Array) -> None:
     """Fit the majorants to the present prices. y: (d, m) as in the source. O(m d**2)."""
-    _fit(y, v, blocks.slope, blocks.offset, blocks.kind, blocks.n_blocks)
+    _fit(read_only(y), v, blocks.slope, blocks.offset, blocks.kind, blocks.n_blocks)
     reach = np.maximum(np.abs(blocks.low), np.abs(blocks.high)).max(axis=1)
     far = reach + np.abs(blocks.x).max(axis=0)
     w = blocks.scale
@@ -114,7 +115,7 @@ def fit(blocks: Blocks, y: Array, v: Array) -> None:
     blocks.margin[0] = 128 * np.finfo(np.float64).eps * size
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: int) -> None:
     d, m = y.shape
     normal = np.empty((d, d))
@@ -174,7 +175,7 @@ def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: i
         offset[block] = largest
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def bound_row(row: int, b: Blocks, first: int, last: int, out: Array) -> None:
     """out[k] = a lower bound of ``c[row, j] - v[j]`` over the columns of block first + k.
 

@@ -8,7 +8,6 @@ are ever looked at one by one.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
@@ -17,11 +16,12 @@ from bigsap.engine.core.selection import bracket, extremes, gather, n_within, th
 from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import CHUNK, PANEL, Lists, Scratch
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _round_down(x: float, infinity: float) -> np.float32:
     """A float32 at most x; infinity stays what it is."""
     if x >= infinity:
@@ -30,7 +30,7 @@ def _round_down(x: float, infinity: float) -> np.float32:
     return np.float32(y - abs(y) * 1.2e-7 - 1e-37)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def smallest(values: Array, infinity: float) -> np.float32:
     """The smallest value, rounded down to float32. Eight minima hide one's latency."""
     a = b = c = d = infinity
@@ -46,7 +46,7 @@ def smallest(values: Array, infinity: float) -> np.float32:
     return _round_down(min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h))), infinity)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _judge(
     cost: Array, sign: float, lowest: float, highest: float, n: int, lanes: Array, infinity: float
 ) -> tuple[int, float]:
@@ -72,7 +72,7 @@ def _judge(
     return bad, fold(lanes, infinity)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _reduce_chunk(
     cost: Array, at: int, width: int, column: int, place: int, sign: float, reference: float,
     v: Array, open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
@@ -134,7 +134,7 @@ def _reduce_chunk(
         free[k % LANES] = min(free[k % LANES], x - open_price[column + k])
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def evaluate(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     offset: int, scratch: Scratch, lists: Lists,
@@ -250,7 +250,7 @@ def evaluate(
     return m
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def store(
     row: int, k: int, n_best: int, outside: float, free_tau: float, free_cost: float, free_id: int,
     infinity: float, scratch: Scratch, lists: Lists,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def keep_tight(
     ids: Array, costs: Array, start: Array, size: Array, v: Array, wanted: Array, excess: Array,
     column_of_row: Array, row_of_column: Array, match_cost: Array, infinity: float,
@@ -34,7 +33,7 @@ def keep_tight(
             match_cost[row] = costs[place]
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def pick_tight(
     ids: Array, costs: Array, start: Array, size: Array, v: Array, order: Array,
     column_of_row: Array, row_of_column: Array, match_cost: Array, infinity: float,

@@ -10,18 +10,17 @@ when the search has ended.
 
 from __future__ import annotations
 
-from numba import njit
-
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.workspace import N_HIDDEN, Frontier
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: Roundings between a slack and the ``c - v`` that it bounds, with room.
 _ROUNDINGS = 16
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def leave_out(column: int, label: float, blocked: float, f: Frontier) -> None:
     """Show a settled column no more to the evaluations of this search."""
     f.shown[column] = blocked
@@ -29,7 +28,7 @@ def leave_out(column: int, label: float, blocked: float, f: Frontier) -> None:
     f.left[column // BLOCK] -= 1
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def hide(
     row: int, v: Array, blocked: float, infinity: float, n_settled: int, label: float, f: Frontier,
     lists: Lists,
@@ -70,7 +69,7 @@ def hide(
     return True
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def reveal(
     n_settled: int, label: float, infinity: float, unit: float, v: Array, f: Frontier, lists: Lists
 ) -> None:
@@ -94,7 +93,7 @@ def reveal(
     words[N_HIDDEN] = 0
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def smallest_label(n_settled: int, f: Frontier) -> float:
     """Of the settled columns; with it ``reveal`` is right where no price falls at all."""
     label = f.settled_dist[0]

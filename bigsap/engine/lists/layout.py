@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.state import LANES
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: Bytes of an entry of a list.
@@ -102,7 +102,7 @@ def room_for(k: int) -> int:
     return _ROOM * (k + 1) + CHUNK
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def list_minima(
     ids: Array, costs: Array, start: Array, size: Array, v: Array, infinity: float
 ) -> Array:
@@ -116,7 +116,7 @@ def list_minima(
     return out
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def greedy(
     ids: Array, costs: Array, start: Array, size: Array, theta: Array, v: Array, order: Array,
     taken: Array, infinity: float,
@@ -148,7 +148,7 @@ def greedy(
     return gap, matched
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def run_transform(
     thread: int, n_threads: int, slots: Array, places: Array, u: Array, sign: float, v: Array
 ) -> int:

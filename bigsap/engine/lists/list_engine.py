@@ -40,6 +40,9 @@ _WATCHED = 8192
 #: Scans for which a search that waits goes on, for the rows it may ask for next.
 _GATHER = 32
 
+# See ``ListEngine.weighed``: from 3 to 9 on random families.
+_EVALUATION = 6
+
 
 class ListEngine(ListStore):
     """Lists, prices and matching of one solve by compressed rows.
@@ -63,17 +66,23 @@ class ListEngine(ListStore):
         self.slice_seconds, self._budget = _SLICE_SECONDS, _FIRST_SLICE_SCANS
         #: See ``run_searches``: worth while where rows are not evaluated one by one.
         self.gather = 0 if self.immediate else _GATHER
-        #: Of the phase at hand: place in the order where the present stretch begins, and
-        #: the rows of the stretch that this round of searches is about, empty before it.
-        self.place = 0
+        #: The rows that this round of the phase's searches is about, empty before the first; and
+        #: how many the phase visits.
         self.roots = np.empty(0, S.ID)
-        self._stretch = 0
+        self._visited = 0
 
     #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
     most_pairs: int | None = None
 
+    #: Whether that is only beside scans: an evaluation takes about as long as ``_EVALUATION``
+    #: scans of the whole row, of which the search would take as many as of lists.
+    weighed = False
+
     def judge_pairs(self) -> None:
-        if self.most_pairs is not None and self.pairs_evaluated > self.most_pairs:
+        if self.most_pairs is None or self.pairs_evaluated <= self.most_pairs:
+            return
+        scans = self.rows_scanned * self.terms.n_columns
+        if not self.weighed or _EVALUATION * self.pairs_evaluated > scans:
             raise ListsExhausted
 
     def make_room(self, pool: int, longest: int) -> None:
@@ -115,7 +124,7 @@ class ListEngine(ListStore):
         words[F.N_DROPS] = 0
         values[F.DROPS] = 0
         words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
-        self.place, self.roots = 0, np.empty(0, S.ID)
+        self.roots, self._visited = np.empty(0, S.ID), 0
         self.open_group(None if below is None else self.parting_price(below))
 
     def lower_to_cap(self, free: Array) -> None:
@@ -177,46 +186,38 @@ class ListEngine(ListStore):
         refuse_wild(self.v, self.infinity)
         if backward:
             order = order[::-1].copy()
-        # Majorants are fitted anew after fixed numbers of searches, never by the clock:
-        # the lists must not depend on the machine's speed.
-        step = max(256, order.size // 16) if self.blocks.offset.size else max(1, order.size)
+        self._visited = order.size
         words = self.frontier.words
-        while self.place < order.size:
-            self._stretch = min(step, order.size - self.place)
+        while True:
             if not self.roots.size:
-                self.fit_bounds()
-                ahead = order[self.place : self.place + step]
-                # Some may be matched: a device's rounds take them in another order.
-                self.roots = ahead[self.column_of_row[ahead] == S.FREE]
+                # Some may be matched: before a restart, or by a device's rounds.
+                self.roots = order[self.column_of_row[order] == S.FREE]
                 if not self.roots.size:
-                    self.place += step
-            while self.roots.size:
-                if self.wave is not None:
-                    self.finish_wave()
-                    self.judge_pairs()
-                else:
-                    if not self._drive(epsilon, postpone):
-                        return False
-                    # A row that only Python can read was missing for some searches.
-                    self.evaluate(self.frontier.requests[: words[F.N_REQUESTS]], widen=True)
-                    self.judge_pairs()
-                self.torn = True
-                ahead = self.roots[words[F.POSITION] :]
-                self.roots = np.concatenate([self._abandoned(), ahead])
-                self.place += 0 if self.roots.size else step
-                self.frontier.requested[:] = 0
-                words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
-                self.torn = False
-        return True
+                    return True
+                self.fit_bounds()
+            if self.wave is not None:
+                self.finish_wave()
+            else:
+                if not self._drive(epsilon, postpone):
+                    return False
+                # A row that only Python can read was missing for some searches.
+                self.evaluate(self.frontier.requests[: words[F.N_REQUESTS]], widen=True)
+            self.judge_pairs()
+            self.torn = True
+            ahead = self.roots[words[F.POSITION] :]
+            self.roots = np.concatenate([self._abandoned(), ahead])
+            self.frontier.requested[:] = 0
+            words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
+            self.torn = False
 
     @property
     def rounds(self) -> dict[str, int]:
         """What rounds of searches on a device did; empty without any."""
         return {}
 
-    def standing(self) -> tuple[int, Array]:
-        """Place and roots, from which a checkpoint goes on with this phase."""
-        return self.place, self.roots
+    def standing(self) -> Array:
+        """The roots from which a checkpoint goes on with this phase."""
+        return self.roots
 
     def _abandoned(self) -> Array:
         f = self.frontier
@@ -293,9 +294,8 @@ class ListEngine(ListStore):
     def _tick(self) -> None:
         progress = self.monitor.progress
         words = self.frontier.words
-        through = self._stretch - self.roots.size + words[F.POSITION] - words[F.N_ABANDONED]
-        through = int(through) if self.roots.size else 0
-        progress.assigned = self.n_kept + self.place + through
+        ahead = self.roots.size - words[F.POSITION] + words[F.N_ABANDONED]
+        progress.assigned = self.n_kept + self._visited - int(ahead)
         self._count(self.rows_scanned, self.rows_evaluated)
         self.monitor.tick()
 

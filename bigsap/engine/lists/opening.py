@@ -7,7 +7,6 @@ source's own (``bounds``), or what was seen at the last visit (``Lists.low``).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.atomics import fetch_add
 from bigsap.engine.core.fetch import Terms
@@ -19,6 +18,7 @@ from bigsap.engine.lists.hiding import hide
 from bigsap.engine.lists.layout import BAD_ROW, EVALUATIONS, NEXT_ITEM, PAIRS, Lists, Scratch
 from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
 from bigsap.engine.lists.workspace import Frontier
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
@@ -28,7 +28,7 @@ _NOTHING = -1.7e308
 RENEWED, BAD_ROW_COST = WIDENED, NO_GROWTH + 1
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _bounds(
     row: int,
     cap: float,
@@ -91,7 +91,7 @@ def _bounds(
     return total, looked, outside
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def evaluate_bounded(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     blocks: Blocks, scratch: Scratch, lists: Lists, left: Array,
@@ -200,7 +200,7 @@ def evaluate_bounded(
     return pairs
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def offset_of(row: int, seed: int, n_columns: int) -> int:
     """A pseudo-random column to start from, a multiple of a block: a hash of row and seed."""
     x = np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
@@ -211,7 +211,7 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
     return int(np.int64(x % places)) * BLOCK
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def evaluate_row(
     row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     blocks: Blocks, offset: int, scratch: Scratch, lists: Lists, left: Array,
@@ -225,7 +225,7 @@ def evaluate_row(
     return evaluate(row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def renew(
     row: int, slots: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
     blocks: Blocks, seed: int, scratch: Scratch, lists: Lists, longest: int, f: Frontier,
@@ -267,7 +267,7 @@ def renew(
             return widened
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_evaluations(
     thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, from_fill: bool,
     terms: Terms, v: Array, open_price: Array, blocks: Blocks, seed: int, scratches: Scratch,

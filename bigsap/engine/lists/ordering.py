@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
+from bigsap.sources.convert import read_only
 
 #: Points of a leaf. Every aligned stretch of LEAF * 2**k consecutive points is a node of the tree.
 LEAF = 4
@@ -25,11 +26,11 @@ def compact_order(points: Array) -> Array:
     order = np.arange(n, dtype=np.intp)
     if n > LEAF and d:
         # From all points to a leaf the right parts that wait are at most one a level.
-        _part(points, order, np.empty(n), np.empty(128, np.intp))
+        _part(read_only(points), order, np.empty(n), np.empty(128, np.intp))
     return order
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _part(points: Array, order: Array, key: Array, stack: Array) -> None:
     n, d = points.shape
     stack[0], stack[1] = 0, n
@@ -59,7 +60,7 @@ def _part(points: Array, order: Array, key: Array, stack: Array) -> None:
             high = split
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _select(key: Array, order: Array, low: int, high: int, place: int) -> None:
     """Hoare's selection: what belongs before ``place`` among low to high comes to lie there."""
     while low < high:

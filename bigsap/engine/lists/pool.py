@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import n_invalid
@@ -30,6 +29,7 @@ from bigsap.engine.lists.layout import (
     REFUSED,
     Lists,
 )
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
@@ -84,7 +84,7 @@ def pool_bytes(lists: Lists, n_columns: int) -> int:
     return ENTRY_BYTES * (int(counters[POOL_USED]) + whole) + lists.low.nbytes
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _leave(place: int, kind: int, lists: Lists) -> None:
     """Note a place that was left. Kind: how often its width was doubled."""
     counters = lists.counters
@@ -103,7 +103,7 @@ def left_places(lists: Lists) -> Array:
     return np.array(found, np.int64)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
     """Give a row room for twice as many entries; those it has go along.
 
@@ -144,7 +144,7 @@ def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
     return WIDENED
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def write_whole(
     row: int, slots: Array, from_fill: bool, terms: Terms, near: Array, lists: Lists
 ) -> bool:  # fmt: skip

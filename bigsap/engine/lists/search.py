@@ -14,8 +14,6 @@ One thread searches; evaluations of many rows at once use the whole team.
 
 from __future__ import annotations
 
-from numba import njit
-
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import LINE
@@ -53,6 +51,7 @@ from bigsap.engine.lists.workspace import (
     pop,
     push,
 )
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # In place of a row: the virtual rows (n_rows < n_columns).
@@ -62,7 +61,7 @@ _NEXT = 3
 _MOST_AHEAD = 256
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _lower_cap(
     old: float, cap: float, n_virtual: int, v: Array, open_price: Array, row_of_column: Array
 ) -> int:
@@ -81,7 +80,7 @@ def _lower_cap(
     return surplus
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def _look_ahead(
     keys: Array, items: Array, n_heap: int, dist: Array, row_of_column: Array, lists: Lists
 ) -> None:
@@ -102,7 +101,7 @@ def _look_ahead(
                 prefetch(at + line * LINE)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def run_searches(
     v: Array, open_price: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
     group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, epsilon: float,

@@ -31,7 +31,6 @@ def kept(engine: ListEngine) -> dict[str, Any]:
         return {}
     engine.bring_lists()
     lists, f, wave = engine.lists, engine.frontier, engine.wave
-    place, roots = engine.standing()
     # Before the first evaluation the lists are empty.
     used = int(lists.counters[L.POOL_USED]) if lists.counters[L.EVALUATIONS] else 0
     rows, before, done = engine.roots[:0], engine.v[:0], 0
@@ -61,8 +60,7 @@ def kept(engine: ListEngine) -> dict[str, Any]:
         "slope": engine.blocks.slope,
         "offset": engine.blocks.offset,
         "margin": engine.blocks.margin,
-        "place": place,
-        "roots": roots,
+        "roots": engine.standing(),
         "wave": wave is not None,
         "wave_rows": rows,
         "wave_before": before,
@@ -114,7 +112,7 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     f.requested[rows["requests"]] = 1
     f.abandoned[: rows["abandoned"].size] = rows["abandoned"]
     engine.group_reach = engine.price.type(saved["group_reach"][()])
-    engine.place, engine.roots = int(saved["place"]), rows["roots"]
+    engine.roots = rows["roots"]
     if not engine.roots.size:  # no searches are under way
         f.words[F.POSITION] = f.words[F.N_ABANDONED] = f.words[F.N_REQUESTS] = 0
         f.requested[:] = 0

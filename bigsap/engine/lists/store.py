@@ -328,6 +328,14 @@ class ListStore:
         lists = self.lists
         return L.list_minima(lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity)
 
+    def list_widths(self) -> Array:
+        """P (n_rows,) how far each threshold lies above the best of the list; infinity for lists
+        of whole rows."""
+        theta = self.lists.theta
+        best = self._relative_minima()
+        widths: Array = np.where(theta < self.infinity, theta - best, self.infinity)
+        return widths
+
     def stale_rows(self) -> Array:
         """Rows whose threshold no longer lies above the best of their list."""
         return np.flatnonzero(self.lists.theta <= self._relative_minima())

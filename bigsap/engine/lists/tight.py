@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import fetch_add, lowest_bit, prefetch
 from bigsap.engine.core.precision import INT64_LIMIT, USUAL
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.state import BLOCK, FREE, ID, LANES
+from bigsap.native.kernel import kernel
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 
@@ -92,7 +92,7 @@ def empty_matching(n: int, m: int) -> Matching:
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _minimum(
     cost: Array, sign: float, v: Array, n: int, lanes: Array, block_min: Array, infinity: float
 ) -> tuple[float, bool]:
@@ -148,7 +148,7 @@ def _minimum(
     return overall, bad
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _gather(
     row: int, cost: Array, sign: float, v: Array, n: int, low: float, lanes: Array,
     block_min: Array, words: Array, marks: Array, ids: Array, infinity: float,
@@ -213,7 +213,7 @@ def _gather(
     return size, above
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_tight(
     thread: int, n_threads: int, rows: Array, slots: Array, sign: float, lowest: float,
     highest: float, infinity: float, v: Array, tight: Tight,
@@ -253,7 +253,7 @@ def run_tight(
             tight.above[row] = above
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
     """Match a row along an alternating path of tight pairs, depth first; False if none."""
     column_of_row, row_of_column, seen = m.column_of_row, m.row_of_column, m.seen
@@ -297,7 +297,7 @@ def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
     return False
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def match(rows: Array, ids: Array, size: Array, m: Matching) -> bool:
     """Match these rows too, in order, as many of all as can be; False when too many cannot.
 
@@ -313,7 +313,7 @@ def match(rows: Array, ids: Array, size: Array, m: Matching) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def raise_prices(
     columns: Array, slots: Array, places: Array, sign: float, infinity: float, v: Array,
     tight: Tight,
@@ -345,7 +345,7 @@ def raise_prices(
                 above[i] = g
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def match_open(ids: Array, size: Array, m: Matching) -> int:
     """Try the open rows once more, with the pairs that have come; how many stay open."""
     n_open = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.state import ID
 from bigsap.engine.lists.bounds import BLOCK
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # What searches return.
@@ -94,7 +94,7 @@ def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
     """Queue an item; among equal keys columns come before events. The new size."""
     place = n
@@ -111,7 +111,7 @@ def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
     return n + 1
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def pop(keys: Array, items: Array, n: int) -> int:
     """Drop the first item of a queue of n; the new size."""
     n -= 1
@@ -138,7 +138,7 @@ def pop(keys: Array, items: Array, n: int) -> int:
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
     """Rebuild the queue without its stale entries; the new size."""
     kept = 0
@@ -149,7 +149,7 @@ def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
     return kept
 
 
-@njit(nogil=True, cache=True)
+@kernel(nrt=True)
 def clear(n_touched: int, touched: Array, dist: Array, infinity: float) -> None:
     """Forget the labels of what was touched."""
     for k in range(n_touched):

@@ -1,0 +1,221 @@
+"""Kernels found on the disk by content, in place of numba's own cache.
+
+numba's index goes by the text of one file: a caller keeps the code of callees that have changed
+since. Here the key is all that the kernel was made of (``content``), the versions of what made
+it, the types, and the processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import platform
+import re
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+from numba.core import caching as numba_caching
+from numba.core import compiler as numba_compiler
+from numba.core import config as numba_config
+from numba.core import serialize as numba_serialize
+
+from bigsap.native import levels, store
+from bigsap.native.content import content
+
+caching: Any = numba_caching
+compiler: Any = numba_compiler
+config: Any = numba_config
+serialize: Any = numba_serialize
+
+
+@dataclass
+class Counts:
+    """Of this process: kernels made here, and taken from the disk."""
+
+    compiled: int = 0
+    loaded: int = 0
+
+
+COUNTS = Counts()
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where kernels made by this process go instead of the usual folder, and for which level."""
+
+    folder: Path
+    level: str
+
+
+#: Set by a process that builds kernels to be carried along.
+target: Target | None = None
+#: Where a process writes down what it compiles or loads: see ``record``.
+records: Path | None = None
+#: Asked before a kernel is made here: whether another process is at it, having waited for it.
+awaited: Callable[[str], bool] | None = None
+_lock = threading.Lock()
+
+
+def made_with() -> tuple[str, ...]:
+    """Versions of all that decides what a kernel is, apart from its text and the processor."""
+    return (
+        numba.__version__,
+        llvmlite.__version__,
+        # numba's types follow numpy's promotion, which is that of its major version.
+        np.__version__.partition(".")[0],
+        sys.implementation.cache_tag or "",
+        platform.system(),
+        platform.machine(),
+        str(config.OPT),
+        "svml" if config.USING_SVML else "",
+    )
+
+
+def name_of(function: Any, signature: Any, level: str) -> str | None:
+    """The name of a kernel's file; None if it cannot be kept.
+
+    signature: numba's, or a tuple of types. Their names tell types apart, numba's own rule.
+    """
+    digest = content(function.__module__)
+    kinds = str(signature)
+    # Types that are Python objects are named by an address.
+    if digest is None or re.search(r"\bat 0x[0-9a-f]{4}", kinds):
+        return None
+    where = f"{function.__module__}.{function.__qualname__}"
+    group = hashlib.sha256(f"{where} {kinds} {level}".encode()).hexdigest()[:16]
+    key = "\n".join((where, kinds, level, digest, *made_with()))
+    short = re.sub(r"[^\w.]", "", where.partition(".")[2])
+    return f"{short}-{group}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+class KernelCache(caching._Cache):  # type: ignore[misc]
+    """What a dispatcher of numba asks for kernels, and gives them to.
+
+    level: that of kernels made here; None for the processor as it is.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._enabled = True
+
+    @property
+    def cache_path(self) -> str | None:
+        folder = store.kept_in()
+        return None if folder is None else str(folder)
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Nothing: content is never out of date."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The kernel of this signature; None if it must be compiled."""
+        target_context.refresh()
+        if not self._enabled:
+            return None
+        if records is not None:
+            self._record(records, sig)
+        found = self._find(sig, target_context)
+        with _lock:
+            if found is None:
+                COUNTS.compiled += 1
+            else:
+                COUNTS.loaded += 1
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a kernel that was just compiled."""
+        if not self._enabled or data.library.has_dynamic_globals:
+            return
+        folder, level = _destination()
+        name = name_of(self._function, sig, level)
+        if folder is not None and name is not None:
+            store.write(folder, name, pack(data))
+
+    def _record(self, file: Path, sig: Any) -> None:
+        kind = self._function.__module__, self._function.__qualname__, serialize.dumps(sig)
+        if content(kind[0]) is not None:
+            with _lock, file.open("ab") as stream:
+                pickle.dump(kind, stream)
+
+    def _find(self, sig: Any, target_context: Any) -> Any:
+        if target is None:
+            for level in levels.usable_levels():
+                folder = store.BUILT / store.folder_of(level)
+                found = self._load(folder, sig, level, target_context)
+                if found is not None:
+                    return found
+        kept, level = _destination()
+        if kept is None:
+            return None
+        found = self._load(kept, sig, level, target_context)
+        if found is None and awaited is not None:
+            name = name_of(self._function, sig, level)
+            if name is not None and awaited(name):
+                found = self._load(kept, sig, level, target_context)
+        return found
+
+    def _load(self, folder: Path, sig: Any, level: str, target_context: Any) -> Any:
+        name = name_of(self._function, sig, level)
+        packed = None if name is None else store.read(folder, name)
+        return None if packed is None else unpack(packed, target_context)
+
+
+def _destination() -> tuple[Path | None, str]:
+    if target is not None:
+        return target.folder, target.level
+    return store.kept_in(), levels.own_level()
+
+
+def pack(result: Any) -> bytes:
+    """A compiled kernel as bytes. Only machine code: whatever links it compiles it anew."""
+    library, described = result.library, result.fndesc
+    symbols = [
+        value.name
+        for values in (library._final_module.functions, library._final_module.global_variables)
+        for value in values
+        if not value.is_declaration
+    ]
+    # They hold types of every variable, and are not needed any more.
+    described.typemap = described.calltypes = None
+    parts = (
+        library.name, library._get_compiled_object(), symbols, described, result.environment,
+        result.signature, result.reload_init, tuple(result._find_referenced_environments()),
+    )  # fmt: skip
+    packed: bytes = serialize.dumps(parts)
+    return packed
+
+
+def unpack(packed: bytes, target_context: Any) -> Any:
+    """The opposite of ``pack``: what numba's compiler would have returned."""
+    name, code, symbols, described, environment, signature, reload, others = pickle.loads(packed)
+    for function in reload:
+        function()
+    codegen = target_context.codegen()
+    library = codegen.create_library(name)
+    library.enable_object_caching()
+    library._set_compiled_object(code)
+    library._finalize_final_module()
+    codegen._engine._defined_symbols.update(symbols)
+    entry = None
+    if environment is not None:
+        entry = target_context.get_executable(library, described, environment)
+    for other in others:
+        codegen.set_env(other.env_name, other)
+    return compiler.compile_result(
+        target_context=target_context, typing_context=target_context.typing_context,
+        library=library, environment=environment, entry_point=entry, fndesc=described,
+        signature=signature, objectmode=False, lifted=(), reload_init=reload,
+        referenced_envs=others, type_annotation="",
+    )  # fmt: skip

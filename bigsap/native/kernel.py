@@ -1,0 +1,236 @@
+"""The decorator of all kernels.
+
+numba compiles a function for itself whenever something calls it: optimised, made machine code,
+wrapped for Python. Then it is linked into its caller and optimised again, at each level of
+calls. Here what kernels call is only lowered; the code is optimised once, in the kernel that
+Python calls, with all that it links.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import pickle
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import numba
+from numba.core import ccallback as numba_ccallback
+from numba.core import codegen as numba_codegen
+from numba.core import compiler as numba_compiler
+from numba.core import config as numba_config
+from numba.core import dispatcher as numba_dispatcher
+from numba.core import registry as numba_registry
+
+from bigsap.native.cache import KernelCache
+
+ccallback: Any = numba_ccallback
+codegen: Any = numba_codegen
+compiler: Any = numba_compiler
+config: Any = numba_config
+dispatcher: Any = numba_dispatcher
+registry: Any = numba_registry
+types: Any = numba.types
+
+
+class _PartLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """Of a function that kernels call: lowered, simplified, and nothing more."""
+
+    _linking_libraries: list[Any]
+
+    def finalize(self) -> None:
+        self._raise_if_finalized()
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _KernelLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """Of a kernel: links the parts of its parts as well, each once."""
+
+    _linking_libraries: list[Any]
+
+    def finalize(self) -> None:
+        self._linking_libraries = _linked(self._linking_libraries)
+        super().finalize()
+
+
+def _linked(libraries: Iterable[Any]) -> list[Any]:
+    """All that is linked directly or by parts, callers first.
+
+    LLVM takes from a library only what is called by what it has already.
+    """
+    found: list[Any] = []
+    seen: set[int] = set()
+
+    def visit(library: Any) -> None:
+        if id(library) in seen:
+            return
+        seen.add(id(library))
+        if isinstance(library, _PartLibrary):
+            for callee in library._linking_libraries:
+                visit(callee)
+        found.append(library)
+
+    for library in libraries:
+        visit(library)
+    return found[::-1]
+
+
+def _compiler(library_class: Any) -> Any:
+    class Compiler(compiler.Compiler):  # type: ignore[misc]
+        def __init__(
+            self, typingctx: Any, targetctx: Any, library: Any, args: Any, *rest: Any
+        ) -> None:
+            if library is None:
+                library = library_class(targetctx.codegen(), "bigsap")
+                library.enable_object_caching()
+            super().__init__(typingctx, targetctx, library, args, *rest)
+
+    return Compiler
+
+
+_PartCompiler = _compiler(_PartLibrary)
+_KernelCompiler = _compiler(_KernelLibrary)
+
+
+class _Typing(type(registry.cpu_target.typing_context)):  # type: ignore[misc]
+    """numba's typing context, which remembers what operators and functions of numbers give.
+
+    numba searches dozens of templates anew for each ``+`` of a function, several times. All
+    else is the context's own: the two share their state.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self.__dict__ = context.__dict__
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        context = registry.cpu_target.typing_context
+        known = not kws and (isinstance(func, types.Function) or func in _OPERATORS)
+        if not known or not all(isinstance(kind, _PLAIN) for kind in args):
+            return context.resolve_function_type(func, args, kws)
+        key = func, tuple(args)
+        found = _resolved.get(key)
+        if found is None:
+            found = context.resolve_function_type(func, args, kws)
+            if found is not None:
+                _resolved[key] = found
+        return found
+
+
+_OPERATORS = frozenset(value for value in vars(operator).values() if callable(value))
+_PLAIN = (types.Number, types.Boolean, types.IntegerLiteral, types.Array, types.BaseTuple)
+_resolved: dict[Any, Any] = {}
+
+
+class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc]
+    """A kernel's; no C function of it is wanted."""
+
+    part = False
+
+    def __init__(self, function: Any, options: dict[str, Any], pipeline: Any) -> None:
+        target = registry.cpu_target
+        described = SimpleNamespace(
+            options=target.options,
+            typing_context=_Typing(target.typing_context),
+            target_context=target.target_context,
+        )
+        super().__init__(function, described, options, {}, pipeline)
+
+    def _customize_flags(self, flags: Any) -> Any:
+        flags.no_cfunc_wrapper = True
+        flags.no_cpython_wrapper = self.part
+        flags.no_compile = self.part
+        return flags
+
+
+class _CompilerOfParts(_Compiler):
+    part = True
+
+
+class _Part(registry.CPUDispatcher):  # type: ignore[misc]
+    """A function as kernels call it."""
+
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        super().__init__(function, {}, options, _PartCompiler)
+        self._compiler = _CompilerOfParts(function, options, _PartCompiler)
+
+    def add_overload(self, result: Any) -> None:
+        # numba tells functions apart by what Python would call, and there is nothing.
+        entry = _Entry()
+        result = result._replace(entry_point=entry)
+        self.overloads[tuple(result.signature.args)] = result
+        self.targetctx.insert_user_function(entry, result.fndesc, [result.library])
+
+
+class _Entry:
+    """Stands for the address of a part, which has none."""
+
+
+def _wide(kind: Any) -> Any:
+    """int64 for constants and narrower ids: one version of a part serves them all."""
+    if isinstance(kind, types.IntegerLiteral) or kind == types.int32:
+        return types.int64
+    return kind
+
+
+class Kernel(registry.CPUDispatcher):  # type: ignore[misc]
+    """A function for Python to call; what other kernels call is its part."""
+
+    def __init__(
+        self,
+        function: Any,
+        locals: Any = None,
+        targetoptions: Any = None,
+        pipeline_class: Any = None,
+    ) -> None:
+        options = dict(targetoptions or {})
+        super().__init__(function, locals or {}, options, _KernelCompiler)
+        self._compiler = _Compiler(function, options, _KernelCompiler)
+        self._cache = KernelCache(function)
+        self._part = _Part(function, options)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        wide = {name: _wide(kind) for name, kind in kws.items()}
+        return self._part.get_call_template([_wide(kind) for kind in args], wide)
+
+    def get_overload(self, sig: Any) -> Any:
+        return self._part.get_overload(sig)
+
+    def get_compile_result(self, sig: Any) -> Any:
+        return self._part.get_compile_result(sig)
+
+
+def kernel(function: Any = None, *, nrt: bool = False, **options: Any) -> Any:
+    """``numba.njit`` for kernels: without the interpreter's lock, kept on disk by content.
+
+    nrt: whether it makes arrays; numba's reference counts cost time otherwise. options: others
+    of ``numba.njit``.
+    """
+    if function is None:
+        return lambda function: kernel(function, nrt=nrt, **options)
+    if config.DISABLE_JIT:
+        return function
+    chosen = {"nopython": True, "nogil": True, "_nrt": nrt, **options}
+    return Kernel(function, targetoptions=chosen)
+
+
+def callback(signature: Any, function: Any) -> Any:
+    """``numba.cfunc`` for what kernels call by address; kept as kernels are."""
+    made = ccallback.CFunc(
+        function, numba.core.sigutils.normalize_signature(signature), {}, {}, _KernelCompiler
+    )
+    made._cache = KernelCache(function)
+    made.compile()
+    return made
+
+
+def compile_record(record: tuple[str, str, bytes]) -> None:
+    """Compile what ``cache.records`` says another process did, without running anything."""
+    module, name, packed = record
+    found = getattr(importlib.import_module(module), name)
+    signature = pickle.loads(packed)
+    if isinstance(found, Kernel):
+        found.compile(signature)
+    else:
+        callback(signature, found)

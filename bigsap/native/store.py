@@ -1,0 +1,105 @@
+"""Files of compiled kernels: one a kernel, types and processor, named by what it was made of.
+
+A name stands for one content, so there is nothing to invalidate, and processes that write the
+same file at once write the same. What was damaged has another checksum, and counts as absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+import zlib
+from functools import cache
+from pathlib import Path
+
+SUFFIX = ".kernel"
+_MARK = b"bigsap kernel 1\n"
+PACKAGE = Path(__file__).resolve().parents[1]
+#: Kernels that came with the package; never written to.
+BUILT = PACKAGE / "native" / "built"
+# Of each function so many versions stay, for each of its types: other checkouts use them too.
+_VERSIONS = 4
+
+
+def folder_of(level: str) -> str:
+    """The name of a level's folder in ``BUILT``."""
+    return level if re.fullmatch(r"[\w.-]+", level) else "own"
+
+
+def built() -> dict[str, int]:
+    """The levels that came with the package, and how many kernels of each."""
+    return {
+        folder.name: sum(1 for _ in folder.glob(f"*{SUFFIX}")) for folder in sorted(BUILT.glob("*"))
+    }
+
+
+def kept_in() -> Path | None:
+    """Where kernels compiled here are kept; None where nothing can be written.
+
+    ``NUMBA_CACHE_DIR`` when set, else beside the package, else the user's cache folder.
+    """
+    return _writable(os.environ.get("NUMBA_CACHE_DIR", ""))
+
+
+@cache
+def _writable(chosen: str) -> Path | None:
+    if chosen:
+        places = [Path(chosen) / "bigsap"]
+    else:
+        own = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        places = [PACKAGE / "__pycache__", Path(own) / "bigsap"]
+    for place in places:
+        with contextlib.suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=place).close()
+            return place
+    return None
+
+
+def read(folder: Path, name: str) -> bytes | None:
+    """The content of a kernel's file; None if it is absent, unreadable or damaged."""
+    try:
+        data = (folder / (name + SUFFIX)).read_bytes()
+    except OSError:
+        return None
+    head = len(_MARK) + 32
+    if (
+        not data.startswith(_MARK)
+        or hashlib.sha256(data[head:]).digest() != data[len(_MARK) : head]
+    ):
+        return None
+    return zlib.decompress(data[head:])
+
+
+def write(folder: Path, name: str, content: bytes) -> None:
+    """Keep a kernel; a folder that is full or gone leaves it unkept, which only costs time."""
+    packed = zlib.compress(content)
+    temporary = ""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        with open(handle, "wb") as file:
+            file.write(_MARK + hashlib.sha256(packed).digest() + packed)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, folder / (name + SUFFIX))
+    except OSError:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        return
+    _tidy(folder, name)
+
+
+def _tidy(folder: Path, name: str) -> None:
+    """Remove the oldest versions of a kernel: what was not written lately."""
+    group = name.rpartition("-")[0]
+    found: list[tuple[float, Path]] = []
+    for path in folder.glob(f"{group}-*{SUFFIX}"):
+        with contextlib.suppress(OSError):
+            found.append((path.stat().st_mtime, path))
+    for _, path in sorted(found)[:-_VERSIONS]:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -1,0 +1,250 @@
+"""Compiled kernels on the disk: found by content, built for levels, and never wrong ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bigsap
+from bigsap.native import content, levels, store
+
+NATIVE = Path(bigsap.__file__).parent / "native"
+
+# A package of two modules with the means of the real one.
+LOW = """
+from bigsap.native.kernel import kernel
+from bigsap.constants import STEP
+
+@kernel
+def more(x):
+    return x + STEP
+"""
+HIGH = """
+from bigsap.native.kernel import kernel
+from bigsap.low import more
+
+@kernel
+def twice(values, plain=0):
+    total = plain
+    for value in values:
+        total += more(value) + more(1)
+    return total
+
+@kernel(nrt=True)
+def squares(values):
+    return values * values
+"""
+MAIN = """
+import json, sys
+import numpy as np
+from bigsap.native import cache
+from bigsap.high import twice, squares
+{before}
+found = [int(twice(np.arange(4))), squares(np.ones(3)).tolist()]
+print(json.dumps([found, cache.COUNTS.compiled, cache.COUNTS.loaded]))
+"""
+ANSWER = [6 + 4 + 8, [1.0, 1.0, 1.0]]  # STEP = 1
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    root = tmp_path / "bigsap"
+    shutil.copytree(NATIVE, root / "native", ignore=shutil.ignore_patterns("__pycache__", "built"))
+    (root / "__init__.py").write_text("")
+    (root / "constants.py").write_text("STEP = 1\n")
+    (root / "low.py").write_text(LOW)
+    (root / "high.py").write_text(HIGH)
+    return root
+
+
+def start(package: Path, before: str = "", **env: str) -> subprocess.Popen[str]:
+    given = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "PYTHON"))}
+    given |= {"PYTHONPATH": str(package.parent), "HOME": str(package.parent / "home"), **env}
+    return subprocess.Popen(
+        [sys.executable, "-B", "-c", MAIN.format(before=before)],
+        cwd=package.parent, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[list[object], int, int]:
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    found, compiled, loaded = json.loads(out)
+    return found, compiled, loaded
+
+
+def run(package: Path, before: str = "", **env: str) -> tuple[list[object], int, int]:
+    return finish(start(package, before, **env))
+
+
+def kernels(package: Path) -> list[Path]:
+    return sorted((package / "__pycache__").glob("*.kernel"))
+
+
+def test_content_decides_and_not_times(package):
+    assert run(package) == (ANSWER, 2, 0)
+    assert len(kernels(package)) == 2  # what kernels call has no file
+    for file in package.rglob("*.py"):
+        os.utime(file, (1, 1))
+    assert run(package) == (ANSWER, 0, 2)
+    # Another text of something that is only called, or of a constant.
+    (package / "constants.py").write_text("STEP = 3\n")
+    assert run(package) == ([6 + 12 + 16, ANSWER[1]], 2, 0)
+    (package / "low.py").write_text(LOW.replace("x + STEP", "x - STEP"))
+    assert run(package) == ([6 - 12 - 8, ANSWER[1]], 2, 0)
+    # A module beside them, and the first text once more: both are still there.
+    (package / "low.py").write_text(LOW)
+    (package / "constants.py").write_text("STEP = 1\n")
+    (package / "other.py").write_text("NOTHING = 0\n")
+    assert run(package) == (ANSWER, 0, 2)
+
+
+def test_damaged_files_are_compiled_again(package):
+    run(package)
+    first, second = kernels(package)
+    whole = first.read_bytes()
+    first.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    second.write_bytes(b"")
+    assert run(package) == (ANSWER, 2, 0)
+    assert run(package) == (ANSWER, 0, 2)
+    first.write_bytes(whole[: len(whole) // 2])
+    assert run(package) == (ANSWER, 1, 1)
+
+
+@pytest.mark.parametrize("other", ["numba", "llvmlite", "np"])
+def test_other_versions_make_other_kernels(package, other):
+    run(package)
+    before = f"cache.{other}.__version__ = '99.0.0'"
+    assert run(package, before)[1:] == (2, 0)
+    assert run(package)[1:] == (0, 2)
+
+
+def test_two_processes_at_once(package):
+    both = [start(package) for _ in range(2)]
+    assert [finish(process)[0] for process in both] == [ANSWER, ANSWER]
+    assert run(package) == (ANSWER, 0, 2)
+    assert not list((package / "__pycache__").glob("*.tmp"))
+
+
+def test_places(package, tmp_path):
+    """The chosen folder, beside the package, the user's own; or nowhere, which only costs time."""
+    assert run(package, NUMBA_CACHE_DIR=str(tmp_path / "chosen")) == (ANSWER, 2, 0)
+    assert len(list((tmp_path / "chosen" / "bigsap").glob("*.kernel"))) == 2
+    assert not kernels(package)
+    (package / "__pycache__").mkdir(exist_ok=True)
+    deny = "import tempfile; from bigsap.native import store\n"
+    deny += "def deny(real=tempfile.TemporaryFile, dir=None):\n"
+    deny += (
+        "    if {where} in str(dir): raise PermissionError(13, 'no')\n    return real(dir=dir)\n"
+    )
+    deny += "tempfile.TemporaryFile = deny"
+    assert run(package, deny.format(where="'__pycache__'")) == (ANSWER, 2, 0)
+    assert len(list((tmp_path / "home" / ".cache" / "bigsap").glob("*.kernel"))) == 2
+    assert run(package, deny.format(where="''")) == (ANSWER, 2, 0)
+    assert not kernels(package)
+
+
+def test_kernels_that_came_along(package, tmp_path):
+    """Built for a level, used where that runs; below a folder that nobody writes to."""
+    level = levels.usable_levels()[-1]  # the lowest: every machine that runs this has it
+    built = package / "native" / "built" / store.folder_of(level)
+    target = f"cache.target = cache.Target(__import__('pathlib').Path({str(built)!r}), {level!r})"
+    cpu = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in levels.X86 else {}
+    assert run(package, target, **cpu) == (ANSWER, 2, 0)
+    assert len(list(built.glob("*.kernel"))) == 2
+    assert not kernels(package)
+    for path in [package, *package.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert run(package) == (ANSWER, 0, 2)
+        assert not kernels(package)
+        # A processor that numba is told, and one that can do less.
+        assert run(package, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="")[1:] == (2, 0)
+        less = "from bigsap.native import levels; levels.usable_levels = lambda: ['x86-64-v1']"
+        assert run(package, less)[1] in (0, 2)  # 0: kept by root in spite of the modes
+        assert run(package, "cache.made_with = lambda: ('other',)")[1:] == (2, 0)
+    finally:
+        for path in [package, *package.rglob("*")]:
+            path.chmod(0o755)
+
+
+def features(*names: str) -> str:
+    return ",".join(f"+{name}" for level in names for name in levels.X86[level]) + ",-sse4a"
+
+
+def test_levels_are_what_the_processor_can_do():
+    v2, v3, v4 = levels.X86
+    for machine in ("x86_64", "amd64"):
+        assert levels._usable(machine, features(v2, v3, v4)) == [v4, v3, v2]
+        assert levels._usable(machine, features(v2, v3)) == [v3, v2]
+        assert levels._usable(machine, features(v2)) == [v2]
+        assert levels._usable(machine, "+sse2") == []
+        for level in levels.X86:
+            for name in levels.X86[level]:
+                less = features(v2, v3, v4).replace(f"+{name},", f"-{name},")
+                assert level not in levels._usable(machine, less), name
+        # Hidden by the system, or by a virtual machine: each needs those below.
+        assert levels._usable(machine, features(v2, v4)) == [v2]
+    assert levels._usable("aarch64", features(v2, v3, v4)) == []
+
+
+def test_content_follows_imports():
+    search = "bigsap.engine.lists.search"
+    found = content._imported(search)
+    assert "bigsap.native.kernel" in found
+    assert content.content(search) != content.content("bigsap.engine.dense.square")
+    assert content.content("bigsap") is None
+    assert content.content("numba") is None
+    assert content.content("bigsap.nowhere") is None
+
+
+def test_old_versions_go(tmp_path):
+    for k in range(7):
+        store.write(tmp_path, f"f-aa-{k}", b"x" * k)
+        os.utime(tmp_path / f"f-aa-{k}.kernel", (k, k))
+    store.write(tmp_path, "f-bb-0", b"another")
+    names = sorted(path.stem for path in tmp_path.iterdir())
+    assert "f-bb-0" in names
+    assert [name for name in names if "aa" in name] == [f"f-aa-{k}" for k in range(3, 7)]
+    assert store.read(tmp_path, "f-aa-6") == b"x" * 6
+    assert store.read(tmp_path, "f-aa-0") is None
+
+
+def test_a_folder_that_is_gone_or_full_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    store.write(tmp_path / "file" / "below", "name", b"x")
+    assert store.read(tmp_path / "file" / "below", "name") is None
+
+
+def test_levels_of_a_wheel(monkeypatch):
+    pytest.importorskip("setuptools")
+    monkeypatch.syspath_prepend(str(NATIVE.parents[1]))
+    import build_backend
+
+    monkeypatch.setattr(build_backend.platform, "machine", lambda: "x86_64")
+    for chosen, expected in {
+        "": "x86-64-v2,x86-64-v3,x86-64-v4",
+        "all": "x86-64-v2,x86-64-v3,x86-64-v4",
+        "v3": "x86-64-v3",
+        "v2,v4": "x86-64-v2,x86-64-v4",
+        "none": "",
+    }.items():
+        monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", chosen)
+        assert build_backend.chosen_levels() == expected
+    for wrong in ("v5", "native", "v3,"):
+        monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", wrong)
+        with pytest.raises(SystemExit, match="must be"):
+            build_backend.chosen_levels()
+    # numba is needed to build a wheel, and only a wheel with kernels.
+    monkeypatch.setattr(build_backend.build_meta, "get_requires_for_build_wheel", lambda s: [])
+    monkeypatch.chdir(NATIVE.parents[1])
+    monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", "none")
+    assert build_backend.get_requires_for_build_wheel() == []
+    monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", "v3")
+    assert any(name.startswith("numba") for name in build_backend.get_requires_for_build_wheel())
