@@ -88,8 +88,8 @@ def solve(
         ``"auto"``, which chooses and says what and why in ``stats``. Arrays of up to 2**20 costs
         in memory, not mapped, it solves at once, ``stats["method"] == "dense"``, by one thread:
         searches without epsilon that fit a cache. So far none of the options below is given but
-        ``maximize``, ``threads`` and ``seed``, neither of which changes its result; and never where it
-        would need many searches, or prove nothing: those go the general way.
+        ``maximize``, ``threads`` and ``seed``, neither of which changes its result; and never
+        where it would need many searches, or prove nothing: those go the general way.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
         after a trial of tight pairs, and searches row by row where trees take too long;
         ``"classical"``, zeros as bits, an eighth of a byte a pair: for comparison. Of

@@ -43,7 +43,8 @@ FEW_ROWS = 700
 _SAMPLE = 16
 #: See ``many_ties``.
 _SMALLEST, _DIFFERENT = 32, 31
-TREES = "many equal costs, and rows without a pattern: trees find many paths at a time"
+_RANGE_PER_COLUMN = 100
+TREES = "a small range of costs, rows without a pattern: trees find many paths at a time"
 _SAMPLED_COLUMNS = 1 << 16
 #: So are costs whose rows have nothing to do with one another, of fewer rows than this: hardly a
 #: row is evaluated twice, and a scan of a list takes half as long as one on the device.
@@ -128,7 +129,7 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
     if min(n, m) >= FEW_ROWS and (integers or short):
         costs = _sample(source)
         lookup = integers and n == m and trees and source.code().lookup
-        if lookup and many_ties(sign, costs):
+        if lookup and (many_ties(sign, costs) or short_range(costs, m)):
             return "hungarian", TREES
         if integers and few_values(costs, m):
             return "compressed", "few different costs: searches end in short lists"
@@ -166,6 +167,16 @@ def many_ties(sign: int, costs: Array) -> bool:
     least = np.sort(np.partition(signed, _SMALLEST - 1, axis=1)[:, :_SMALLEST], axis=1)
     different = 1 + (np.diff(least, axis=1) > 0).sum(axis=1)
     return bool(np.median(different) <= _DIFFERENT) and unrelated(costs)
+
+
+def short_range(costs: Array, n_columns: int) -> bool:
+    """Whether a sample says that a device grows trees faster than searches go on lists.
+
+    Of i.i.d. whole numbers up to 100 n that was so by 1.5 to 3.3 times, n = 2,048 to 16,384 on an
+    H200, though there are hardly any ties.
+    """
+    narrow = int(costs.max()) - int(costs.min()) <= _RANGE_PER_COLUMN * n_columns
+    return narrow and unrelated(costs)
 
 
 def few_values(costs: Array, n_columns: int) -> bool:
