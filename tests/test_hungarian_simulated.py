@@ -8,7 +8,9 @@ import pytest
 import bigsap
 from bigsap.engine.gpu import forest as gpu
 from bigsap.engine.hungarian import grown
-from bigsap.methods import hungarian
+from bigsap.methods import hungarian, placement
+from bigsap.sources import as_source
+from bigsap.sources.device.placed import place
 from oracle import optimum
 from test_hungarian import KINDS, costs_of
 
@@ -110,3 +112,23 @@ def test_a_stop_while_trees_grow() -> None:
     )
     assert result.status in ("cancelled", "optimal")
     assert result.bound <= best <= result.fun
+
+
+def test_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "FEW_ROWS", 60)
+    g = np.random.default_rng(0)
+
+    def taken(cost: np.ndarray, trees: bool = True) -> str:
+        found = placement.device_method(place(as_source(cost), 0, None), trees=trees)
+        assert found is not None
+        return found[0]
+
+    n = 400
+    for share, expected in ((1, True), (50, True), (1000, False)):
+        cost = g.integers(0, share * n, (n, n))
+        assert (taken(cost) == "hungarian") == expected
+        assert taken(cost, trees=False) != "hungarian"
+    assert taken(g.integers(0, n, (n, n + 1))) != "hungarian"
+    assert taken(g.integers(0, n, (n, n)) + 0.0) != "hungarian"
+    x, y = g.random((2, n, 2))
+    assert taken((90 * ((x[:, None] - y) ** 2).sum(2)).astype(int)) != "hungarian"
