@@ -15,16 +15,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/test_cli.py -k json"
 PYTEST_ARGS ?=
-# Tests that watch a clock or count memory, and those of the page (a browser and the service),
-# want the machine for themselves. The others share it, each file in one of a few processes.
-ALONE := tests/page tests/test_cancel.py tests/test_control.py tests/test_memory.py \
-	tests/test_remote.py $(addprefix tests/server/test_,estimate.py faults.py load.py supervisor.py)
-# What failed (1; any other status is an error), run again on its own.
-once_more = { [ $$? = 1 ] && echo "==> once more, alone, what failed" \
-	&& $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(1); }
+# Tests that watch a clock or count memory, and those of the page (a browser and the service), are
+# marked: they want the machine for themselves. The others share it, each file in one of a few processes.
+SHARED := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m
 BENCH_ARGS ?=
 
-.PHONY: help demo test test-image browser lint format bench results docs clean distclean
+.PHONY: help demo test test-all test-image browser lint format bench results docs clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,18 +36,18 @@ ifdef PYTEST_ARGS
 	@echo "==> tests"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
-	@# A module that cannot be collected is no test that failed: it would not be heard again.
-	@mkdir -p .build; $(BIN)/python -m pytest -qq --collect-only > .build/collected.txt \
-		|| { tail -40 .build/collected.txt; exit 1; }
 	@echo "==> tests, side by side"
 	# In their order, which begins with the slow ones: the last to run should be short.
-	# A failure is heard a second time, alone: of a machine too busy for a test that waits for
-	# something, or of the code. What fails then is what counts.
-	$(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-		$(ALONE:%=--ignore=%) || $(call once_more,)
+	$(BIN)/python -m pytest -q $(SHARED) "not (alone or timed or slow)"
 	@echo "==> tests that want the machine for themselves"
-	$(BIN)/python -m pytest -q $(ALONE) || $(call once_more,$(ALONE))
+	$(BIN)/python -m pytest -q -m "(alone or timed) and not slow"
 endif
+
+test-all: lint browser ## test, the slow tests, other random examples in each run, mutations
+	$(BIN)/bigsap warmup
+	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q $(SHARED) "not (alone or timed)"
+	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q -m "alone or timed"
+	$(BIN)/python tests/mutations.py
 
 test-image: $(VENV)/.installed-dev ## the images' tests with all their kernels compiled (10 minutes more)
 	BIGSAP_TEST_IMAGE=full $(BIN)/python -m pytest -q tests/test_docker.py

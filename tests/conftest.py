@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import hypothesis
 
 from live_server import live_server, start_server
 from stand_in import cupy
+
+pytest_plugins = ["timed"]
 
 # One server for all modules that need one: imported by each, each would start its own.
 __all__ = ["cupy", "live_server", "start_server"]
@@ -14,4 +18,6 @@ __all__ = ["cupy", "live_server", "start_server"]
 hypothesis.settings.register_profile(
     "bigsap", derandomize=True, deadline=None, database=None, print_blob=False
 )
-hypothesis.settings.load_profile("bigsap")
+# Other examples in every run, for `make test-all`; a failure prints how to get it again.
+hypothesis.settings.register_profile("random", deadline=None, database=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("BIGSAP_TEST_PROFILE", "bigsap"))

@@ -18,7 +18,7 @@ from instances import points_of
 from remote_provider import Provider
 
 # Not for the kernels' compilation before the first.
-pytestmark = pytest.mark.timeout(120, func_only=True)
+pytestmark = [pytest.mark.timeout(120, func_only=True), pytest.mark.timed]
 N = 3000
 # Promised is a second. Each of these goes on for ten seconds at least, most of them for
 # minutes, when nothing stops it.

@@ -134,6 +134,7 @@ def test_dry_run_starts_nothing(service, spec, capsys):
     assert capsys.readouterr().out == "no jobs\n"
 
 
+@pytest.mark.timed
 def test_cancel_now(service, tmp_path, capsys):
     formula = "abs(sin(x[i]*1000.0+x[j]))*exp(cos(x[i]+1000.0*x[j]))"
     cost = {"type": "expression", "code": formula, "arrays": {"x": {"npy": "x.npy"}}}

@@ -220,6 +220,7 @@ def test_estimate_and_check_start_nothing(client):
     assert len(list(client.jobs())) == before
 
 
+@pytest.mark.timed
 def test_cancelled_gracefully_keeps_what_was_found(client):
     job = client.submit(LONG)
     until = time.monotonic() + 60
@@ -346,6 +347,7 @@ def test_key_is_sent_and_does_not_follow_redirects():
 BUSY = {"type": "urn:bigsap:problem:too-many-requests", "title": "x", "status": 429}
 
 
+@pytest.mark.timed
 def test_busy_service_is_asked_again_when_it_says():
     answers = ((429, {"Retry-After": "0.4"}, BUSY), (503, {}, BUSY), (200, {}, {"api": "v1"}))
     with stub(*answers) as (url, seen), Client(url, patience=10) as client:
@@ -355,6 +357,7 @@ def test_busy_service_is_asked_again_when_it_says():
         assert len(seen) == 3
 
 
+@pytest.mark.timed
 def test_patience_ends():
     with stub((429, {"Retry-After": "60"}, BUSY)) as (url, seen), Client(url) as client:
         began = time.monotonic()

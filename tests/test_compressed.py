@@ -269,6 +269,7 @@ def test_stopped_at_any_tick_the_answer_is_honest(shape, dtype, maximize, monkey
     assert gaps[-1] <= 1e-9 * abs(best)
 
 
+@pytest.mark.timed
 def test_stopped_without_a_pass_over_the_costs():
     """Lists alone prove a bound, and know the cost: nothing slow is read at the end."""
     n = 300

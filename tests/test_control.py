@@ -19,7 +19,7 @@ from instances import CLASSES, points_of
 from oracle import optimum
 
 # Not for the kernels' compilation before the first.
-pytestmark = pytest.mark.timeout(120, func_only=True)
+pytestmark = [pytest.mark.timeout(120, func_only=True), pytest.mark.alone]
 N = 6000
 #: As good as all of the half second in which a stopped solve's answer is put together.
 USED_UP = 0.4
@@ -252,6 +252,7 @@ def test_the_bound_of_the_sweeps_is_used_when_a_pass_is_too_slow():
     res.verify(cost)
 
 
+@pytest.mark.timed
 def test_time_limit_stops_slow_rows():
     bigsap.solve(lambda i: np.arange(9.0) * i, shape=(9, 9), threads=1)  # kernels are loaded
     clock = time.perf_counter()

@@ -156,6 +156,7 @@ def test_peak_counts_service_and_workers(tmp_path):
     assert service.peak_bytes() == 0
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_demo_leaves_no_service_behind(tmp_path, number):
     child = subprocess.Popen(

@@ -194,6 +194,7 @@ def test_what_a_function_raises_names_its_row():
             bigsap.solve(cost, shape=(n, n), method=method)
 
 
+@pytest.mark.timed
 def test_a_stop_while_rows_are_read():
     n, asked, cancel = 300, [], threading.Event()
 

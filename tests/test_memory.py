@@ -10,6 +10,8 @@ import pytest
 import bigsap
 from instances import low_rank
 
+pytestmark = pytest.mark.alone
+
 BAR = 10.0  # vectors of 8 n bytes
 
 

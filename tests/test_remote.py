@@ -23,6 +23,8 @@ from bigsap.sources.remote import wire as remote_wire
 from contracts import SourceContract, read
 from remote_provider import Provider
 
+pytestmark = pytest.mark.alone
+
 httpx = pytest.importorskip("httpx", reason="extra http")
 
 COST = np.random.default_rng(11).uniform(0, 9, (40, 25))
@@ -346,6 +348,7 @@ def test_pauses_grow(provider, monkeypatch):
     assert (gaps >= [0.04, 0.08, 0.16]).all()
 
 
+@pytest.mark.timed
 def test_retry_after_is_honoured_up_to_a_bound(provider, monkeypatch):
     provider.faults["POST"].append(status(429, Retry_After="1"))
     with connect(provider) as source:
@@ -392,6 +395,7 @@ def test_slow_provider_is_asked_again(provider, fault):
         assert source.counts["retries"] == 1
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("fault", [hang, drip, drip_head])
 def test_provider_that_stays_slow(provider, fault):
     provider.always["POST"] = fault
@@ -636,6 +640,7 @@ class Enough(Exception):
     pass
 
 
+@pytest.mark.timed
 def test_a_waiting_read_can_be_left(provider):
     provider.always["POST"] = hang
     with connect(provider, timeout=20.0) as source:
@@ -668,6 +673,7 @@ def test_checks_belong_to_their_thread(provider):
         np.testing.assert_array_equal(read(source, [3]), COST[[3]])
 
 
+@pytest.mark.timed
 def test_ctrl_c_while_the_provider_hangs(provider):
     provider.always["POST"] = hang
     code = (

@@ -96,6 +96,19 @@ def resident(rows: Rows) -> set[int]:
 def test_policies_follow_their_models(
     policy: str, n_slots: int, uses: list[tuple[int, bool]]
 ) -> None:
+    follow(policy, n_slots, uses)
+
+
+@pytest.mark.parametrize("policy", ["slru", "lfu"])
+@pytest.mark.parametrize("n_slots", [2, 4, 6])
+def test_policies_follow_their_models_for_long(policy: str, n_slots: int) -> None:
+    generator = np.random.default_rng(n_slots)
+    # Most uses are of few rows: segments fill up, and rows move between them.
+    often = np.minimum(generator.geometric(0.3, 600) - 1, 8).tolist()
+    follow(policy, n_slots, list(zip(often, (generator.random(600) < 0.05).tolist(), strict=True)))
+
+
+def follow(policy: str, n_slots: int, uses: list[tuple[int, bool]]) -> None:
     rows = Rows.cached((9, 2), np.dtype("f8"), RowCache(policy=policy), n_slots * 16)
     model = SlruModel(n_slots) if policy == "slru" else LfuModel(n_slots)
     for row, sweeping in uses:

@@ -603,6 +603,7 @@ class TestDecoding:
         )  # fmt: skip
         assert int(done.stdout) >= 2
 
+    @pytest.mark.timed
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_after_a_fork_it_says_so_instead_of_hanging(self, tmp_path: Path) -> None:
         write(tmp_path / "c", COSTS, compressors="auto")

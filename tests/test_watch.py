@@ -57,6 +57,7 @@ def test_its_error_is_raised(executor):
         watched(executor, nothing, nothing, kernel)
 
 
+@pytest.mark.timed
 def test_what_a_look_raises_stops_it(executor):
     kernel = Kernel()
     monitor = Monitor(time_limit=0.2)

@@ -68,6 +68,7 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
     if finite.size:
         engine.group_reach = 2 * (abs(finite.max()) + abs(finite.min())) + 1
     st.reference[:] = np.where(low < engine.infinity, low, 0)
+    engine.picks_gap = mean_gap(engine, survey.pick, survey.pick_cost, low)
     tight = _tight(engine, old, survey.second, low, warm.exact)
     if warm.column_of_row is None:
         old = survey.pick.copy()
@@ -79,11 +80,22 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
 
 
 def first_epsilon(engine: Engine) -> float:
-    """The mean gap a row that the warm prices leave to the sweep's own picks; 0 if unknown."""
+    """The mean gap a row that the warm prices leave to the sweep's own picks: of the rows that
+    have one, where forbidden pairs leave some without; 0 if unknown."""
     known = engine.known
     if known.cost is None or known.bound is None:
-        return 0.0
+        return engine.picks_gap
     return max(0.0, float(known.cost - known.bound) / max(1, engine.problem.shape[0]))
+
+
+def mean_gap(engine: Engine, pick: Array, pick_cost: Array, low: Array) -> float:
+    """How much dearer, in the mean, greedy picks are than their rows' smallest ``c - v``. O(n)."""
+    rows = np.flatnonzero((pick >= 0) & (pick_cost < engine.infinity) & (low < engine.infinity))
+    if not rows.size:
+        return 0.0
+    v = engine.state.v
+    gap = float((pick_cost[rows] - v[pick[rows]] - low[rows]).mean(dtype=np.float64))
+    return max(0.0, gap) if np.isfinite(gap) else 0.0
 
 
 def _ids(columns: Array) -> Array:

@@ -38,6 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == here:
             item.add_marker(pytest.mark.timeout(120, func_only=True))
+            item.add_marker(pytest.mark.timed)
     items.sort(key=lambda item: item.path.parent == here)
 
 

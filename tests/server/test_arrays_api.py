@@ -127,6 +127,7 @@ def test_nan_across_chunks_of_the_network(make_app: Callable[..., Any]) -> None:
     store.close_block(meta, block, whole=False)
 
 
+@pytest.mark.timed
 def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -> None:
     address = serve_app()
     with httpx.Client(base_url=address) as client:
@@ -154,6 +155,7 @@ def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -
             time.sleep(0.02)
 
 
+@pytest.mark.timed
 def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., str]) -> None:
     """The later block of the same rows counts, whole; the stalled one writes nothing more."""
     address = serve_app()

@@ -18,6 +18,8 @@ from bigsap_server.settings import load
 
 import bigsap
 
+pytestmark = pytest.mark.timed
+
 #: Of one machine against another, and of the figures against a machine.
 SECONDS_FACTOR = 10
 MEMORY_FACTOR = 2

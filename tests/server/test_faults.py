@@ -22,7 +22,7 @@ import bigsap
 from live_server import LiveServer
 
 ROWS = 5000
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.timed]
 
 
 @pytest.fixture(scope="module")

@@ -61,6 +61,7 @@ def test_prefer_wait_gives_the_result(api: Any) -> None:
     assert job["result"] == api.get(job["links"]["result"]).json()
 
 
+@pytest.mark.timed
 def test_prefer_wait_that_is_too_short(make_app: Callable[..., Any]) -> None:
     api = make_app(limits={"wait_s": 0.2})
     started = time.monotonic()
@@ -102,6 +103,7 @@ def test_a_replay_is_the_first_answer(api: Any) -> None:
     assert len(api.get("/v1/jobs").json()["jobs"]) == 3
 
 
+@pytest.mark.timed
 def test_a_replay_before_the_first_answer_waits_as_it_prefers(
     serve_app: Callable[..., str],
 ) -> None:
@@ -219,6 +221,7 @@ def test_paging(make_app: Callable[..., Any]) -> None:
     assert api.get("/v1/jobs", params={"state": "failed"}).json()["jobs"] == []
 
 
+@pytest.mark.timed
 def test_etag_and_long_poll(serve_app: Callable[..., str]) -> None:
     with httpx.Client(base_url=serve_app(), timeout=60) as api:
         job = api.post("/v1/jobs", json=SQUARE).json()
@@ -247,6 +250,7 @@ def test_etag_and_long_poll(serve_app: Callable[..., str]) -> None:
         assert api.get(job["links"]["self"], params={"wait": 30}).status_code == 200
 
 
+@pytest.mark.timed
 def test_long_poll_waits_as_long_as_it_says(make_app: Callable[..., Any]) -> None:
     api = make_app()
     api.app.app.state.service.supervisor.stop()  # so that the job stays queued
@@ -260,6 +264,7 @@ def test_long_poll_waits_as_long_as_it_says(make_app: Callable[..., Any]) -> Non
     assert time.monotonic() - started >= 0.5
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("mode", ["graceful", "now"])
 def test_cancel_a_running_job(api: Any, mode: str) -> None:
     job = api.post("/v1/jobs", json=LONG).json()
@@ -480,6 +485,7 @@ def test_the_last_progress_says_how_it_ended(api: Any) -> None:
     assert last["lower_bound"] == job["result"]["objective"]
 
 
+@pytest.mark.timed
 def test_streams_have_a_limit(serve_app: Callable[..., str]) -> None:
     with httpx.Client(base_url=serve_app(limits={"streams": 1}), timeout=60) as api:
         job = api.post("/v1/jobs", json=LONG).json()
@@ -599,6 +605,7 @@ def test_catalogue_and_capabilities(api: Any) -> None:
     assert found["auth"] is False
 
 
+@pytest.mark.timed
 def test_health_and_metrics(api: Any) -> None:
     assert api.get("/healthz").json() == {"status": "ok"}
     until = time.monotonic() + 20

@@ -8,6 +8,8 @@ import pytest
 
 from bench.service import measure_clients, measure_jobs
 
+pytestmark = pytest.mark.timed
+
 # Promised are 100 ms, which ``tests/bench/service.py`` measures; machines differ by more than that
 # bound has room for. Five times as long is a service that waits for something.
 CLIENTS, SECONDS, P99_MS = 200, 12.0, 500.0

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from test_jobs_api import LONG
 
 from live_server import LiveServer
@@ -50,6 +51,7 @@ def test_lines_of_a_worker_are_json_with_the_job() -> None:
     assert "color_message" not in lines[5]
 
 
+@pytest.mark.timed
 def test_all_lines_of_a_server_are_json(start_server: Callable[..., LiveServer]) -> None:
     """From the start to the end, a job that was cancelled at once among them."""
     server = start_server()

@@ -175,6 +175,7 @@ def test_logs_are_json_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\n" not in formatter.format(record)
 
 
+@pytest.mark.timed
 def test_access_lines_carry_job_ids(live_server: LiveServer) -> None:
     """In the log of a real server."""
     body = {"cost": {"type": "array", "values": [[1, 2], [3, 4]]}}

@@ -139,6 +139,7 @@ def test_a_provider_that_comes_back_is_used(api: httpx.Client, provider: Provide
     assert (job["state"], job["attempt"], job["problem"]) == ("succeeded", 2, None)
 
 
+@pytest.mark.timed
 def test_a_failed_job_can_be_resumed(api: httpx.Client, provider: Provider) -> None:
     provider.always["GET"] = status(410)
     job = followed(api, job_of(provider))

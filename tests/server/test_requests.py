@@ -64,6 +64,7 @@ def test_threads_as_the_operator_says(make_app: Callable[..., Any]) -> None:
         assert api.post("/v1/jobs?dry_run=true", json=body).status_code == status
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("json_body", [True, False])
 def test_bodies_that_do_not_come_are_given_up(
     serve_app: Callable[..., str], json_body: bool
@@ -142,6 +143,7 @@ def test_each_form_of_a_result_has_its_tag(api: Any) -> None:
     assert old.status_code == 200
 
 
+@pytest.mark.timed
 def test_head_answers_what_get_does_without_the_body(serve_app: Callable[..., str]) -> None:
     with httpx.Client(base_url=serve_app()) as client:
         job = solved(client, SQUARE)["links"]["self"]

@@ -19,6 +19,8 @@ from bigsap_server.settings import load
 
 import bigsap
 
+pytestmark = pytest.mark.timed
+
 MATRIX = [[4, 1, 3], [2, 0, 5], [3, 2, 2]]
 ROWS = 3000
 TINY = {"cost": {"type": "array", "values": MATRIX}}

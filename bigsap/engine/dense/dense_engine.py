@@ -83,6 +83,8 @@ class Engine:
         )
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
         self.known = Known(problem, infinity, active=monitor.watched)
+        #: See ``methods.warm.mean_gap``: of the sweep that adopted a warm start.
+        self.picks_gap = 0.0
         self._count = monitor.counter()
         #: The slowest that a row was lately, over one read or slice; 0 while unknown.
         self.seconds_per_row = 0.0

@@ -42,6 +42,8 @@ _GATHER = 32
 
 # See ``ListEngine.weighed``: from 3 to 9 on random families.
 _EVALUATION = 6
+# Beyond so many times ``most_pairs`` scans say little: those of lists are many more, then.
+_PATIENCE = 2.5
 
 
 class ListEngine(ListStore):
@@ -82,7 +84,8 @@ class ListEngine(ListStore):
         if self.most_pairs is None or self.pairs_evaluated <= self.most_pairs:
             return
         scans = self.rows_scanned * self.terms.n_columns
-        if not self.weighed or _EVALUATION * self.pairs_evaluated > scans:
+        dear = _EVALUATION * self.pairs_evaluated > scans
+        if dear or not self.weighed or self.pairs_evaluated > _PATIENCE * self.most_pairs:
             raise ListsExhausted
 
     def make_room(self, pool: int, longest: int) -> None:

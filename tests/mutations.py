@@ -1,0 +1,168 @@
+"""Wrong lines that the tests must notice: ``python tests/mutations.py [NUMBER ...]``.
+
+Each mutation is one line of the engine, the cache, the certificate or the service, made wrong in
+a copy of the tree, and the tests that shall fail for it. What survives is listed, and the exit
+status is 1.
+``make test-all`` runs it; it takes some minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """``old``, once in ``file``, becomes ``new``; ``tests`` are pytest's arguments."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+_CERTIFICATE = "bigsap/proof/certificate.py"
+_ROWS = "bigsap/rows.py"
+_START = "tests/test_warm_start.py"
+MUTATIONS = [
+    # The certificate and what verifies a result.
+    Mutation(_CERTIFICATE, "if len(rows) - n_allowed <= max(", "if len(rows) - n_allowed < max(",
+             "tests/test_certificate.py"),
+    Mutation(_CERTIFICATE, "seen = (block != forbidden).any(axis=0)",
+             "seen = (block != forbidden).all(axis=0)", "tests/test_certificate.py"),
+    Mutation(_CERTIFICATE, "surplus = -prices[free]", "surplus = prices[free]",
+             "tests/test_certificate.py"),
+    Mutation(_CERTIFICATE, "bound = fun - sign * gap", "bound = fun + sign * gap",
+             "tests/test_certificate.py"),
+    Mutation(_CERTIFICATE, "if counts.max() > 1:", "if counts.max() > 2:",
+             "tests/test_certificate.py"),
+    Mutation(_CERTIFICATE, "above = np.maximum(raw_u[here] - threshold, 0)",
+             "above = 0 * np.maximum(raw_u[here] - threshold, 0)", "tests/test_certificate.py"),
+    Mutation("bigsap/proof/tightness.py", "loose = violation > 0", "loose = violation > 1",
+             "tests/test_certificate.py tests/test_verification.py"),
+    Mutation("bigsap/proof/verify.py", "if sign * (result.bound - certificate.bound) > tolerance:",
+             "if sign * (result.bound - certificate.bound) > 1e9 + tolerance:",
+             "tests/test_verification.py"),
+    Mutation("bigsap/proof/verify.py", "tolerance = 8 * certificate.rounding",
+             "tolerance = 8e12 * certificate.rounding", "tests/test_verification.py"),
+    Mutation("bigsap/proof/verify.py", "above = np.flatnonzero(~(claimed <= most + tolerance))",
+             "above = np.flatnonzero(~(claimed <= np.inf))", "tests/test_verification.py"),
+    Mutation("bigsap/proof/unassigned.py", "prices = np.minimum(checked_prices(v, m, integer), 0)",
+             "prices = np.minimum(checked_prices(v, m, integer), 9)", "tests/test_gating.py"),
+    # The row cache.
+    Mutation(_ROWS, "(ca == cb and t.tick[a] < t.tick[b])", "(ca == cb and t.tick[a] > t.tick[b])",
+             "tests/test_rows.py"),
+    Mutation(_ROWS, "if t.head[PROTECTED_SIZE] < t.head[PROTECTED_LIMIT]:",
+             "if t.head[PROTECTED_SIZE] <= t.head[PROTECTED_LIMIT]:", "tests/test_rows.py"),
+    Mutation(_ROWS, "            _link_oldest(t, slot, 0)", "            _link_newest(t, slot, 0)",
+             "tests/test_rows.py"),
+    Mutation(_ROWS, "return t.head[OLDEST] if policy == SLRU",
+             "return t.head[NEWEST] if policy == SLRU", "tests/test_rows.py"),
+    # The engine and its methods.
+    Mutation("bigsap/methods/ssp.py", "_SHRINK, _ENOUGH = 5, 0.7", "_SHRINK, _ENOUGH = 4, 0.7",
+             "tests/test_counters.py"),
+    Mutation("bigsap/methods/ssp.py", "if not first and drops > _ENOUGH", "if drops > _ENOUGH",
+             "tests/test_counters.py"),
+    Mutation("bigsap/methods/compressed.py", "min(course.epsilon / _DIVIDE, ",
+             "min(course.epsilon / 3, ", "tests/test_counters.py"),
+    Mutation("bigsap/methods/warm.py", "here[rows] = excess <= allowed(",
+             "here[rows] = excess + 1e9 <= allowed(", _START),
+    Mutation("bigsap/engine/lists/first_matching.py", "            if g < low:",
+             "            if g > low:", _START),
+    Mutation("bigsap/engine/core/known.py", "if self.bound is None or bound > self.bound:\n"
+             "            self.bound = bound\n            if self.active:\n"
+             "                self.u, self.v = u.copy()",
+             "if self.bound is None or bound < self.bound:\n"
+             "            self.bound = bound\n            if self.active:\n"
+             "                self.u, self.v = u.copy()", "tests/test_control.py"),
+    Mutation("bigsap/engine/core/selection.py", "count += 1 if values[j] <= x else 0",
+             "count += 1 if values[j] < x else 0", "tests/test_selection.py"),
+    Mutation("bigsap/engine/dense/small_proof.py", "n_gap = add(room, n_gap, loose)",
+             "n_gap = add(room, n_gap, 2 * loose)", "tests/test_small.py"),
+    Mutation("bigsap/engine/lists/hiding.py", "if 2 * n_known < size:", "if 2 * n_known > size:",
+             "tests/test_hiding.py"),
+    # The service.
+    Mutation("server/auth.py", 'if scope not in self.scopes and "admin" not in self.scopes:',
+             "if not self.scopes:", "tests/server/test_auth.py"),
+    Mutation("server/auth.py", "if self._tokens >= 1:", "if self._tokens >= -9:",
+             "tests/server/test_auth.py"),
+    Mutation("server/costs/stores.py", "if stat.S_ISLNK(os.lstat(place).st_mode):",
+             "if stat.S_ISCHR(os.lstat(place).st_mode):", "tests/server/test_stores.py"),
+    Mutation("server/jobs/table.py", "ORDER BY number LIMIT 1)", "ORDER BY number DESC LIMIT 1)",
+             "tests/server/test_jobs.py"),
+    Mutation("server/jobs/control.py", "        if job_id in known:",
+             "        if job_id not in known:", "tests/server/test_jobs.py"),
+    Mutation("server/arrays/blocks.py", "self._over = True", "self._over = False",
+             "tests/server/test_refused_blocks.py tests/server/test_arrays_api.py"),
+    Mutation("server/http/negotiation.py", 'return "*" in tags or tag in tags', "return bool(tags)",
+             "tests/server/test_jobs_api.py tests/server/test_parts.py"),
+]  # fmt: skip
+
+
+def copied(folder: Path) -> None:
+    """The tree's files, and the kernels that are compiled already."""
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\n")  # fmt: skip
+    kernels = (ROOT / "bigsap" / "__pycache__").glob("*.kernel")
+    for name in [*tracked, *(str(file.relative_to(ROOT)) for file in kernels)]:
+        if name and (ROOT / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+
+
+def killed(mutation: Mutation, folder: Path) -> bool:
+    """Whether the tests named fail in ``folder`` with the line made wrong."""
+    file = folder / mutation.file
+    text = file.read_text()
+    if text.count(mutation.old) != 1:
+        raise SystemExit(
+            f"{mutation.file}: {mutation.old!r} is there {text.count(mutation.old)} times"
+        )
+    file.write_text(text.replace(mutation.old, mutation.new))
+    paths = [str(folder), str(folder / ".ci" / "types")]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider",
+             *mutation.tests.split()],
+            cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            stdout=subprocess.DEVNULL, timeout=_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        file.write_text(text)
+    if done.returncode > 1:
+        raise SystemExit(f"pytest ended with {done.returncode}")
+    return done.returncode == 1
+
+
+def main() -> int:
+    chosen = [int(number) for number in sys.argv[1:]] or range(len(MUTATIONS))
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="bigsap-mutations-") as name:
+        folder = Path(name)
+        copied(folder)
+        for number in chosen:
+            mutation = MUTATIONS[number]
+            dead = killed(mutation, folder)
+            survivors += not dead
+            said = "killed  " if dead else "SURVIVED"
+            line = mutation.new.strip().split("\n")[0]
+            print(f"{said} {number:2} {mutation.file}: {line}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutations killed")
+    return int(survivors > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Random families of problems that were once solved many times slower than they could be.
+
+Each was among the worst of a race of thousands (``bigsap.benchmarks.families``) against the better
+of both methods and other solvers. What ``auto`` decides for them is judged by counts.
+"""
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.benchmarks import families
+
+#: Seed, first prices, scans a row, evaluations a row (levels and whole rows included).
+WORST = [
+    (510, "levels", 26, 2.7),  # lognormal points on a line, euclidean: before 826, 11.2
+    (958, "levels", 17, 2.0),  # lognormal points, city-block: 402, 11.7
+    (1228, "levels", 21, 3.0),  # clusters in 8-D, city-block: 353, 10.3
+    (200, "levels", 25, 1.8),  # a wide one on a line: 145, 1.8
+    (1248, "levels", 17, 2.0),  # shells, city-block: 346, 10.2
+    (883, "levels", 35, 1.6),  # a wide one of shells on a line: 93, 1.6
+    (26, "levels", 23, 3.0),  # uniform in 5-D, city-block: 339, 10.2
+    (442, "levels", 9, 2.0),  # a lattice, city-block: 86, 10.3
+    (668, "levels", 13, 1.8),  # a wide one of clusters, city-block: 52, 11.5
+    (864, "levels", 36, 2.3),  # a wide one of a lattice: 58, 1.8
+    (1955, "none", 28, 1.0),  # a tall one of few values
+    (264, "levels", 182, 1.9),  # terms of rows and columns, rounded to 29 values
+    (38, "levels", 94, 9.2),  # clusters far from each other: 81, 26
+    (86, "none", 32, 2.5),  # lognormal points: 48, 9.8
+    (261, "levels", 4, 3.1),  # four kinds of rows and columns: 19, 5.2
+    (113, "levels", 53, 4.4),  # clusters, euclidean: 61, 10.1
+    (197, "levels", 48, 5.8),  # lognormal points, euclidean: 60, 10.1
+    (73, "levels", 19, 2.5),  # 46 kinds of rows and columns: 93, 20
+    (284, "none", 28, 2.3),  # shells, 42 % forbidden: whole rows 392
+    (232, "none", 117, 2.4),  # lognormal points: 329, 11
+    (83, "levels", 26, 2.0),  # terms of rows and columns: 227, 7.7
+    (13, "levels", 31, 2.0),  # the same, 42 % forbidden: whole rows 749
+]
+
+
+@pytest.mark.parametrize(("seed", "first", "scans", "evaluations"), WORST)
+def test_the_worst_of_a_race(seed, first, scans, evaluations):
+    _, cost = families.draw(seed)
+    result = bigsap.solve(cost, threads=1)
+    stats, n = result.stats, min(cost.shape)
+    assert result.status == "optimal"
+    assert stats["first_prices"] == first
+    # A little room: other processors round a factor's product differently.
+    assert stats["rows_scanned"] <= 1.15 * scans * n + 2 * n
+    assert stats["rows_evaluated"] <= (1.1 * evaluations + 0.2) * n
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("start", ["estimate", "auto"])
+def test_forbidden_pairs_cost_few_scans(share, start):
+    """Greedy picks leave rows without a column then, and no bound from above: one plain pass took
+    several hundred scans a row."""
+    rng = np.random.default_rng(5)
+    x, y = rng.random((2, 1500, 3))
+    cost = ((x[:, None] - y) ** 2).sum(axis=2)
+    cost[rng.random(cost.shape) < share] = np.inf
+    result = bigsap.solve(cost, threads=1, method="ssp", start=start)
+    assert result.status == "optimal"
+    assert result.stats["rows_scanned"] <= 60 * 1500
