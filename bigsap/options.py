@@ -10,14 +10,15 @@ from typing import Any
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.memory import free_memory
-from bigsap.methods import METHODS
+from bigsap.methods import METHODS, auction
 from bigsap.methods.first_prices import STARTS
 from bigsap.methods.hungarian import VARIANTS
 from bigsap.methods.orientation import resident
 from bigsap.methods.parts import pairs_are_cheap
-from bigsap.methods.placement import device_method, device_name
+from bigsap.methods.placement import TREES, device_method, device_name, ties_in_memory
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fillable
 from bigsap.sources.device.placed import device_numbers
 from bigsap.sources.device.slabs import SlabsOnDevices
@@ -55,10 +56,11 @@ class Options:
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
         if self.start not in STARTS:
             raise OptionError(f"start must be one of {STARTS}, got {self.start!r}")
-        if self.variant not in VARIANTS:
-            raise OptionError(f"variant must be one of {VARIANTS}, got {self.variant!r}")
-        if self.variant != "auto" and self.method != "hungarian":
-            raise OptionError('variant is of method="hungarian"')
+        variants = {"hungarian": VARIANTS, "auction": auction.VARIANTS}.get(self.method, ("auto",))
+        if self.variant not in variants:
+            raise OptionError(
+                f"variant of method {self.method!r} must be one of {variants}, got {self.variant!r}"
+            )
         if self.device not in ("cpu", "auto"):
             device_numbers(self.device)
         if not isinstance(self.gap, (int, float)) or not self.gap >= 0:
@@ -108,6 +110,11 @@ def _fits(problem: Problem, budget: int) -> bool:
     return n * m * source.dtype.itemsize <= budget
 
 
+def is_mapped(problem: Problem) -> bool:
+    """Whether the costs lie in a mapped file."""
+    return isinstance(problem.source, ArraySource) and problem.source.mapped
+
+
 def ssp_takes_levels(problem: Problem, options: Options) -> bool:
     """Whether scans of whole rows may begin from prices of levels: where these cost a small
     part of the scans that they save, which rows that cost a call each do not leave."""
@@ -119,10 +126,11 @@ def ssp_takes_levels(problem: Problem, options: Options) -> bool:
     return options.start == "levels" or pairs_are_cheap(problem)
 
 
-def choose_method(problem: Problem, budget: int) -> tuple[str, str]:
-    """What ``method="auto"`` takes, and why. budget: bytes for rows that are not in memory."""
+def choose_method(problem: Problem, budget: int, *, trees: bool = False) -> tuple[str, str]:
+    """What ``method="auto"`` takes, and why. budget: bytes for rows that are not in memory.
+    trees: nothing is asked for that the Hungarian method does not do."""
     n, m = problem.shape
-    on_device = device_method(problem.source)
+    on_device = device_method(problem.source, problem.sign, trees=trees)
     if on_device is not None:
         return on_device
     if min(n, m) >= _FEWEST_ROWS and not _fits(problem, budget):
@@ -130,6 +138,11 @@ def choose_method(problem: Problem, budget: int) -> tuple[str, str]:
     if min(n, m) < _FEW_ROWS:
         return "ssp", f"fewer than {_FEW_ROWS} rows or columns"
     few = min(n, m) < _FEW_IN_MEMORY and (n == m or 6 * n < 5 * m < 10 * n)
-    if few and resident(problem) is not None:
+    matrix = resident(problem)
+    if few and matrix is not None:
         return "ssp", f"a matrix in memory, fewer than {_FEW_IN_MEMORY} rows or columns"
+    # A mapped matrix is read from the disk, and trees read costs once more than lists do.
+    trees = trees and n == m and problem.integer and not is_mapped(problem)
+    if trees and matrix is not None and ties_in_memory(problem, matrix):
+        return "hungarian", TREES
     return "compressed", "evaluates each row a few times only"

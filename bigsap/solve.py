@@ -84,15 +84,16 @@ def solve(
     method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
         evaluated a few times instead of dozens), ``"hungarian"`` (trees from all free rows at
         once, for whole numbers of a small range; no more rows than columns, or costs that give
-        columns as cheaply), or ``"auto"``, which chooses and says
-        what and why in ``stats``. Arrays of up to 2**20 costs in memory, not mapped, it
-        solves at once, ``stats["method"] == "dense"``, by one thread: searches without epsilon
-        that fit a cache. So far none of the options below is given but ``maximize``,
-        ``threads`` and ``seed``, neither of which changes its result; and never where it
-        would need many searches, or prove nothing: those go the general way.
+        columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline), or
+        ``"auto"``, which chooses and says what and why in ``stats``. Arrays of up to 2**20 costs
+        in memory, not mapped, it solves at once, ``stats["method"] == "dense"``, by one thread:
+        searches without epsilon that fit a cache. So far none of the options below is given but
+        ``maximize``, ``threads`` and ``seed``, neither of which changes its result; and never
+        where it would need many searches, or prove nothing: those go the general way.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
         after a trial of tight pairs, and searches row by row where trees take too long;
-        ``"classical"``, zeros as bits, an eighth of a byte a pair: for comparison.
+        ``"classical"``, zeros as bits, an eighth of a byte a pair: for comparison. Of
+        ``"auction"``: ``"plain"``, one epsilon, or ``"scaled"``, falling ones (``"auto"``).
     epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
         Default: a quarter of ``memory_limit`` or of the free memory. Where all rows of a source

@@ -130,6 +130,7 @@ def test_options_reach_solve(costs, solve_call):
     assert solve_call.keywords == {
         "maximize": True,
         "method": "ssp",
+        "variant": "auto",
         "epsilon": False,
         "threads": 3,
         "cache": bigsap.RowCache(bytes="4GiB", policy="lfu"),
@@ -150,6 +151,7 @@ def test_defaults_leave_the_choice_to_solve(costs, solve_call):
     assert solve_call.keywords == {
         "maximize": False,
         "method": "auto",
+        "variant": "auto",
         "epsilon": True,
         "threads": None,
         "cache": None,

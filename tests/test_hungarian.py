@@ -346,3 +346,18 @@ def test_memory_limit_keeps_lists_short():
     cost = costs_of("n", 300, 300, 1)
     result = check(cost, variant="tree", memory_limit=200_000)
     assert result.stats["list_bytes"] <= 200_000
+
+
+def test_what_auto_takes(monkeypatch):
+    """Ties in unrelated rows; not so few rows, no ties, distances, or another start."""
+    g = np.random.default_rng(0)
+    n = 1500
+    ties = g.integers(0, 10 * n, (n, n))
+    assert bigsap.solve(ties).stats["method"] == "hungarian"
+    assert bigsap.solve(-ties, maximize=True).stats["method"] == "hungarian"
+    for other in (ties[:-1, :-1], ties[:, :-1], g.integers(0, 1000 * n, (n, n)), ties + 0.0):
+        assert bigsap.solve(other, certify=False).stats["method"] != "hungarian"
+    x = g.random((n, 2))
+    far = (1e5 * ((x[:, None] - g.random((n, 2))) ** 2).sum(2)).astype(int)
+    assert bigsap.solve(far, certify=False).stats["method"] != "hungarian"
+    assert bigsap.solve(ties, start="none", certify=False).stats["method"] != "hungarian"

@@ -68,10 +68,13 @@ def build_parser() -> argparse.ArgumentParser:
     solve.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     solve.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
     solve.add_argument(
-        "--method", choices=("auto", "ssp", "compressed", "hungarian"), default="auto"
+        "--method", choices=("auto", "ssp", "compressed", "hungarian", "auction"), default="auto"
     )
     solve.add_argument(
-        "--variant", choices=("auto", "classical", "tree"), default="auto", help="of hungarian"
+        "--variant",
+        choices=("auto", "classical", "tree", "plain", "scaled"),
+        default="auto",
+        help="classical and tree are of hungarian, plain and scaled of auction",
     )
     solve.add_argument(
         "--no-epsilon", action="store_true", help="plain successive shortest paths, one phase"

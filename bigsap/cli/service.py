@@ -48,7 +48,7 @@ def add_commands(command: _AddCommand) -> None:
     submit.add_argument("spec", metavar="SPEC", help=SPEC_HELP)
     submit.add_argument("--label", metavar="TEXT", help="for people, and for bigsap jobs --label")
     submit.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
-    submit.add_argument("--method", choices=("auto", "ssp", "compressed", "hungarian"))
+    submit.add_argument("--method", choices=("auto", "ssp", "compressed", "hungarian", "auction"))
     submit.add_argument("--threads", type=int, metavar="N")
     submit.add_argument("--cache", metavar="SIZE", help="memory for rows, for instance 4GiB")
     submit.add_argument("--memory-limit", metavar="SIZE", help="memory for the whole solve")

@@ -6,7 +6,7 @@ from bigsap.methods import ssp
 from bigsap.methods.outcome import Outcome
 
 #: What ``solve`` can be asked for by name.
-METHODS = ("ssp", "compressed", "hungarian")
+METHODS = ("ssp", "compressed", "hungarian", "auction")
 #: Those that evaluate rows into lists.
 ON_LISTS = ("compressed", "hungarian")
 

@@ -130,7 +130,7 @@ def _solve(
     if setting.epsilon and setting.start == "auto" and not saved:
         start = tight_start(problem, setting.team, monitor, arithmetic, setting.seed, solved.counts)
         if start is not None:
-            return _solve_tight(problem, setting, solved, start, phases, clock)
+            return solve_tight(problem, setting, solved, start, phases, clock)
     first = first_prices(problem, setting, solved, saved)
     if first.solution is not None:
         assert first.v is not None
@@ -257,7 +257,7 @@ def _begin(
     return engine, Course(_row_order(problem, setting), first.plain, guided=first.guided)
 
 
-def _solve_tight(
+def solve_tight(
     problem: Problem, setting: Setting, solved: Solved, start: TightStart,
     phases: list[dict[str, Any]], clock: float,
 ) -> Outcome:  # fmt: skip

@@ -15,8 +15,9 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.hungarian import forest as T
+from bigsap.engine.hungarian import grown as gpu
 from bigsap.engine.hungarian.reduction import column_minima
-from bigsap.engine.lists.layout import ENTRY_BYTES
+from bigsap.engine.lists.layout import ENTRY_BYTES, EVALUATIONS, PAIRS
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.snapshot import continued, kept
@@ -26,7 +27,7 @@ from bigsap.methods.classical import solve_classical
 from bigsap.methods.course import MATCH, Course, Setting, Solved
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
-from bigsap.methods.placement import list_engine_for
+from bigsap.methods.placement import device_forest, list_engine_for
 from bigsap.methods.tight_start import tight_start
 from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
@@ -38,6 +39,8 @@ VARIANTS = ("auto", "classical", "tree")
 #: Entries a list starts with: of random whole numbers hardly a list ends before the solve does.
 LIST_SIZE = 32
 _LEAST_LIST_SIZE = 8
+#: The same for levels on a device, a few microseconds each.
+_LEVELS = 1 << 15
 #: Work without a sixty-fourth of the first roots being matched after which searches from one
 #: row after the other go on: so many times the entries of all lists.
 _PATIENCE = 24
@@ -60,12 +63,14 @@ SURVEY, TREES = range(2)
 class Growth:
     """The forest of one solve and where it stands; ``stats`` of it.
 
-    variant: as asked for. warm: which pairs to keep, see ``list_warm``.
+    variant: as asked for. hopeless: trees were given up on a device. pairs: which to keep after a
+    warm start, see ``list_warm``.
     """
 
     variant: str
     forest: T.Forest
     stage: int = SURVEY
+    hopeless: bool = False
     first_prices: str = "none"
     pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
 
@@ -102,9 +107,9 @@ def solve_hungarian(
         )
         return
     if snapshot and "forest_words" not in snapshot:
-        # What trees left is searched row by row; the first record tells of them.
+        # What tight pairs or trees left is searched row by row; of trees the first record tells.
         compressed.solve_compressed(problem, setting, solved, snapshot, phases)
-        solved.trees = {name: phases[0][name] for name in COUNTS}
+        solved.trees = {name: phases[0][name] for name in COUNTS if phases and name in phases[0]}
         return
     solved.outcome = _solve(problem, setting, solved, variant, snapshot or {}, phases, warm)
 
@@ -116,19 +121,31 @@ def _solve(
     clock = time.perf_counter()
     n, m = problem.shape
     price, monitor = setting.arithmetic.price, setting.monitor
-    if variant == "auto" and warm is None and not saved:
+    there = device_forest(problem) if warm is None and not saved else None
+    grown = None
+    if there is not None:
+        grown = _grow_there(there, problem, setting, solved, variant)
+        if grown is not None and grown.status == gpu.DONE:
+            solved.first_prices = "columns" if n == m else "none"
+            seconds = {"start": 0.0, "search": time.perf_counter() - clock}
+            phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
+            return Outcome(
+                grown.column_of_row, grown.v.astype(price), phases=phases, seconds=seconds
+            )
+    elif variant == "auto" and warm is None and not saved:
         start = tight_start(
             problem, setting.team, monitor, setting.arithmetic, setting.seed, solved.counts
         )
-        if start is not None and not start.left.size:
-            solved.first_prices = "tight"
-            seconds = {"start": time.perf_counter() - clock, "search": 0.0}
-            return Outcome(start.matching.column_of_row, start.v, seconds=seconds)
-    engine = _engine(problem, setting, solved)
+        if start is not None:
+            return compressed.solve_tight(problem, setting, solved, start, phases, clock)
+    engine = _engine(problem, setting, solved, None if grown is None else gpu.KEEP)
     growth = Growth(variant, T.forest(n, m, price))
     if saved:
         _continued(engine, growth, saved)
         solved.counts.add(Counts(**saved["counts"]))
+    elif grown is not None:
+        _take_over(engine, growth, grown)
+        growth.first_prices = "columns" if n == m else "none"
     elif warm is not None:
         growth.first_prices = "warm"
         growth.pairs = list_warm.begin(engine, warm, None, None, setting.arithmetic.grid)
@@ -149,9 +166,67 @@ def _solve(
         return _run(engine, growth, setting, solved, phases, clock)
 
 
-def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
+def _grow_there(
+    there: gpu.Grower, problem: Problem, setting: Setting, solved: Solved, variant: str
+) -> gpu.Grown | None:
+    """Trees on the device; None for a range of costs that is too large for it."""
+    n, m = problem.shape
+    monitor = setting.monitor
+    progress = monitor.progress
+    progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
+
+    def assigned(count: int) -> None:
+        progress.assigned = count
+
+    enough = _LEVELS if variant == "auto" else np.iinfo(np.int64).max
+    grown = there.grow(enough, monitor.look, assigned)
+    if grown is None:
+        return None
+    if grown.status == gpu.BROKEN:
+        raise changed("an augmenting path had no end")
+    # Three readings of square costs, one of which is for the lists.
+    passes = 2 if n == m else 1
+    solved.counts.add(Counts(passes * n, passes * n * m))
+    solved.trees = grown.counts
+    if grown.status == gpu.DONE:
+        solved.counts.add(Counts(n, n * m))
+    monitor.reached(0, solved.counts.rows)
+    return grown
+
+
+def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
+    """Go on where a device has ended, with its lists, prices and matching."""
+    assert grown.lists is not None
+    n, m = engine.problem.shape
+    ids, costs, sizes, theta = grown.lists
+    lists, k = engine.lists, engine.k
+    lists.ids[: n * k] = ids[:, :k].ravel()
+    lists.costs[: n * k] = costs[:, :k].ravel()
+    lists.size[:] = sizes
+    whole = theta == np.iinfo(np.int32).max
+    lists.theta[:] = np.where(whole, engine.infinity, theta.astype(engine.price))
+    lists.reference[:] = grown.low
+    lists.counters[EVALUATIONS] += n
+    lists.counters[PAIRS] += n * m
+    engine.v[:] = grown.v
+    matched = np.flatnonzero(grown.column_of_row >= 0)
+    columns = grown.column_of_row[matched]
+    engine.column_of_row[:], engine.row_of_column[columns] = grown.column_of_row, matched
+    listed = ids[matched] == columns[:, None]
+    listed &= np.arange(ids.shape[1]) < sizes[matched, None]
+    engine.match_cost[matched] = costs[matched, listed.argmax(1)]
+    f = growth.forest
+    T.arrange(lists, np.arange(n, dtype=S.ID), engine.v, f, engine.infinity)
+    T.plant(lists, engine.v, engine.column_of_row, f, engine.infinity)
+    for name, count in grown.counts.items():
+        f.words[COUNTS[name]] = count
+    growth.stage, growth.hopeless = TREES, grown.status == gpu.LIMIT
+
+
+def _engine(problem: Problem, setting: Setting, solved: Solved, k: int | None) -> ListEngine:
+    """k: entries of lists that are there already."""
     n = problem.shape[0]
-    k = LIST_SIZE
+    k = k or LIST_SIZE
     if setting.memory is not None:
         k = max(_LEAST_LIST_SIZE, min(k, setting.memory // (2 * ENTRY_BYTES * max(1, n))))
     price = setting.arithmetic.price
@@ -202,7 +277,7 @@ def _run(
     progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
     monitor.save_phase()
     solved.trees = growth.told()
-    if warm and engine.n_virtual:
+    if growth.hopeless or (warm and engine.n_virtual):
         # Free columns may lie below the others' price: trees do not raise prices.
         status = T.LIMIT
     else:

@@ -13,6 +13,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu.device_engine import DeviceEngine
 from bigsap.engine.gpu.device_lists import DeviceListEngine, device_transform
+from bigsap.engine.gpu.forest import DeviceForest
 from bigsap.engine.gpu.row_cache import DeviceRows
 from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.lists.bounds import blocks_of
@@ -40,6 +41,10 @@ CROSSOVER = 4096
 VALUES_PER_COLUMN = 4
 FEW_ROWS = 700
 _SAMPLE = 16
+#: See ``many_ties``.
+_SMALLEST, _DIFFERENT = 32, 31
+_RANGE_PER_COLUMN = 100
+TREES = "a small range of costs, rows without a pattern: trees find many paths at a time"
 _SAMPLED_COLUMNS = 1 << 16
 #: So are costs whose rows have nothing to do with one another, of fewer rows than this: hardly a
 #: row is evaluated twice, and a scan of a list takes half as long as one on the device.
@@ -101,7 +106,7 @@ def has_device() -> bool:
         return False
 
 
-def device_method(source: Any) -> tuple[str, str] | None:
+def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[str, str] | None:
     """What ``method="auto"`` takes for costs on a device, and why; None for the CPU.
 
     Whole rows are scanned by the device alone, lists are searched by the host: that pays
@@ -123,11 +128,21 @@ def device_method(source: Any) -> tuple[str, str] | None:
     short = n < UNRELATED_ROWS and not 6 * n < 5 * m < 10 * n
     if min(n, m) >= FEW_ROWS and (integers or short):
         costs = _sample(source)
+        lookup = integers and n == m and trees and source.code().lookup
+        if lookup and (many_ties(sign, costs) or short_range(costs, m)):
+            return "hungarian", TREES
         if integers and few_values(costs, m):
             return "compressed", "few different costs: searches end in short lists"
         if short and unrelated(costs):
             return "compressed", "rows without a pattern: searches end in short lists"
     return "ssp", "the device scans whole rows"
+
+
+def ties_in_memory(problem: Problem, matrix: Array) -> bool:
+    """``many_ties`` of a matrix in the host's memory."""
+    n, m = problem.shape
+    rows = np.unique(np.linspace(0, n - 1, _SAMPLE).astype(np.intp))
+    return many_ties(problem.sign, matrix[rows, : min(m, _SAMPLED_COLUMNS)])
 
 
 def _sample(source: Any) -> Array:
@@ -137,6 +152,31 @@ def _sample(source: Any) -> Array:
     costs = np.empty((rows.size, min(m, _SAMPLED_COLUMNS)), source.dtype)
     source.read(rows, slice(0, costs.shape[1]), costs)
     return costs
+
+
+def many_ties(sign: int, costs: Array) -> bool:
+    """Whether a sample of whole rows says that trees from all free rows find many paths at a time.
+
+    Among the smallest of a row's costs some are equal, in most rows: of i.i.d. whole numbers up to
+    R = n/2, n, 2n, 10n there are 14, 20, 25, 30 different ones among 32. And rows are unrelated:
+    distances that were rounded have ties and yet deep trees.
+    """
+    if costs.shape[1] < _SMALLEST:
+        return False
+    signed = sign * costs.astype(np.float64)
+    least = np.sort(np.partition(signed, _SMALLEST - 1, axis=1)[:, :_SMALLEST], axis=1)
+    different = 1 + (np.diff(least, axis=1) > 0).sum(axis=1)
+    return bool(np.median(different) <= _DIFFERENT) and unrelated(costs)
+
+
+def short_range(costs: Array, n_columns: int) -> bool:
+    """Whether a sample says that a device grows trees faster than searches go on lists.
+
+    Of i.i.d. whole numbers up to 100 n that was so by 1.5 to 3.3 times, n = 2,048 to 16,384 on an
+    H200, though there are hardly any ties.
+    """
+    narrow = int(costs.max()) - int(costs.min()) <= _RANGE_PER_COLUMN * n_columns
+    return narrow and unrelated(costs)
 
 
 def few_values(costs: Array, n_columns: int) -> bool:
@@ -189,6 +229,14 @@ def list_engine_for(
 def device_pass(source: OnDevice, problem: Problem, price: np.dtype[Any]) -> DevicePass | None:
     """Passes that find tight pairs on the device of a matrix; None for computed costs."""
     return DevicePass(problem, price) if source.code().lookup else None
+
+
+def device_forest(problem: Problem) -> DeviceForest | None:
+    """Trees of the Hungarian method on the device of a matrix of integers; else None."""
+    source = problem.source
+    if not isinstance(source, OnDevice) or not problem.integer or not source.code().lookup:
+        return None
+    return DeviceForest(problem)
 
 
 def prices_on_device(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array | None:

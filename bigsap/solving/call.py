@@ -53,7 +53,8 @@ class Call:
         self.method, self.why = options.method, "asked for"
         budget = options.cache_budget(problem)
         if self.method == "auto":
-            self.method, self.why = choose_method(problem, budget)
+            trees = bool(options.epsilon) and options.start == "auto" and warm_start is None
+            self.method, self.why = choose_method(problem, budget, trees=trees)
         if self.method == "ssp":
             refuse_streaming(problem.source)
         else:
@@ -61,6 +62,7 @@ class Call:
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
         self.lists: Solved | None = None  # of methods on lists
+        self.auction: dict[str, Any] = {}  # what bids did, see methods.auction
         self.levels: Solved | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
         self.engine: Engine | None = None  # that scans whole rows, once something needs it

@@ -81,6 +81,7 @@ def solve_stats(call: Call) -> dict[str, Any]:
         "cache_misses": (there or rows).misses,
         "copied_bytes": getattr(there or call.problem.source, "copied_bytes", 0),
         **lists,
+        "auction": call.auction,
         "first_prices": first.first_prices if first is not None else None,
         "phases": call.phases,
         "gaps": call.monitor.gaps,

@@ -16,6 +16,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.errors import BigsapError, CertificateError
 from bigsap.methods import ON_LISTS, Outcome, ssp
+from bigsap.methods.auction import run_auction
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.hungarian import solve_hungarian
@@ -149,6 +150,8 @@ class Run(Call):
                 if outcome is not None:
                     return outcome
                 warm = self._first_prices(snapshot)
+                if self.method == "auction" and not snapshot:
+                    warm = self._auction()
                 if warm is not None:
                     snapshot = {}
                 self.seconds["start"] += time.perf_counter() - clock
@@ -164,6 +167,14 @@ class Run(Call):
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
         return outcome
+
+    def _auction(self) -> Warm | None:
+        """Prices and pairs by bids; None for costs that need none."""
+        sale = run_auction(self.reading, self.monitor, self.arithmetic, self.options.variant)
+        if sale is None:
+            return None
+        self.auction = sale.counts
+        return sale.warm
 
     def _setting(self) -> Setting:
         options = self.options
@@ -237,7 +248,7 @@ class Run(Call):
         """The answer for costs that sorting makes Monge, where nothing else was asked for."""
         options = self.options
         fresh = self.warm_start is None and not self._snapshot()
-        named = options.method in ("ssp", "hungarian")
+        named = options.method in ("ssp", "hungarian", "auction")
         asked = options.start != "auto" or named or not options.epsilon
         if not fresh or asked:
             return None

@@ -264,6 +264,7 @@ def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "list_growth_refused": 0,
         "rounds": {},
         "trees": {},
+        "auction": {},
         "first_prices": None,
         "phases": [phase],
         "gaps": [],

@@ -24,10 +24,12 @@ class Options(Model):
     model_config = example({"maximize": False, "gap": 0.0, "time_limit_s": 3600, "cache": "8GiB"})
 
     maximize: bool = Field(False, description="largest total instead of smallest")
-    method: Literal["auto", "ssp", "compressed", "hungarian"] = Field(
+    method: Literal["auto", "ssp", "compressed", "hungarian", "auction"] = Field(
         "auto", description="auto chooses"
     )
-    variant: Literal["auto", "classical", "tree"] = Field("auto", description="of hungarian")
+    variant: Literal["auto", "classical", "tree", "plain", "scaled"] = Field(
+        "auto", description="of hungarian: classical, tree; of auction: plain, scaled"
+    )
     epsilon: bool = Field(True, description="false: one phase, without epsilon")
     gap: float = Field(0.0, ge=0, allow_inf_nan=False, description="stop this close to the optimum")
     time_limit_s: Positive | None = Field(None, description="seconds; then the best so far")

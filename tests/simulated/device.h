@@ -13,6 +13,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ static inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static thread_local
@@ -96,22 +97,23 @@ static int __popc(unsigned x) { return __builtin_popcount(x); }
 static void __syncwarp() { warp_says(0); }
 template <class T, class U> static T atomicAdd(T* p, U x) { return __atomic_fetch_add(p, (T)x, __ATOMIC_SEQ_CST); }
 template <class T, class U> static T atomicOr(T* p, U x) { return __atomic_fetch_or(p, (T)x, __ATOMIC_SEQ_CST); }
-// Blocks that use it run one after the other.
 template <class T> static T atomicMin(T* p, T x) {
-    T old = *p;
-    if (x < old) *p = x;
+    T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+    while (x < old && !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
     return old;
 }
 template <class T> static T atomicMax(T* p, T x) {
-    T old = *p;
-    if (x > old) *p = x;
+    T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+    while (x > old && !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
     return old;
 }
+// Blocks that use it run one after the other.
 template <class T> static T atomicExch(T* p, T x) {
     T old = *p;
     *p = x;
     return old;
 }
+static void __nanosleep(unsigned) { give_way(); }
 static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static int64_t clock64() {
     timespec t;

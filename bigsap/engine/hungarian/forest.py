@@ -132,8 +132,8 @@ def star(
 ) -> int:  # fmt: skip
     """Match free rows to free columns of their lists' smallest ``c - v``; how many.
 
-    In rounds: every free row offers itself to its first such column, from a place of its list
-    that its number decides, and a column takes the smallest row (Lopes et al. 2019, algorithm
+    In rounds: every free row offers itself to its first such column, from a column on that
+    its number decides, and a column takes the smallest row (Lopes et al. 2019, algorithm
     1, where the first to come is taken). Rows with a single choice go first (Karp and Sipser
     1981). offer: ID (n_columns,). Ends since each round but the last matches a row.
     """
@@ -163,20 +163,15 @@ def star(
             row = waiting[p]
             start, size = lists.start[row], lists.size[row]
             spread = np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)
-            first = int(np.int64(spread >> np.uint64(33))) % size
-            count, choice = 0, -1
-            for q in range(size):
-                k = first + q
-                k = start + (k - size if k >= size else k)
+            first = int(np.int64((spread >> np.uint64(33)) % np.uint64(m)))
+            count, choice, nearest = 0, -1, m
+            for k in range(start, start + size):
                 j = lists.ids[k]
                 if row_of_column[j] < 0 and lists.costs[k] - v[j] == low[row]:
                     count += 1
-                    if choice < 0:
-                        choice = k
-                    elif single:
-                        break
-                    if not single:
-                        break
+                    turn = j - first if j >= first else j - first + m
+                    if turn < nearest:
+                        choice, nearest = k, turn
             if count == 0:
                 continue
             waiting[kept] = row

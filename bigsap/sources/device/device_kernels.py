@@ -33,6 +33,7 @@ _FILES = {
         "bigsap.engine.gpu",
         ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
     ),
+    "forest": ("bigsap.engine.gpu", ("kernels_forest",)),
     "pairs": ("bigsap.sources.device", ("kernels_pairs",)),
     "proof": ("bigsap.sources.device", ("kernels_proof",)),
 }
@@ -66,20 +67,24 @@ def on(device: int) -> Iterator[None]:
         yield
 
 
-def full_text(file: str, code: DeviceCode, settings: Settings) -> str:
-    """The whole text of a module: macros, the costs' code, the kernels."""
+@cache
+def _kernel_text(file: str) -> str:
     package, names = _FILES[file]
     folder = resources.files(package)
-    kernels = "".join(
+    return "".join(
         f'#line 1 "{name}.cu"\n{folder.joinpath(f"{name}.cu").read_text(encoding="utf-8")}'
         for name in names
     )
+
+
+def full_text(file: str, code: DeviceCode, settings: Settings) -> str:
+    """The whole text of a module: macros, the costs' code, the kernels."""
     macros = dict(settings)
     macros.setdefault("WIDTH", 1)
     macros.setdefault("SIGN", 1)
     macros.setdefault("DEVICES", 1)
     defines = "".join(f"#define {key} ({value})\n" for key, value in macros.items())
-    return f"{defines}{PRELUDE}{code.text}\n{kernels}"
+    return f"{defines}{PRELUDE}{code.text}\n{_kernel_text(file)}"
 
 
 class Kernels:

@@ -1,0 +1,41 @@
+"""What trees that a device has grown come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from bigsap.sources.base import Array
+
+#: Entries of a list on a device: a lane of a warp each.
+KEEP = 32
+# Why a device has stopped. EVENT: a list has ended. LIMIT: too many levels for too few matches.
+# BROKEN: a path without end, which only costs that change lead to. TOO_FAR: times beyond 31 bits.
+DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN, TOO_FAR = range(7)
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What a device has come to.
+
+    status: why it ended. v: int64 (n_columns,) prices; column_of_row: ID (n_rows,). counts: see
+    ``methods.hungarian.COUNTS``. low: int64 (n_rows,) what list costs are relative to. ids,
+    costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,), of rows' lists; theta 2**31 - 1:
+    the list has every column. None when all rows are matched.
+    """
+
+    status: int
+    v: Array
+    column_of_row: Array
+    counts: dict[str, int]
+    low: Array
+    lists: tuple[Array, Array, Array, Array] | None
+
+
+class Grower(Protocol):
+    """A device that grows trees; see ``gpu.forest.DeviceForest``."""
+
+    def grow(
+        self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]
+    ) -> Grown | None: ...

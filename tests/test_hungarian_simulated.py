@@ -1,0 +1,134 @@
+"""Trees on a device (``engine/gpu/forest.py``), run by ``tests/simulated``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.engine.gpu import forest as gpu
+from bigsap.engine.hungarian import grown
+from bigsap.methods import hungarian, placement
+from bigsap.sources import as_source
+from bigsap.sources.device.placed import place
+from oracle import optimum
+from test_hungarian import KINDS, costs_of
+
+pytestmark = pytest.mark.usefixtures("cupy")
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few threads, and steps that several blocks share."""
+    monkeypatch.setattr(gpu, "_TEAM", 64)
+    monkeypatch.setattr(gpu, "_SIDE", 64)
+    monkeypatch.setattr(gpu, "_USUAL_CHIPS", 3)
+    monkeypatch.setattr(gpu, "WIDE", 128)
+
+
+def solved(cost: np.ndarray, **options: object) -> bigsap.Result:
+    """Solved on the device, compared with the oracle."""
+    maximize = bool(options.get("maximize", False))
+    options.setdefault("variant", "tree")
+    result = bigsap.solve(cost, method="hungarian", device="cuda", **options)
+    assert result.status == "optimal"
+    assert result.stats["device"] == "cuda:0"
+    assert result.fun == optimum(cost, maximize)[0]
+    return result
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hard_instances(kind: str) -> None:
+    for n, m in ((1, 1), (2, 2), (31, 31), (33, 33), (40, 40), (32, 65)):
+        cost = costs_of(kind, n, m, n)
+        solved(cost)
+        solved(cost, maximize=True, variant="auto")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "i8"])
+def test_dtypes(dtype: str) -> None:
+    for n, m in ((48, 48), (20, 50), (50, 20)):
+        solved(costs_of("n", n, m, 3).clip(0, 200).astype(dtype))
+
+
+def facts(result: bigsap.Result) -> tuple[list[int], dict[str, int], list[float]]:
+    return result.col4row.tolist(), result.stats["trees"], result.v.tolist()
+
+
+@pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "0.1n", "twins"])
+def test_the_hosts_twin(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same stars, trees and counts as the host's where lists are the same; whatever the
+    number of blocks and the length of a launch."""
+    cost = costs_of(kind, 32, 32, 7)
+    here = facts(bigsap.solve(cost, method="hungarian", variant="tree"))
+    assert facts(solved(cost)) == here
+    cost = costs_of(kind, 90, 90, 7)
+    first = facts(solved(cost))
+    for blocks, wide, seconds in ((1, 128, 0.25), (5, 1, 0.25), (3, 128, 1e-6)):
+        monkeypatch.setattr(gpu, "_USUAL_CHIPS", blocks)
+        monkeypatch.setattr(gpu, "WIDE", wide)
+        monkeypatch.setattr(gpu, "_SECONDS", seconds)
+        assert facts(solved(cost)) == first
+
+
+@pytest.mark.parametrize("kind", ["product", "sanity", "1000n", "few cheap"])
+def test_what_the_device_leaves_the_host_goes_on_with(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu, "KEEP", 4)
+        patch.setattr(grown, "KEEP", 4)
+        solved(costs_of(kind, 14, 14, 1))
+        solved(costs_of(kind, 9, 16, 1))
+    monkeypatch.setattr(hungarian, "_LEVELS", 0)
+    result = solved(costs_of(kind, 50, 50, 1), variant="auto")
+    trees = result.stats["trees"]
+    assert result.stats["rows_scanned"] or trees["paths"] == trees["roots"]
+
+
+def test_ranges_beyond_the_device() -> None:
+    far = np.random.default_rng(0).integers(0, 2**31 - 1, (40, 40))
+    assert solved(far).stats["trees"]["paths"]
+
+
+def test_more_ties_than_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = np.random.default_rng(0)
+    for cost in (np.zeros((1100, 1100), np.int32), np.minimum(g.integers(0, 300, (60, 1300)), 4)):
+        best = bigsap.solve(cost, method="ssp").fun
+        result = bigsap.solve(cost, method="hungarian", variant="tree", device="cuda")
+        assert result.fun == best
+
+
+def test_a_stop_while_trees_grow() -> None:
+    cost = costs_of("1000n", 120, 120, 8)
+    best = bigsap.solve(cost, method="ssp").fun
+
+    def leave(progress: bigsap.Progress) -> None:
+        if progress.stage == "search":
+            raise StopIteration
+
+    result = bigsap.solve(
+        cost, method="hungarian", device="cuda", callback=leave, callback_every=1e-9
+    )
+    assert result.status in ("cancelled", "optimal")
+    assert result.bound <= best <= result.fun
+
+
+def test_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "FEW_ROWS", 60)
+    g = np.random.default_rng(0)
+
+    def taken(cost: np.ndarray, trees: bool = True) -> str:
+        found = placement.device_method(place(as_source(cost), 0, None), trees=trees)
+        assert found is not None
+        return found[0]
+
+    n = 400
+    for share, expected in ((1, True), (50, True), (1000, False)):
+        cost = g.integers(0, share * n, (n, n))
+        assert (taken(cost) == "hungarian") == expected
+        assert taken(cost, trees=False) != "hungarian"
+    assert taken(g.integers(0, n, (n, n + 1))) != "hungarian"
+    assert taken(g.integers(0, n, (n, n)) + 0.0) != "hungarian"
+    x, y = g.random((2, n, 2))
+    assert taken((90 * ((x[:, None] - y) ** 2).sum(2)).astype(int)) != "hungarian"
