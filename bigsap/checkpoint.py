@@ -82,7 +82,9 @@ def write(
     """
     # A link is followed, or the rename would put a file in its place.
     target = Path(os.path.realpath(path))
-    arrays = {k: np.ascontiguousarray(v) for k, v in snapshot.items() if isinstance(v, np.ndarray)}
+    # ``ascontiguousarray`` makes a vector of a single number.
+    given = {k: v for k, v in snapshot.items() if isinstance(v, np.ndarray)}
+    arrays = {k: np.ascontiguousarray(v).reshape(v.shape) for k, v in given.items()}
     header = {
         "facts": dict(facts),
         "values": {k: v for k, v in snapshot.items() if k not in arrays},

@@ -170,8 +170,7 @@ BARS = {
 @pytest.mark.parametrize("name", BARS)
 def test_few_evaluations(name):
     cost = CLASSES[name](2000, seed=8)
-    res = bigsap.solve(cost)
-    assert res.stats["method"] == "compressed"
+    res = bigsap.solve(cost, method="compressed")
     assert res.status == "optimal"
     assert res.stats["rows_evaluated"] <= BARS[name] * 2000
 

@@ -198,7 +198,7 @@ def test_every_shape(name, shape, maximize):
         if shape[0] > shape[1]:  # an array is turned, a source that gives rows is not
             expected = solve(source, maximize=maximize, threads=1)
         found = solve(
-            given, maximize=maximize, threads=3, cache=3 * max(cost.shape) * cost.itemsize
+            source, maximize=maximize, threads=3, cache=3 * max(cost.shape) * cost.itemsize
         )
         assert_identical(found, expected)
     assert_optimal(solve(cost, maximize=maximize, epsilon=False), cost, maximize)

@@ -161,8 +161,10 @@ def estimate(engine: Engine) -> Start:
     identity = _upper(engine, survey.second) if n <= m else float("inf")
     initial_gap = (identity if np.isfinite(identity) else upper) - lower
     upper = min(upper, identity)
-    if not np.isfinite(lower) or (survey.low >= engine.infinity).any():
-        return Start(0.0, 0.0)  # a row allows no column, which a plain pass sees at once
+    hopeless = not np.isfinite(lower) or (survey.low >= engine.infinity).any()
+    if hopeless or (n > m and not np.isfinite(upper)):
+        # A row that allows no column is what a plain pass sees at once.
+        return Start(0.0, 0.0)
     if not np.isfinite(upper):
         # Forbidden pairs spoil the bounds. A plain pass from prices 0 took 3 to 10 times the
         # scans of phases whose epsilon the rows with a pick suggest.
