@@ -15,6 +15,7 @@ from bigsap.problem import Problem
 from bigsap.solving.stopped import complete
 from bigsap.sources import as_source
 from bigsap.sources.base import Separation
+from bigsap.sources.wrappers import Counted
 from instances import CLASSES, points_of
 from oracle import optimum
 
@@ -336,7 +337,8 @@ def test_gaps_are_recorded_as_they_shrink(kind, maximize, method, tmp_path):
     elif kind == "rows":
         source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
     elif kind == "tall":
-        source = cost = cost[:, :90]
+        cost = cost[:, :90]
+        source = Counted(as_source(cost))  # an array would be turned
     res = bigsap.solve(source, maximize=maximize, method=method, seed=1)
     best = float(optimum(cost, maximize)[0])
     gaps = res.stats["gaps"]
