@@ -355,7 +355,9 @@ def test_gaps_are_recorded_as_they_shrink(kind, maximize, method, tmp_path):
         assert gaps[0]["gap"] > 1e-6 * abs(best) or res.nit == 1
     else:
         # The sweeps; and phases, whose matchings are priced where that costs nothing.
-        assert len(gaps) > (5 if kind in ("array", "integers", "points") else 2)
+        # A tall array is turned, and its 90 rows are matched in one phase.
+        least = {"tall": 2, "rows": 3}.get(kind, 6)
+        assert len(gaps) >= least
         assert gaps[0]["gap"] > 0.05 * abs(best)
     res.save(tmp_path / "r.npz")
     assert bigsap.Result.load(tmp_path / "r.npz").stats["gaps"] == gaps
