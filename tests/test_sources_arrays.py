@@ -455,7 +455,6 @@ class TestAsSource:
             as_source(lambda i, j: 0.0)
 
     def test_callables(self) -> None:
-        pytest.importorskip("bigsap.sources.functions.callbacks")
         source = as_source(lambda i, j, k: float(i * k + j), shape=(4, 5), args=(10,))
         np.testing.assert_array_equal(read(source, [3, 1], 2, 4), [[32, 33], [12, 13]])
 
