@@ -226,9 +226,9 @@ class DeviceListEngine(RoundsEngine):
              starts, ids, costs, sizes, theta, opened),
             shared_mem=shared,
         )  # fmt: skip
-        counters = self.lists.counters
-        counters[L.EVALUATIONS] += count
-        counters[L.PAIRS] += count * m + int(opened[0])
+        counts = self.lists.counts
+        counts.evaluations += count
+        counts.pairs += count * m + int(opened[0])
         return sizes, theta
 
     def _first_look(self, kernels: Kernels, words: Any, rows: Array, there: Any) -> None:

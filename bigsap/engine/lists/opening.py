@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.engine.core.atomics import fetch_add
+from bigsap.engine.core.atomics import adding
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.selection import cheapest_blocks, gather, thin
 from bigsap.engine.lists.bounds import BLOCK, GROUP, Blocks, bound_row
 from bigsap.engine.lists.evaluation import evaluate, smallest, store
 from bigsap.engine.lists.hiding import hide
-from bigsap.engine.lists.layout import BAD_ROW, EVALUATIONS, NEXT_ITEM, PAIRS, Lists, Scratch
+from bigsap.engine.lists.layout import Lists, Scratch
 from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
 from bigsap.engine.lists.workspace import Frontier
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
+add_item, add_pairs = adding("next_item"), adding("pairs")
 #: The bound of a block of which nothing is known.
 _NOTHING = -1.7e308
 # What ``renew`` returns, besides NO_ROOM and NO_GROWTH.
@@ -241,13 +242,13 @@ def renew(
     will be none.
     """
     before = lists.theta[row]
-    counters = lists.counters
+    counts = lists.counts
     infinity, blocked = terms.infinity, terms.blocked
     hidden = f.slack[row] < infinity
     if hidden:
         hidden = hide(row, v, blocked, infinity, n_settled, label, f, lists)
     while True:
-        counters[EVALUATIONS] += 1
+        counts.evaluations += 1
         pairs = evaluate_row(
             row, lists.width[row], slots[0 if from_fill else row], from_fill, terms,
             f.shown if hidden else v, open_price, blocks, offset_of(row, seed, terms.n_columns),
@@ -255,7 +256,7 @@ def renew(
         )  # fmt: skip
         if pairs < 0:
             return BAD_ROW_COST
-        counters[PAIRS] += pairs
+        counts.pairs += pairs
         if lists.theta[row] > before:
             return RENEWED
         if not hidden and n_settled > 0:
@@ -277,8 +278,8 @@ def run_evaluations(
 
     rows: ID (k,). Row rows[p] lies in ``slots[p]`` when ``by_place``, else in
     ``slots[row]``; unused with ``from_fill``. scratches: arrays with a leading axis of
-    threads. counters[NEXT_ITEM] is the next place to take; returns 0, or 1 with
-    counters[BAD_ROW] when a row holds a bad cost.
+    threads. counts.next_item is the next place to take; returns 0, or 1 with
+    counts.bad_row when a row holds a bad cost.
     """
     mine = Scratch(
         scratches.near[thread], scratches.tau[thread], scratches.free[thread],
@@ -286,9 +287,9 @@ def run_evaluations(
         scratches.best_cost[thread], scratches.best_id[thread],
         scratches.bound[thread], scratches.block[thread], scratches.opened[thread],
     )  # fmt: skip
-    counters = lists.counters
+    counts = lists.counts
     while True:
-        place = fetch_add(counters, NEXT_ITEM, 1)
+        place = add_item(counts, 1)
         if place >= rows.size:
             return 0
         row = rows[place]
@@ -299,6 +300,6 @@ def run_evaluations(
             offset_of(row, seed, terms.n_columns), mine, lists, lists.order[:0],
         )  # fmt: skip
         if pairs < 0:
-            counters[BAD_ROW] = row
+            counts.bad_row = row
             return 1
-        fetch_add(counters, PAIRS, pairs)
+        add_pairs(counts, pairs)

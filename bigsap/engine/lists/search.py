@@ -17,34 +17,22 @@ from __future__ import annotations
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import LINE
-from bigsap.engine.core.state import GROUPED
+from bigsap.engine.core.state import (
+    DONE,
+    GROUPED,
+    INFEASIBLE,
+    INVALID,
+    PAUSE,
+    POOL_FULL,
+    REFIT,
+    YIELD,
+)
 from bigsap.engine.lists.bounds import Blocks
 from bigsap.engine.lists.hiding import leave_out, reveal, smallest_label
-from bigsap.engine.lists.layout import EVALUATIONS, Lists, Scratch
+from bigsap.engine.lists.layout import Lists, Scratch
 from bigsap.engine.lists.opening import RENEWED, renew
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists.workspace import (
-    BAD_COST,
-    CAP,
-    DONE,
-    DROPS,
-    GROUP_PRICE,
-    GROUP_SIZE,
-    INFEASIBLE,
-    N_ABANDONED,
-    N_DROPS,
-    N_HIDDEN,
-    N_REQUESTS,
-    N_SETTLED,
-    PAUSE,
-    POOL_FULL,
-    POSITION,
-    REFIT,
-    ROOT,
-    SCANS,
-    STOP,
-    SURPLUS,
-    YIELD,
     Frontier,
     clear,
     compact,
@@ -120,11 +108,11 @@ def run_searches(
     match_cost: P (n_rows,) signed cost of each row's pair. group: rows holding virtual
     columns. longest: entries a list may have. unit: the rounding of P. refit: evaluations,
     of all so far, at which to return REFIT, and budget: scans at which to return YIELD, both
-    between two searches; within one words[STOP] makes it return YIELD. A row whose list may
+    between two searches; within one at.stop makes it return YIELD. A row whose list may
     not grow is scanned as a whole for the event.
 
     The virtual rows hold free columns at the cap. While there are more than they need
-    (words[SURPLUS]) each of these is a sink; after that a search that comes to one comes
+    (at.surplus) each of these is a sink; after that a search that comes to one comes
     to all of them, and from there to every column at the label plus ``cap - v``.
     """
     infinity, blocked = terms.infinity, terms.blocked
@@ -137,27 +125,27 @@ def run_searches(
     keys, items = f.heap_key, f.heap_item
     touched, settled, settled_dist = f.touched, f.settled, f.settled_dist
     h_of, reached = f.h, f.reached
-    words, values = f.words, f.values
+    at = f.at
     ids, costs, theta = lists.ids, lists.costs, lists.theta
     starts, sizes = lists.start, lists.size
     capacity = keys.size
-    scans_at_entry = words[SCANS]
-    position = words[POSITION]
+    scans_at_entry = at.scans
+    position = at.position
 
     while position < order.size:
-        words[POSITION] = position
-        if lists.counters[EVALUATIONS] >= refit:
+        at.position = position
+        if lists.counts.evaluations >= refit:
             return REFIT
-        if words[SCANS] - scans_at_entry >= budget:
+        if at.scans - scans_at_entry >= budget:
             return YIELD
         root = order[position]
-        first_scan = words[SCANS]
+        first_scan = at.scans
         n_heap, n_touched, n_settled = 0, 0, 0
         best_free, sink, sink_row = infinity, -1, -1
         sink_cost = zero
         group_label, group_row, group_settled = infinity, -1, False
         group_at = infinity
-        cap, surplus = values[CAP], words[SURPLUS]
+        cap, surplus = at.cap, at.surplus
         held_label, held_row, held_by, held_settled = infinity, -1, -1, False
         held_cost, held_at = zero, infinity
         label = -infinity
@@ -168,14 +156,14 @@ def run_searches(
         last_scan = 0
         skip_scan = whole = False
         while True:
-            if words[STOP] != 0:
+            if at.stop != 0:
                 status = YIELD
                 break
             # -- scan the row at h: relax its list, queue its event
             if skip_scan:
                 start, size, event = 0, 0, infinity
             else:
-                words[SCANS] += 1
+                at.scans += 1
                 h_of[row] = h
                 start, size = starts[row], sizes[row]
                 event = h + theta[row]
@@ -210,7 +198,7 @@ def run_searches(
                                 n_heap = compact(keys, items, n_heap, dist)
                             n_heap = push(keys, items, n_heap, g, j)
             if n_group > 0 and not group_settled and not skip_scan:
-                g = h + ((zero - lists.reference[row]) - values[GROUP_PRICE])
+                g = h + ((zero - lists.reference[row]) - at.group_price)
                 if g < group_label:
                     group_label, group_row = g, row
             skip_scan = False
@@ -223,9 +211,9 @@ def run_searches(
                     if n_heap == capacity:
                         n_heap = compact(keys, items, n_heap, dist)
                     n_heap = push(keys, items, n_heap, event, -1 - row)
-            if group_settled and member < words[GROUP_SIZE]:
+            if group_settled and member < at.group_size:
                 row = group[member]
-                h = label - ((zero - lists.reference[row]) - values[GROUP_PRICE])
+                h = label - ((zero - lists.reference[row]) - at.group_price)
                 member += 1
                 continue
 
@@ -246,7 +234,7 @@ def run_searches(
                     settled[n_settled] = item
                     settled_dist[n_settled] = key
                     n_settled += 1
-                    if words[N_HIDDEN] > 0:
+                    if at.n_hidden > 0:
                         leave_out(item, key, blocked, f)
                     row = row_of_column[item]
                     h = label - (match_cost[row] - v[item])
@@ -261,23 +249,23 @@ def run_searches(
                     )  # fmt: skip
                     if renewed == NO_GROWTH:
                         whole = write_whole(row, slots, from_fill, terms, scratch.near, lists)
-                        status = DONE if whole else BAD_COST
+                        status = DONE if whole else INVALID
                     elif renewed != RENEWED:
-                        status = POOL_FULL if renewed == NO_ROOM else BAD_COST
+                        status = POOL_FULL if renewed == NO_ROOM else INVALID
                     elif f.slack[row] < infinity and postpone > zero:
                         f.delay[row] = min(2 * f.delay[row] + postpone, max(label, postpone))
                     found = status == DONE
                     break
                 if f.requested[row] == 0:
                     f.requested[row] = 1
-                    f.requests[words[N_REQUESTS]] = row
-                    words[N_REQUESTS] += 1
+                    f.requests[at.n_requests] = row
+                    at.n_requests += 1
                 if not abandoned:
-                    last_scan = words[SCANS] + (gather + words[SCANS] - first_scan if gather else 0)
+                    last_scan = at.scans + (gather + at.scans - first_scan if gather else 0)
                 abandoned = True
-                if words[SCANS] >= last_scan:
+                if at.scans >= last_scan:
                     break
-            if status != DONE or (abandoned and (not found or words[SCANS] >= last_scan)):
+            if status != DONE or (abandoned and (not found or at.scans >= last_scan)):
                 break
             if found:
                 continue
@@ -305,14 +293,14 @@ def run_searches(
                 continue
             if not group_settled and group_label < best_free:
                 label = max(label, group_label)
-                if words[GROUP_SIZE] < n_group:
+                if at.group_size < n_group:
                     sink = GROUPED
                     break
                 group_settled = True
                 group_at = label
                 member = 1
                 row = group[0]
-                h = label - ((zero - lists.reference[row]) - values[GROUP_PRICE])
+                h = label - ((zero - lists.reference[row]) - at.group_price)
                 continue
             if sink < 0:
                 status = INFEASIBLE
@@ -320,25 +308,25 @@ def run_searches(
                 label = max(label, best_free)
             break
 
-        if words[N_HIDDEN] > 0:
+        if at.n_hidden > 0:
             # A search that is given up changes no price.
             final = label if status == DONE else smallest_label(n_settled, f)
             reveal(n_settled, final, infinity, unit, v, f, lists)
         if status != DONE:
             clear(n_touched, touched, dist, infinity)
-            words[POSITION], words[ROOT] = position, root
-            words[N_SETTLED] = n_settled
-            if status == BAD_COST:
-                words[ROOT] = row
+            at.position, at.root = position, root
+            at.n_settled = n_settled
+            if status == INVALID:
+                at.root = row
             return status
         clear(n_touched, touched, dist, infinity)
         if abandoned:
-            f.abandoned[words[N_ABANDONED]] = root
-            words[N_ABANDONED] += 1
+            f.abandoned[at.n_abandoned] = root
+            at.n_abandoned += 1
             position += 1
             # Searches that wait for the same row are likely to have more such company.
-            if words[N_REQUESTS] >= most_requests or words[N_ABANDONED] > words[N_REQUESTS] + 2:
-                words[POSITION] = position
+            if at.n_requests >= most_requests or at.n_abandoned > at.n_requests + 2:
+                at.position = position
                 return PAUSE
             continue
 
@@ -346,25 +334,25 @@ def run_searches(
         for k in range(n_settled):
             j = settled[k]
             fall = label - settled_dist[k]
-            values[DROPS] += fall
+            at.drops += fall
             v[j] -= fall + epsilon
-        words[N_DROPS] += n_settled
+        at.n_drops += n_settled
         if group_settled:
-            values[GROUP_PRICE] -= (label - group_at) + epsilon
+            at.group_price -= (label - group_at) + epsilon
         took, at_cap = -1, False
         position += 1
         row, cost, column = sink_row, sink_cost, sink
         if sink == GROUPED:
-            place = words[GROUP_SIZE]
-            words[GROUP_SIZE] = place + 1
+            place = at.group_size
+            at.group_size = place + 1
             row, column = group_row, GROUPED - place
             cost = zero - lists.reference[row]
             group[place] = row
         else:
             at_cap = v[sink] == cap
             fall = label - best_free
-            values[DROPS] += fall
-            words[N_DROPS] += 1
+            at.drops += fall
+            at.n_drops += 1
             v[sink] -= fall + epsilon
             open_price[sink] = blocked
         while True:
@@ -389,17 +377,17 @@ def run_searches(
             else:
                 column, cost, row = old, pred_cost[old], pred[old]
         if held_settled:
-            values[DROPS] += n_virtual * (label - held_at)
-            words[N_DROPS] += n_virtual
+            at.drops += n_virtual * (label - held_at)
+            at.n_drops += n_virtual
             lower = cap - ((label - held_at) + epsilon)
             if took >= 0:
                 # The same number but for rounding, by which no price may rise.
                 lower = min(lower, v[took])
                 open_price[took] = v[took]
                 v[held_by] = lower
-            values[CAP] = lower
-            words[SURPLUS] = _lower_cap(cap, lower, n_virtual, v, open_price, row_of_column)
+            at.cap = lower
+            at.surplus = _lower_cap(cap, lower, n_virtual, v, open_price, row_of_column)
         elif n_virtual > 0 and at_cap:
-            words[SURPLUS] -= 1
-    words[POSITION] = position
+            at.surplus -= 1
+    at.position = position
     return DONE

@@ -7,37 +7,31 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsap.engine.core import state as S
+from bigsap.engine.core.record import record
 from bigsap.engine.core.state import ID
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-# What searches return.
-DONE, YIELD, POOL_FULL, INFEASIBLE, BAD_COST, PAUSE, REFIT = range(7)
 
-# Words of Frontier.words.
-(
-    POSITION,  # next place in the order
-    N_SETTLED,
-    SCANS,
-    N_DROPS,
-    N_REQUESTS,  # rows waiting for an evaluation that only Python can do
-    N_ABANDONED,  # roots to be searched again after those evaluations
-    ROOT,
-    GROUP_SIZE,
-    SURPLUS,  # virtual rows: free columns at the cap beyond those they hold
-    N_HIDDEN,  # rows of the current search whose lists leave its settled columns out
-    STOP,  # set by another thread: give the search up, with nothing changed
-    WORD_COUNT,
-) = range(12)
+class SearchStanding:
+    """Where the searches of a phase stand: ``Frontier.at``. A search changes only what says so
+    before its end."""
 
-# Words of Frontier.values.
-(
-    DROPS,
-    GROUP_PRICE,
-    CAP,  # virtual rows: the price of the free columns they hold, the largest there is
-    VALUE_COUNT,
-) = range(4)
+    position: int  # next place in the order
+    n_settled: int  # of the last search, if it failed
+    scans: int  # counted at once
+    n_drops: int
+    n_requests: int  # rows waiting for an evaluation that only Python can do; counted at once
+    n_abandoned: int  # roots to be searched again after those evaluations
+    root: int  # whose search was given up; the row, with INVALID
+    group_size: int  # virtual columns: places taken
+    surplus: int  # virtual rows: free columns at the cap beyond those they hold
+    n_hidden: int  # rows of the current search whose lists leave its settled columns out
+    stop: int  # set by another thread: give the search up, with nothing changed
+    drops: float
+    group_price: float
+    cap: float  # virtual rows: the price of the free columns they hold, the largest there is
 
 
 class Frontier(NamedTuple):
@@ -48,11 +42,11 @@ class Frontier(NamedTuple):
     heap_key, heap_item: the queue; item >= 0 a column, < 0 the event of row -1 - item.
     Entries whose key is no longer the column's label are stale and skipped.
     h: P (n_rows,) for scanned rows, the number to which ``c - v`` adds up to a label.
-    shown, label_of: P (n_columns,), meaningful while words[N_HIDDEN] > 0: v, with the
+    shown, label_of: P (n_columns,), meaningful while at.n_hidden > 0: v, with the
     blocked price where settled, and the labels of those. hidden: ID (n_rows,) see
     ``hide``; slack: P (n_rows,) infinity for the other rows; delay: P (n_rows,) by which
     their events are postponed beyond the usual, 0 for the other rows. left: int32, how many
-    columns of each block of neighbours are not settled, while words[N_HIDDEN] > 0.
+    columns of each block of neighbours are not settled, while at.n_hidden > 0.
     """
 
     dist: Array
@@ -74,8 +68,7 @@ class Frontier(NamedTuple):
     slack: Array
     delay: Array
     left: Array
-    words: Array
-    values: Array
+    at: SearchStanding
 
 
 def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
@@ -90,7 +83,7 @@ def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
         shown=np.zeros(m, price), label_of=np.zeros(m, price), hidden=np.zeros(n, ID),
         slack=np.full(n, S.infinity(price), price), delay=np.zeros(n, price),
         left=np.zeros(-(-m // BLOCK), np.int32),
-        words=np.zeros(WORD_COUNT, np.int64), values=np.zeros(VALUE_COUNT, price),
+        at=record(SearchStanding, price),
     )  # fmt: skip
 
 
