@@ -112,7 +112,7 @@ def test_searches_that_are_given_up_change_nothing(monkeypatch, seed):
     usual = engine_compressed.run_searches
 
     def noted(*args):
-        frontier = args[6]
+        frontier = args[2]
         frontiers[:] = [frontier]
         position = int(frontier.at.position)
         status = usual(*args)

@@ -10,6 +10,7 @@ when the search has ended.
 
 from __future__ import annotations
 
+from bigsap.engine.core.fetch import Terms
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.workspace import Frontier
@@ -29,23 +30,19 @@ def leave_out(column: int, label: float, blocked: float, f: Frontier) -> None:
 
 
 @kernel
-def hide(
-    row: int, v: Array, blocked: float, infinity: float, n_settled: int, label: float, f: Frontier,
-    lists: Lists,
-) -> bool:  # fmt: skip
+def hide(row: int, v: Array, terms: Terms, f: Frontier, lists: Lists) -> bool:
     """Note that the row is about to be evaluated without the settled columns.
 
     False, nothing noted, where less than half of its list is settled, as when columns tie
-    at the threshold; never for a row noted before. label: that of the search; no settled
-    column's is larger.
+    at the threshold; never for a row noted before.
 
     Afterwards ``slack[row] <= (c - v) - label`` for every settled column: by the list for
     those in it, by the threshold for the rest, from before for those left out before.
     """
-    at, dist, shown = f.at, f.dist, f.shown
+    at, dist, shown, blocked = f.at, f.dist, f.shown, terms.blocked
     start, size = lists.start[row], lists.size[row]
     slack = f.slack[row]
-    if slack == infinity:
+    if slack == terms.infinity:
         n_known = 0
         for k in range(start, start + size):
             n_known += 1 if dist[lists.ids[k]] == blocked else 0
@@ -56,11 +53,12 @@ def hide(
                 shown[j] = v[j]
             for block in range(f.left.size):
                 f.left[block] = min(BLOCK, v.size - block * BLOCK)
-            for k in range(n_settled):
+            for k in range(f.search.n_settled):
                 leave_out(f.settled[k], f.settled_dist[k], blocked, f)
         f.hidden[at.n_hidden] = row
         at.n_hidden += 1
-    slack = min(slack, lists.theta[row] - label)
+    # No settled column's label is larger than the search's.
+    slack = min(slack, lists.theta[row] - f.search.label)
     for k in range(start, start + size):
         j = lists.ids[k]
         if dist[j] == blocked:

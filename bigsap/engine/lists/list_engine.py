@@ -19,7 +19,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.core.watch import watched
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.pool import ListsExhausted
-from bigsap.engine.lists.search import run_searches
+from bigsap.engine.lists.search import Rules, run_searches
 from bigsap.engine.lists.store import ListStore
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
@@ -65,7 +65,7 @@ class ListEngine(ListStore):
         self._count = monitor.counter()
         self.frontier = F.frontier(n, m, self.k, price)
         self.slice_seconds, self._budget = _SLICE_SECONDS, _FIRST_SLICE_SCANS
-        #: See ``run_searches``: worth while where rows are not evaluated one by one.
+        #: See ``Rules``: worth while where rows are not evaluated one by one.
         self.gather = 0 if self.immediate else _GATHER
         #: The rows that this round of the phase's searches is about, empty before the first; and
         #: how many the phase visits.
@@ -253,13 +253,16 @@ class ListEngine(ListStore):
         seconds, with nobody to hear signals or to look at limits."""
         kind = self.price.type
         unit = kind(0 if self.problem.integer else UNIT)
-        args = (
+        pairs = F.Pairs(
             self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
-            self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
-            kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
-            self.scratch, self.gather, MOST_REQUESTS, self.longest, unit, self._next_fit(),
-            self._budget,
+            self.group,
         )  # fmt: skip
+        rules = Rules(
+            kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
+            self._next_fit(), self._budget,
+        )  # fmt: skip
+        evaluator = self.evaluator(self.slots, self.scratch)
+        args = self.roots, pairs, self.frontier, self.lists, evaluator, rules
         if self.column_of_row.size < _WATCHED:
             return run_searches(*args)
         at = self.frontier.at

@@ -21,6 +21,7 @@ from bigsap.engine.core.record import record
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
+from bigsap.engine.lists.evaluation import Evaluator
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.opening import run_evaluations
 from bigsap.engine.lists.pool import (
@@ -287,8 +288,8 @@ class ListStore:
         start = wave.done[0]
         wave.done = (start, rows.size)
         self.team.run(
-            run_evaluations, rows, not self.immediate, slots, self.from_fill, self.terms,
-            self.v, self.open_price, self.blocks, self.seed, self.scratches, self.lists,
+            run_evaluations, rows, not self.immediate, self.v, self.open_price,
+            self.evaluator(slots, self.scratches), self.lists,
         )  # fmt: skip
         counts.evaluations += rows.size
         if counts.bad_row >= 0:
@@ -297,6 +298,12 @@ class ListStore:
             self.listed.see(rows, slots, self.lists)
         wave.done = (start + rows.size, 0)
         return int(rows.size)
+
+    def evaluator(self, slots: Array, scratch: L.Scratch) -> Evaluator:
+        """How rows in ``slots`` are evaluated now."""
+        return Evaluator(
+            slots, self.from_fill, self.terms, self.blocks, self.seed, scratch, self.longest
+        )
 
     def check_size(self, row: int, costs: Array, limit: int | None) -> None:
         """Raise for an integer cost that exact arithmetic cannot take."""

@@ -34,6 +34,56 @@ class SearchStanding:
     cap: float  # virtual rows: the price of the free columns they hold, the largest there is
 
 
+class Search:
+    """The search at hand: ``Frontier.search``. Nothing of it outlives the search."""
+
+    root: int
+    row: int  # scanned next, or just being so
+    n_heap: int
+    n_touched: int  # columns with a label
+    n_settled: int
+    sink: int  # the best free column, -1 before there is one; GROUPED, the virtual columns
+    sink_row: int  # by which it was reached
+    first_scan: int  # scans made before the search
+    abandoned: int  # 1: it waits for a row that only Python can read
+    last_scan: int  # with that, scans at which it ends
+    whole: int  # 1: ``row`` lies as a list of all columns at the pool's end
+    # Virtual columns: the row that reached them; 1 once they are settled; next member to scan.
+    group_row: int
+    group_settled: int
+    member: int
+    # Virtual rows: by what they were reached; 1 once they are settled.
+    held_row: int
+    held_by: int
+    held_settled: int
+    h: float  # of ``row``, see ``Frontier.h``
+    label: float  # running maximum of the settled labels: never falls
+    best_free: float  # label of the sink; nothing at or beyond it is noted
+    sink_cost: float
+    group_label: float
+    group_at: float  # label at which virtual columns were settled
+    held_label: float
+    held_cost: float
+    held_at: float
+
+
+class Pairs(NamedTuple):
+    """Prices and matching. P is the price type.
+
+    v: P (n_columns,) prices, which only fall. open_price: P (n_columns,) v where a column is free,
+    else the blocked price. column_of_row, row_of_column: ID, FREE where unmatched. match_cost:
+    P (n_rows,) signed cost of each row's pair. group: ID (n_virtual_columns,) rows that hold the
+    virtual columns.
+    """
+
+    v: Array
+    open_price: Array
+    column_of_row: Array
+    row_of_column: Array
+    match_cost: Array
+    group: Array
+
+
 class Frontier(NamedTuple):
     """Search workspace. P is the price type.
 
@@ -69,6 +119,7 @@ class Frontier(NamedTuple):
     delay: Array
     left: Array
     at: SearchStanding
+    search: Search
 
 
 def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
@@ -83,11 +134,11 @@ def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
         shown=np.zeros(m, price), label_of=np.zeros(m, price), hidden=np.zeros(n, ID),
         slack=np.full(n, S.infinity(price), price), delay=np.zeros(n, price),
         left=np.zeros(-(-m // BLOCK), np.int32),
-        at=record(SearchStanding, price),
+        at=record(SearchStanding, price), search=record(Search, price),
     )  # fmt: skip
 
 
-@kernel(nrt=True)
+@kernel
 def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
     """Queue an item; among equal keys columns come before events. The new size."""
     place = n
@@ -104,7 +155,7 @@ def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
     return n + 1
 
 
-@kernel(nrt=True)
+@kernel
 def pop(keys: Array, items: Array, n: int) -> int:
     """Drop the first item of a queue of n; the new size."""
     n -= 1
@@ -131,7 +182,7 @@ def pop(keys: Array, items: Array, n: int) -> int:
     return n
 
 
-@kernel(nrt=True)
+@kernel
 def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
     """Rebuild the queue without its stale entries; the new size."""
     kept = 0
@@ -142,7 +193,7 @@ def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
     return kept
 
 
-@kernel(nrt=True)
+@kernel
 def clear(n_touched: int, touched: Array, dist: Array, infinity: float) -> None:
     """Forget the labels of what was touched."""
     for k in range(n_touched):
