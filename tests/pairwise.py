@@ -8,7 +8,7 @@ Dalal, Fredman and Patton 1997). The rest of the product is marked ``slow``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -35,14 +35,14 @@ def cover(sizes: Sequence[int]) -> list[tuple[int, ...]]:
     return chosen
 
 
-def each(**values: Sequence[Any]) -> pytest.MarkDecorator:
+def each(**values: Collection[Any]) -> pytest.MarkDecorator:
     """Every value of every parameter at least once, in turn; the rest of the product is slow."""
     longest = max(map(len, values.values()))
     needed = {tuple(k % len(some) for some in values.values()) for k in range(longest)}
     return _marked(values, needed)
 
 
-def pairwise(**values: Sequence[Any]) -> pytest.MarkDecorator:
+def pairwise(**values: Collection[Any]) -> pytest.MarkDecorator:
     """As ``parametrize`` of each, one below the other; what no pair needs is slow.
 
     A name may stand for several arguments: ``**{"n, m": [(1, 2), (2, 1)]}``.
@@ -50,13 +50,16 @@ def pairwise(**values: Sequence[Any]) -> pytest.MarkDecorator:
     return _marked(values, set(cover([len(some) for some in values.values()])))
 
 
-def _marked(values: dict[str, Sequence[Any]], needed: set[tuple[int, ...]]) -> pytest.MarkDecorator:
+def _marked(
+    values: dict[str, Collection[Any]], needed: set[tuple[int, ...]]
+) -> pytest.MarkDecorator:
     names = [name for group in values for name in group.replace(",", " ").split()]
+    lists = [list(some) for some in values.values()]
     several = ["," in group for group in values]
     cases = []
-    for case in itertools.product(*(range(len(some)) for some in values.values())):
+    for case in itertools.product(*(range(len(some)) for some in lists)):
         flat: list[Any] = []
-        for x, some, tuples in zip(case, values.values(), several, strict=True):
+        for x, some, tuples in zip(case, lists, several, strict=True):
             flat.extend(some[x] if tuples else [some[x]])
         cases.append(pytest.param(*flat, marks=[] if case in needed else pytest.mark.slow))
     return pytest.mark.parametrize(names, cases)

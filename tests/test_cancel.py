@@ -226,7 +226,7 @@ def promptly(attempt):
         assert len(delays) - good < 3, delays
 
 
-@each(make=list(SOURCES), method=["ssp", "compressed"])
+@each(make=SOURCES, method=["ssp", "compressed"])
 def test_every_kind_of_source(make, method, tmp_path):
     make = SOURCES[make]
     source = make(tmp_path)

@@ -14,7 +14,7 @@ from bigsap.engine.core.scan import NOWHERE, locate
 from bigsap.engine.dense.augment import augment
 from bigsap.engine.dense.rectangular import _reduce
 from bigsap.engine.dense.sweep import _find
-from pairwise import pairwise
+from pairwise import each
 
 N = 200
 
@@ -95,7 +95,7 @@ OUTCOMES = {
 
 
 @pytest.mark.timeout(330)  # as long as its process may take, on a machine that does other work
-@pairwise(
+@each(
     method=["ssp", "compressed"],
     dtype=["float64", "int64", "int32"],
     **{"threads, n, m": [(1, 500, 500), (2, 500, 500), (2, 600, 400), (2, 400, 600)]},

@@ -37,9 +37,14 @@ class Sliced:
         return self._cost[key]
 
 
+def looked_up(i, j, c):
+    """One function, compiled once for each type of ``c``."""
+    return c[i, j]
+
+
 def by_value(cost):
     return {
-        "cost": lambda i, j, c: c[i, j], "shape": cost.shape, "args": (cost,), "dtype": cost.dtype,
+        "cost": looked_up, "shape": cost.shape, "args": (cost,), "dtype": cost.dtype,
     }  # fmt: skip
 
 
