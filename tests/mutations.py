@@ -93,7 +93,7 @@ MUTATIONS = [
     Mutation("bigsap/engine/lists/hiding.py", "if 2 * n_known < size:", "if 2 * n_known > size:",
              "tests/test_hiding.py"),
     Mutation("bigsap/engine/hungarian/forest.py", "            v[j] -= now - f.entered[j]",
-             "            v[j] -= 0 * (now - f.at[j])", "tests/test_hungarian.py -k every_slice"),
+             "            v[j] -= 0 * (now - f.entered[j])", "tests/test_hungarian.py -k every_slice"),
     Mutation("bigsap/engine/hungarian/forest.py",
              "f.ends[row] = (theta - u) + since if theta < infinity else infinity",
              "f.ends[row] = infinity", "tests/test_hungarian.py -k short_lists"),
