@@ -8,19 +8,14 @@ import scipy.optimize
 from numba import njit
 
 import bigsap
+from bigsap.engine.core.record import record, records
 from bigsap.engine.core.scan import NOWHERE
-from bigsap.engine.core.state import ID, LANES, RECORD, RUNS
+from bigsap.engine.core.state import ID, LANES, RUNS, Front, Hint, Scale
 from bigsap.engine.core.vectors import root_minima, sifted
 from bigsap.engine.dense.queue import (
-    BASE,
-    FREE_COLUMN,
-    FREE_LABEL,
-    KNOWN_FREE,
     OUTSIDE,
-    QUEUED,
     SETTLED,
-    SKIPPED,
-    TOUCHED,
+    Slab,
     forget,
     hear_next,
     pop,
@@ -46,89 +41,65 @@ def costs_of(kind, n, m, generator):
     return costs
 
 
-class Slab:
+def new_slab(v, row_of_column, start, stop):
     """The front of one search in the columns from ``start`` to ``stop``."""
+    m, price = v.size, v.dtype
+    own = record(Front, price)
+    own.free_label = own.known_free = own.sieve_base = np.inf
+    own.free_column, own.next_root = NOWHERE, -1
+    return Slab(
+        own, record(Scale, price), v, np.full(m, np.inf), np.full(m, -7, ID), row_of_column,
+        np.array([rounded_up(x) for x in v], np.float32), np.full(m, OUTSIDE, ID),
+        np.empty(m, ID), np.empty(m, ID), np.empty(2 * (m // LANES + 1), np.int64),
+        np.empty(m // LANES + 1), np.zeros((m, 4), np.uint8), np.empty(RUNS, np.int64),
+        start, stop, max(1, -(-((stop - start) // LANES) // 8)), 0, 1, np.inf,
+    )  # fmt: skip
 
-    def __init__(self, v, row_of_column, start, stop):
-        m = v.size
-        self.v, self.row_of_column, self.start, self.stop = v, row_of_column, start, stop
-        self.dist, self.pred = np.full(m, np.inf), np.full(m, -7, ID)
-        self.sieve = np.array([rounded_up(x) for x in v], np.float32)
-        self.place, self.heap, self.touched = (
-            np.full(m, OUTSIDE, ID),
-            np.empty(m, ID),
-            np.empty(m, ID),
-        )
-        self.group_min = np.empty(m // LANES + 1)
-        self.front, self.words = np.full(RECORD, np.inf), np.zeros(RECORD, np.int64)
-        self.found = np.empty(2 * (m // LANES + 1), np.int64)
-        self.words[FREE_COLUMN] = NOWHERE
-        self.lows = np.zeros((m, 4), np.uint8)
-        self.scale, self.runs = np.zeros(RECORD, np.int64), np.empty(RUNS, np.int64)
-        full = (stop - start) // LANES
-        self.width = max(1, -(-full // 8))
 
-    def note(self, row, cost, v):
-        """As the survey of a root does, at prices that are not below those of the search."""
-        survey_root(
-            cost, 1.0, cost.min(), v, self.row_of_column, self.start, self.stop, self.group_min,
-            np.inf, 0,
-        )  # fmt: skip
-        full = (self.stop - self.start) // LANES
-        note_lows(row, self.group_min, full, self.width, self.lows, self.scale)
+def note(slab, row, cost, v):
+    """As the survey of a root does, at prices that are not below those of the search."""
+    survey_root(slab._replace(v=v), cost, 1.0, cost.min(), 0)
+    full = (slab.stop - slab.start) // LANES
+    note_lows(row, slab.group_min, full, slab.width, slab.lows, slab.scale)
 
-    @property
-    def queue(self):
-        return (self.place, self.heap, self.touched, self.start)
 
-    def survey(self, cost):
-        return survey_root(
-            cost, 1.0, 0.0, self.v, self.row_of_column, self.start, self.stop, self.group_min,
-            np.inf, 0,
-        )  # fmt: skip
+def survey(slab, cost):
+    return survey_root(slab, cost, 1.0, 0.0, 0)
 
-    def open(self, cost, free, unit):
-        self.front[KNOWN_FREE], self.front[BASE] = free, free + unit
-        open_root(
-            cost, 1.0, 0, 0.0, free + unit, self.v, self.dist, self.pred, self.sieve,
-            self.row_of_column, *self.queue, self.stop, self.group_min, self.front, self.words,
-            np.inf,
-        )  # fmt: skip
 
-    def relax(self, cost, row, entry, price, label, margin, unit, costs):
-        known = self.front[KNOWN_FREE]
-        if known == np.inf:
-            relax_all(
-                cost, 1.0, row, entry, price, label, self.v, self.dist, self.pred, self.sieve,
-                self.row_of_column, *self.queue, self.stop, self.front, self.words, np.inf,
-            )  # fmt: skip
-            return
-        if known + unit < self.front[BASE]:
-            self.front[BASE] = known + unit
-            set_sieve(
-                known + unit, self.v, self.dist, self.sieve, self.place, self.touched, self.start,
-                self.words[TOUCHED],
-            )  # fmt: skip
-        wide = margin * (
-            abs(self.v).max() + self.front[BASE] + abs(entry) + abs(price) + abs(label)
-            + abs(cost.min())
-        )  # fmt: skip
-        relax_sifted(
-            cost, 1.0, row, cost.min(), entry, price, label, wide + margin**2, self.front[BASE],
-            self.v, self.dist, self.pred, self.sieve, self.row_of_column, *self.queue, self.stop,
-            self.front, self.words, self.found, np.inf, 0, 1, -1, np.zeros(3 * RECORD), costs,
-            np.arange(self.v.size) % len(costs), self.lows, self.scale, self.width, self.runs,
-        )  # fmt: skip
+def begin(slab, cost, free, unit):
+    slab.own.row, slab.own.known_free, slab.own.sieve_base = 0, free, free + unit
+    open_root(slab, cost, 1.0, 0.0)
 
-    def settle(self, column):
-        self.words[QUEUED] = pop(self.heap, self.place, self.dist, self.start, self.words[QUEUED])
-        self.place[column], self.sieve[column] = SETTLED, -3e38
 
-    def first(self):
-        """(label, column) of the first of the queue, and of the best free column."""
-        column = self.heap[self.start]
-        first = (self.dist[column], int(column)) if self.words[QUEUED] else (np.inf, NOWHERE)
-        return first, (self.front[FREE_LABEL], int(self.words[FREE_COLUMN]))
+def relax(slab, cost, row, entry, price, label, margin, unit, costs):
+    own = slab.own
+    own.row, own.entry_cost, own.entry_price, own.label = row, entry, price, label
+    if own.known_free == np.inf:
+        relax_all(slab, cost, 1.0)
+        return
+    if own.known_free + unit < own.sieve_base:
+        set_sieve(slab, own.known_free + unit)
+    wide = margin * (
+        abs(slab.v).max() + own.sieve_base + abs(entry) + abs(price) + abs(label)
+        + abs(cost.min())
+    )  # fmt: skip
+    relax_sifted(
+        slab, cost, 1.0, cost.min(), wide + margin**2, records(Hint, slab.v.dtype, 1), costs,
+        np.arange(slab.v.size) % len(costs),
+    )  # fmt: skip
+
+
+def settle(slab, column):
+    slab.own.queued = pop(slab.heap, slab.place, slab.dist, slab.start, slab.own.queued)
+    slab.place[column], slab.sieve[column] = SETTLED, -3e38
+
+
+def firsts_of(slab):
+    """(label, column) of the first of the queue, and of the best free column."""
+    own, column = slab.own, slab.heap[slab.start]
+    first = (slab.dist[column], int(column)) if own.queued else (np.inf, NOWHERE)
+    return first, (own.free_label, int(own.free_column))
 
 
 @pytest.mark.parametrize("m", [40, 64, 200, 1000, 3000])
@@ -152,28 +123,26 @@ def test_same_choices_as_relaxing_everything(kind, m):
     is_free = row_of_column < 0
     unit, margin = (1.0, 0.0) if kind == "ties" else (0.0, MARGIN)
     cut = m // 2 // LANES * LANES
-    slabs = [Slab(v, row_of_column, 0, cut), Slab(v, row_of_column, cut, m)]
+    slabs = [new_slab(v, row_of_column, 0, cut), new_slab(v, row_of_column, cut, m)]
 
     dist, pred = costs[0] - 0.0 - v, np.zeros(m, int)
     for slab in slabs:
         own = slice(slab.start, slab.stop)
-        low, free = slab.survey(costs[0])
+        low, free = survey(slab, costs[0])
         assert low == dist[own].min(initial=np.inf)
         assert free == dist[own][is_free[own]].min(initial=np.inf)
         for best in np.unique(dist[own])[:50]:
             slab.group_min[:] = best
-            found = free_at_root(
-                best, costs[0], 1.0, 0.0, v, row_of_column, slab.start, slab.stop, slab.group_min
-            )
+            found = free_at_root(slab, best, costs[0], 1.0, 0.0)
             right = np.flatnonzero((dist == best) & is_free & (np.arange(m) >= slab.start))
             right = right[right < slab.stop]
             assert found == (right[0] if right.size else NOWHERE)
         # Some rows have been roots before, when prices were higher.
         for row in np.flatnonzero(generator.random(n) < 0.8):
-            slab.note(row, costs[row], v + generator.integers(0, 2, m) * 0.25)
-        slab.survey(costs[0])
+            note(slab, row, costs[row], v + generator.integers(0, 2, m) * 0.25)
+        survey(slab, costs[0])
     for slab in slabs:
-        slab.open(costs[0], dist[is_free].min(), unit)
+        begin(slab, costs[0], dist[is_free].min(), unit)
     label, left = -np.inf, np.ones(m, bool)
     for row in range(1, n):
         # All labels of what is not settled: free columns first, then the lowest column.
@@ -182,10 +151,10 @@ def test_same_choices_as_relaxing_everything(kind, m):
         candidates = np.flatnonzero(reached == best)
         free = candidates[is_free[candidates]]
         column = int(free[0] if free.size else candidates[0])
-        firsts, frees = zip(*[slab.first() for slab in slabs], strict=True)
+        firsts, frees = zip(*[firsts_of(slab) for slab in slabs], strict=True)
         first, spare = min(firsts), min(frees)
         for slab in slabs:
-            slab.front[KNOWN_FREE] = min(slab.front[KNOWN_FREE], spare[0])
+            slab.own.known_free = min(slab.own.known_free, spare[0])
         if is_free[column]:
             assert spare == (best, column)
             assert first[0] >= best
@@ -196,29 +165,26 @@ def test_same_choices_as_relaxing_everything(kind, m):
             pred[column]
         ]
         label, price, left[column] = max(label, best), v[column], False
-        slabs[column >= cut].settle(column)
+        settle(slabs[column >= cut], column)
         cost, entry = costs[row], costs[row, column] if np.isfinite(costs[row, column]) else 2.0
         labels = (cost - entry) - (v - price) + label
         better = (labels < dist) & left
         dist[better], pred[better] = labels[better], row
         for slab in slabs:
-            slab.relax(cost, row, entry, price, label, margin, unit, costs)
-            known = slab.front[KNOWN_FREE]
+            relax(slab, cost, row, entry, price, label, margin, unit, costs)
+            known = slab.own.known_free
             own = np.arange(slab.start, slab.stop)
             own = own[left[own] & (dist[own] < known)]
             np.testing.assert_array_equal(slab.dist[own], dist[own])
             np.testing.assert_array_equal(slab.pred[own], pred[own])
     assert row > 5
-    assert m < 1000 or sum(int(slab.words[SKIPPED]) for slab in slabs) > row
-    n_touched = sum(int(slab.words[TOUCHED]) for slab in slabs)
+    assert m < 1000 or sum(int(slab.own.skipped) for slab in slabs) > row
+    n_touched = sum(int(slab.own.touched) for slab in slabs)
     assert n_touched < m or kind in ("ties", "forbidden") or m == 64
     for slab in slabs:
-        largest = forget(
-            v, slab.dist, slab.sieve, slab.place, slab.touched, slab.start, slab.words[TOUCHED],
-            0.0, np.inf,
-        )  # fmt: skip
-        assert largest <= abs(v).max()
-        fresh = Slab(v, row_of_column, slab.start, slab.stop)
+        forget(slab)
+        assert slab.own.top_price <= abs(v).max()
+        fresh = new_slab(v, row_of_column, slab.start, slab.stop)
         for name in ("dist", "sieve", "place"):
             np.testing.assert_array_equal(getattr(slab, name), getattr(fresh, name))
 
@@ -252,24 +218,18 @@ def test_queue_gives_columns_by_label_and_then_by_column():
 
 
 def test_what_a_column_is_reached_at_counts_only_below_the_best_free_one():
-    dist, pred = np.full(4, np.inf), np.full(4, -1, ID)
     row_of_column = np.array([0, -1, -1, 7], ID)
-    place, heap, touched = np.full(4, OUTSIDE, ID), np.empty(4, ID), np.empty(4, ID)
-    front, words = np.full(RECORD, np.inf), np.zeros(RECORD, np.int64)
-    words[FREE_COLUMN] = NOWHERE
-
-    base, v = 4.0, np.array([0.5, 0.25, 0.125, 0.75])
-    sieve = np.array([rounded_up(x) for x in v], np.float32)
+    slab = new_slab(np.array([0.5, 0.25, 0.125, 0.75]), row_of_column, 0, 4)
+    own, dist, pred, sieve = slab.own, slab.dist, slab.pred, slab.sieve
+    own.sieve_base = base = 4.0
+    pred[:] = -1
 
     def at(j, label, row):
         """Whether it was noted."""
         before = dist[j], pred[j], sieve[j]
-        reach(
-            j, label, row, base, v, dist, pred, sieve, row_of_column, place, heap, touched, 0,
-            front, words, np.inf,
-        )  # fmt: skip
+        reach(slab, j, label, row)
         if (dist[j], pred[j]) == (label, row):
-            assert sieve[j] == rounded_up(v[j] + min(label - base, 0))
+            assert sieve[j] == rounded_up(slab.v[j] + min(label - base, 0))
             return True
         assert (dist[j], pred[j], sieve[j]) == before
         return False
@@ -278,18 +238,18 @@ def test_what_a_column_is_reached_at_counts_only_below_the_best_free_one():
     assert not at(0, np.inf, 1)
     assert at(0, 5.0, 1)
     assert at(2, 3.0, 2)
-    assert (front[FREE_LABEL], front[KNOWN_FREE], words[FREE_COLUMN]) == (3, 3, 2)
+    assert (own.free_label, own.known_free, own.free_column) == (3, 3, 2)
     assert not at(3, 3.0, 3)  # matched, at the label of a free one
     assert at(1, 3.0, 4)  # free, at the same label, and before
     assert not at(2, 3.0, 5)
-    assert words[FREE_COLUMN] == 1
+    assert own.free_column == 1
     assert at(3, 2.0, 6)
     assert not at(3, 2.0, 7)  # the first to reach it stays
-    assert (heap[:2].tolist(), pred.tolist()) == ([3, 0], [1, 4, 2, 6])
-    place[0] = SETTLED
+    assert (slab.heap[:2].tolist(), pred.tolist()) == ([3, 0], [1, 4, 2, 6])
+    slab.place[0] = SETTLED
     assert not at(0, 1.0, 8)
-    assert words[TOUCHED] == 4
-    assert touched.tolist() == [0, 2, 1, 3]
+    assert own.touched == 4
+    assert slab.touched.tolist() == [0, 2, 1, 3]
 
 
 @njit
@@ -382,25 +342,20 @@ def test_long_searches_are_optimal_with_any_number_of_threads(kind):
 
 
 def test_row_told_to_come_next_is_that_of_the_smallest_label_of_all_slabs():
-    hint = np.full(6 * RECORD, np.inf)
-    hint[4 * RECORD :] = np.inf, *[-1] * (RECORD - 1), np.inf, *[-1] * (RECORD - 1)
-    assert hear_next(2, hint) == (-1, -1)
+    hints = records(Hint, np.dtype(np.float64), 2)
+    hints["label"], hints["row"], hints["column"] = np.inf, -1, -1
+    assert hear_next(hints) == (-1, -1)
     m, cut, root = 100, 64, 999
     row_of_column = np.arange(m, dtype=ID) + 200
-    slabs = [Slab(np.zeros(m), row_of_column, *own) for own in ((0, cut), (cut, m))]
+    slabs = [new_slab(np.zeros(m), row_of_column, *own) for own in ((0, cut), (cut, m))]
+    for slab in slabs:
+        slab.own.next_root = root
 
     def told(thread, label, column):
-        slab = slabs[thread]
         if column is not None:
-            reach(
-                column, label, 0, np.inf, slab.v, slab.dist, slab.pred, slab.sieve,
-                row_of_column, *slab.queue, slab.front, slab.words, np.inf,
-            )  # fmt: skip
-        tell_next(
-            thread, 2, root, slab.dist, row_of_column, slab.heap, slab.start, slab.front,
-            slab.words, hint,
-        )  # fmt: skip
-        return hear_next(2, hint)
+            reach(slabs[thread], column, label, 0)
+        tell_next(slabs[thread], hints[thread])
+        return hear_next(hints)
 
     told(1, None, None)
     assert told(0, 5.0, 9) == (209, 9)

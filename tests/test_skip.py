@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.engine.core import state, team
-from bigsap.engine.core.state import CODES, LANES, RECORD, ROOM, RUNS
+from bigsap.engine.core.record import record
+from bigsap.engine.core.state import CODES, LANES, ROOM, RUNS, Scale
 from bigsap.engine.dense.stretches import (
-    CENTRE,
-    ORIGIN,
     code_of,
     move_scale,
     note_lows,
@@ -24,6 +23,10 @@ from pairwise import each
 
 NUMBERS = st.floats(min_value=-1e300, max_value=1e300) | st.floats(min_value=-1e3, max_value=1e3)
 ORIGINS = st.integers(min_value=-(1 << 31), max_value=1 << 31)
+
+
+def new_scale():
+    return record(Scale, np.dtype(np.float64))
 
 
 def codes(lows, row):
@@ -58,7 +61,7 @@ def test_a_stretch_is_left_out_only_if_all_of_it_lies_above_the_limit(data, shar
     width = -(-full // (2 * share))
     sizes = data.draw(st.lists(st.sampled_from([1e-30, 0.1, 1, 9, 1e4, 1e30]), min_size=1))
     generator = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    lows, scale = np.zeros((len(sizes), share), np.uint8), np.zeros(RECORD, np.int64)
+    lows, scale = np.zeros((len(sizes), share), np.uint8), new_scale()
     minima = []
     for row, size in enumerate(sizes):
         low = size * generator.standard_exponential(full) ** 3
@@ -66,14 +69,14 @@ def test_a_stretch_is_left_out_only_if_all_of_it_lies_above_the_limit(data, shar
         minima.append(low)
         note_lows(row, low, full, width, lows, scale)
         # What one row does to the scale is little; the test makes up for that.
-        scale[CENTRE] += generator.integers(-(1 << 25), 1 << 25)
+        scale.centre += generator.integers(-(1 << 25), 1 << 25)
     runs = np.empty(RUNS, np.int64)
     for row, low in enumerate(minima):
         noted, true = codes(lows, row), stretches(low, width)
         for limit in [*true, *(true * generator.uniform(0.5, 2, len(true))), -1.0, 0.0]:
             if not np.isfinite(limit):
                 continue
-            code = code_of(limit, scale[ORIGIN])
+            code = code_of(limit, scale.origin)
             end = plan(row, code, full, width, lows, runs, 4)
             read = np.zeros(full, bool)
             for first, stop in runs[4:end].reshape(-1, 2):
@@ -100,7 +103,7 @@ def test_steps_visit_every_group_of_the_runs(data):
 
 
 def test_rows_unlike_the_others_do_not_take_the_scale_with_them():
-    full, scale = 16, np.zeros(RECORD, np.int64)
+    full, scale = 16, new_scale()
     lows, generator = np.zeros((2000, ROOM), np.uint8), np.random.default_rng(0)
     for row in range(2000):
         size = 1e30 if row % 10 == 1 or row == 0 else 1.0
@@ -114,11 +117,12 @@ def test_rows_unlike_the_others_do_not_take_the_scale_with_them():
 @pytest.mark.parametrize("octaves", [-7, -1, 1, 2, 9])
 def test_a_moved_scale_tells_no_more_than_before(octaves):
     origin = int(np.float32(2.0).view(np.int32))
-    scale = np.array([origin, origin, 1], np.int64)
+    scale = new_scale()
+    scale.origin, scale.centre, scale.begun = origin, origin, 1
     lows = np.arange(256, dtype=np.uint8)[:, None]
     before = [codes(lows, row) for row in range(256)]
     move_scale(octaves, lows, scale)
-    assert scale[ORIGIN] == origin + (octaves << 23)
+    assert scale.origin == origin + (octaves << 23)
     for row, pair in enumerate(before):
         for old, new in zip(pair, codes(lows, row), strict=True):
             assert new == (min(15, max(0, old - 3 * octaves)) if old else 0)

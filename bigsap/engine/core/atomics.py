@@ -135,37 +135,66 @@ def cross(barrier: Array, n_threads: int) -> None:
             _give_way()
 
 
+def _telling(field: str) -> Any:
+    """Intrinsics: write a whole number of a record, and read it, at once and in order."""
+
+    @intrinsic
+    def load(typing: Any, kept: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            word = ir.IntType(64)
+            address = cgutils.get_record_member(builder, args[0], kept.offset(field), word)
+            return builder.load_atomic(address, "seq_cst", 8)
+
+        return types.int64(kept), emit
+
+    @intrinsic
+    def store(typing: Any, kept: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            word = ir.IntType(64)
+            address = cgutils.get_record_member(builder, args[0], kept.offset(field), word)
+            builder.store_atomic(args[1], address, "seq_cst", 8)
+            return context.get_dummy_value()
+
+        return types.void(kept, types.int64), emit
+
+    return load, store
+
+
+_load_beat, _store_beat = _telling("beat")
+
+
 @kernel(forceinline=True)
-def meet(words: Array, thread: int, n_threads: int, first: int, stride: int, beat: int) -> None:
+def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int) -> None:
     """Wait until every thread has said ``beat``; publishes all earlier writes.
 
-    words: int64; thread k says it at ``first + k * stride``. As ``cross``, but what a thread
-    has to tell the others may lie on the line of its word and comes with it: one cache line
+    notes: records with a beat; thread k says it in that at ``first + k``. As ``cross``, but what a
+    thread has to tell the others may lie on the line of its beat and comes with it: one cache line
     passed on in place of three (170 ns in place of 280, two threads). No thread may say its
-    next beat at a word that another may still be waiting at: use two sets in turn.
+    next beat in a record that another may still be waiting for: use two sets in turn.
     """
     if n_threads == 1:
         return
-    _store(words, first + thread * stride, beat)
+    _store_beat(notes[first + thread], beat)
     spins = 0
     for k in range(n_threads):
-        while _load(words, first + k * stride) != beat:
+        note = notes[first + k]
+        while _load_beat(note) != beat:
             spins += 1
             if spins > SPINS:
                 _give_way()
 
 
 @kernel(forceinline=True)
-def tell(words: Array, place: int, beat: int) -> None:
-    """Publish all earlier writes to whoever hears this ``beat`` at this place."""
-    _store(words, place, beat)
+def tell(note: Any, beat: int) -> None:
+    """Publish all earlier writes to whoever hears this ``beat`` of the record."""
+    _store_beat(note, beat)
 
 
 @kernel
-def hear(words: Array, place: int, beat: int) -> None:
-    """Wait until the thread that owns the word has told ``beat``."""
+def hear(note: Any, beat: int) -> None:
+    """Wait until the thread that owns the record has told ``beat``."""
     spins = 0
-    while _load(words, place) != beat:
+    while _load_beat(note) != beat:
         spins += 1
         if spins > SPINS:
             _give_way()

@@ -15,8 +15,6 @@ from bigsap.sources.compiled import call_fill
 # Returned in place of a slot.
 NOT_HERE = -2
 BAD_COSTS = -3
-# Words of a thread's hint (``queue.tell_next``) that are free: a cost, and its beat.
-_TOLD, _TOLD_BEAT = 3, 7
 
 
 class Terms(NamedTuple):
@@ -137,7 +135,6 @@ def fill_own(
     column: -1 where none is wanted. beat: never the same for two rows in turn.
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]
-    words, values = st.record_word, st.record_value
     told = terms.sign - terms.sign
     if n_threads == 1:
         fill(row, start, stop, cost, terms)
@@ -150,9 +147,8 @@ def fill_own(
             end = min(first + BLOCK, stop)
         fill(row, first, end, cost, terms)
         told = terms.sign * cost[column]
-        here = (2 * n_threads + thread) * RECORD
-        values[here + _TOLD] = told
-        tell(words, here + _TOLD_BEAT, beat)
+        st.hints[thread].cost = told
+        tell(st.hints[thread], beat)
         fill(row, start, first, cost, terms)
         fill(row, end, stop, cost, terms)
     else:
@@ -162,7 +158,6 @@ def fill_own(
         other = 0
         while column >= st.bounds[other + 1]:
             other += 1
-        here = (2 * n_threads + other) * RECORD
-        hear(words, here + _TOLD_BEAT, beat)
-        told = values[here + _TOLD]
+        hear(st.hints[other], beat)
+        told = st.hints[other].cost
     return valid, told

@@ -16,6 +16,8 @@ from bigsap.sources.base import Array
 
 Fields = TypeVar("Fields")
 
+#: Bytes of a cache line.
+LINE = 64
 #: What checkpoints call the numbers of a kind.
 _PARTS = {"words": "int", "values": "float"}
 
@@ -38,6 +40,19 @@ def record_type(fields: type, price: np.dtype[Any]) -> np.dtype[Any]:
 def record(fields: type[Fields], price: np.dtype[Any]) -> Fields:
     """A record of its own, all fields 0."""
     return cast(Fields, np.zeros(1, record_type(fields, price))[0])
+
+
+def records(fields: type, price: np.dtype[Any], count: int) -> Array:
+    """An array of records, all fields 0, each on cache lines of its own."""
+    own = record_type(fields, price)
+    size = -(-own.itemsize // LINE) * LINE
+    room = np.zeros(count * size + LINE, np.uint8)
+    skip = -room.ctypes.data % LINE
+    names = list(own.names or ())
+    lines = np.dtype(
+        {"names": names, "formats": [own[name] for name in names], "itemsize": size}, align=True
+    )
+    return room[skip : skip + count * size].view(np.dtype((np.record, lines)))
 
 
 def numbers(kept: Any, fields: type) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigsap.engine.core.record import record
+from bigsap.engine.core.record import record, records
 from bigsap.sources.base import Array
 
 #: Row and column ids. Problems of 2**31 rows or columns are refused up front.
@@ -93,8 +93,88 @@ class Standing:
 # Standing.entered_by of a root, and of a row reached through the virtual columns.
 AT_ROOT, BY_GROUP = -1, -2
 
-# Reduction records, one stretch of RECORD words a thread and parity; after these the hints.
+# Reduction records, one stretch of RECORD words a thread and parity.
 RECORD = 8
+
+
+class Note:
+    """What a thread tells the others of its slab before a row, on one cache line: ``State.notes``.
+
+    Of the first of its queue (at the root only the smallest label): label, price, column, the row
+    that it would be left by and, where all rows are resident, the cost at which that is entered.
+    Of its best free column: label and column. Last the beat by which the others know that all this
+    is complete.
+    """
+
+    column: int
+    row: int
+    free_column: int
+    beat: int
+    label: float
+    price: float
+    entry_cost: float
+    free_label: float
+
+
+class Hint:
+    """What a thread foresees, and what only it has computed: ``State.hints``.
+
+    row, column: that would be scanned next and entered by, -1 for none, at ``label``: read by
+    others while it is written, so that only what is prefetched may depend on it. cost: a cost of
+    its slab, which is there with its beat.
+    """
+
+    row: int
+    column: int
+    beat: int
+    label: float
+    cost: float
+
+
+class Scale:
+    """Where a slab's codes of stretches lie (``stretches``), as bits of float32."""
+
+    origin: int
+    centre: int  # where the origin should be
+    begun: int  # whether a survey has set them
+
+
+class Front:
+    """A thread's own account of the search at hand in a square problem: ``State.fronts``.
+
+    All threads have the same numbers in the first part, and those of their slab in the second.
+    """
+
+    position: int
+    row: int  # scanned next, or just being so
+    root: int
+    next_root: int  # of the search after this one, -1 for none
+    entered_by: int  # column by which the row is entered, or AT_ROOT
+    entry_known: int  # 1: entry_cost is that of the row and column
+    n_settled: int
+    sink: int  # the free column that the search ends with, or NOWHERE
+    turn: int  # which of the two sets of notes is written next
+    beat: int
+    n_filled: int  # rows computed since the kernel was called
+    # Of this thread's slab.
+    valid: int  # 0: a cost of the row is not
+    queued: int  # columns in the queue
+    touched: int  # columns with a label
+    free_column: int  # the best of the slab, NOWHERE before there is one
+    skipped: int  # groups of LANES columns that were not read, in all searches of the phase
+    label: float  # running maximum of the settled labels: never falls
+    best: float  # label of the sink
+    entry_cost: float
+    entry_price: float
+    at_root: float  # the root's smallest label, infinity at other rows
+    fall: float  # ordinary price drops, were the search to end at ``label``
+    # Of this thread's slab.
+    free_label: float  # of free_column
+    known_free: (
+        float  # of the best free column of all slabs, as far as known; no label beyond counts
+    )
+    sieve_base: float  # no smaller than known_free; infinity while there is no sieve
+    top_price: float  # the largest magnitude of a price
 
 
 class State(NamedTuple):
@@ -127,23 +207,23 @@ class State(NamedTuple):
     heap: Array  # ID (n_columns,) each slab's queue, from the slab's beginning on
     place: Array  # ID (n_columns,) in the queue, or OUTSIDE, or SETTLED
     touched: Array  # ID (n_columns,) what the search has reached, each slab's from its beginning
-    front: Array  # P (n_threads, RECORD)
-    front_id: Array  # int64 (n_threads, RECORD)
+    fronts: Array  # Front (n_threads,)
     found: Array  # int64 (n_threads, 2 * groups of LANES columns of a slab)
     # What rows need not be read again, and what is read: see ``skip``.
     lows: Array  # uint8 (n_threads, n_columns, a thread's share of ROOM)
-    scale: Array  # int64 (n_threads, RECORD)
+    scales: Array  # Scale (n_threads,)
     runs: Array  # int64 (n_threads, RUNS)
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     at: Standing
     # Per thread: lanes (3 * LANES) and block minima; records for reductions.
     lanes: Array  # P (n_threads, 3 * LANES)
     block_min: Array  # P (n_threads, groups of LANES columns of a slab, or fewer blocks)
-    record_value: Array  # P (3 * n_threads * RECORD,)
-    record_id: Array  # int64 (3 * n_threads * RECORD,)
+    record_value: Array  # P (2 * n_threads * RECORD,)
+    record_id: Array  # int64 (2 * n_threads * RECORD,)
     # What thread 0 foresees of the next miss, two sets used in turn: see ``fetch``.
     foreseen: Array  # int64 (2 * RECORD,)
-    record_word: Array  # int64, the memory of ``record_value``: see ``square``
+    notes: Array  # Note (2 * n_threads,), two sets used in turn
+    hints: Array  # Hint (n_threads,)
     barrier: Array  # int64 (BARRIER_WORDS,)
     bounds: Array  # int64 (n_threads + 1,) the threads' column slabs
 
@@ -185,11 +265,10 @@ def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dic
         "heap": heap,
         "place": np.empty(n_columns, ID),
         "touched": touched,
-        "front": np.empty((n_threads, RECORD), price),
-        "front_id": np.empty((n_threads, RECORD), np.int64),
+        "fronts": records(Front, price, n_threads),
         "found": np.empty((n_threads, 2 * groups), np.int64),
         "lows": lows,
-        "scale": np.empty((n_threads, RECORD), np.int64),
+        "scales": records(Scale, price, n_threads),
         "runs": np.empty((n_threads, RUNS), np.int64),
     }
 
@@ -202,8 +281,8 @@ def released(state: State) -> State:
 
 
 def _records(n_threads: int, dtype: np.dtype[Any]) -> Array:
-    """Two sets of records and the threads' hints, zero, each on a cache line of its own."""
-    size = 3 * n_threads * RECORD
+    """Two sets of records, zero, each on a cache line of its own."""
+    size = 2 * n_threads * RECORD
     room = np.zeros(size + RECORD, dtype)
     skip = -room.ctypes.data % (RECORD * 8) // 8
     return room[skip : skip + size]
@@ -216,7 +295,6 @@ def allocate(
     m = n_columns
     bounds = slabs(m, n_threads)
     ids = np.empty(2 * m, ID)
-    records = _records(n_threads, price)
     return State(
         v=np.zeros(m, price),
         dist=np.empty(m, price),
@@ -233,10 +311,11 @@ def allocate(
         at=record(Standing, price),
         lanes=np.empty((n_threads, 3 * LANES), price),
         block_min=np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
-        record_value=records,
-        record_word=records.view(np.int64),
+        record_value=_records(n_threads, price),
         record_id=_records(n_threads, np.dtype(np.int64)),
         foreseen=np.zeros(2 * RECORD, np.int64),
+        notes=records(Note, price, 2 * n_threads),
+        hints=records(Hint, price, n_threads),
         barrier=np.zeros(16, np.int64),
         bounds=bounds,
     )

@@ -22,7 +22,7 @@ from bigsap.engine.core.known import Known, cost_of_pairs
 from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense.queue import SKIPPED, clear_front
+from bigsap.engine.dense.queue import clear_front
 from bigsap.engine.dense.rectangular import NEXT_ROW, run_phase
 from bigsap.engine.dense.square import run_square
 from bigsap.engine.dense.sweep import Survey, run_sweep, run_undercut
@@ -194,7 +194,7 @@ class Engine:
             try:
                 status = self._drive(run_square, order, backward, epsilon)
             finally:
-                skipped = self.state.front_id[:, SKIPPED].sum()
+                skipped = self.state.fronts["skipped"].sum()
                 self.pairs_skipped += int(skipped) * S.LANES
                 self.state = self.state._replace(**S.front(none, none, 0, self.price))
         st = self.state
@@ -264,7 +264,7 @@ class Engine:
             "group": st.group.copy(),
             "group_reach": np.array(self.group_reach, self.price),
             "rows_read": self._rows_read,
-            "pairs_skipped": self.pairs_skipped + int(st.front_id[:, SKIPPED].sum()) * S.LANES,
+            "pairs_skipped": self.pairs_skipped + int(st.fronts["skipped"].sum()) * S.LANES,
             "n_kept": self.n_kept,
         }
 

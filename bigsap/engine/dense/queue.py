@@ -10,18 +10,46 @@ Free columns are in no queue: of a slab's only the best matters, and nothing bey
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from bigsap.engine.core.state import RECORD, State
+from bigsap.engine.core.state import Front, Hint, Scale, State
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # In ``State.place``: in no queue, and settled.
 OUTSIDE, SETTLED = -1, -2
 
-# Words of a slab's front (``State.front_id``) and its values (``State.front``).
-QUEUED, TOUCHED, FREE_COLUMN, SKIPPED = 0, 1, 2, 3
-FREE_LABEL, KNOWN_FREE, BASE, FALL = 0, 1, 2, 3
+
+class Slab(NamedTuple):
+    """What a thread has of a search: its own account and the arrays it works on.
+
+    It writes labels, predecessors, prices and the rest in its own columns only, ``start`` to
+    ``stop - 1``; found, group_min, lows and runs are its own. width: groups of LANES columns of a
+    stretch.
+    """
+
+    own: Front
+    scale: Scale
+    v: Array
+    dist: Array
+    pred: Array
+    row_of_column: Array
+    sieve: Array
+    place: Array
+    heap: Array
+    touched: Array
+    found: Array
+    group_min: Array
+    lows: Array
+    runs: Array
+    start: int
+    stop: int
+    width: int
+    thread: int
+    n_threads: int
+    infinity: float
 
 
 @kernel(forceinline=True)
@@ -39,11 +67,10 @@ def clear_front(st: State, infinity: float) -> None:
         st.dist[j] = infinity
         st.place[j] = OUTSIDE
         st.sieve[j] = rounded_up(st.v[j])
-    for thread in range(st.front.shape[0]):
-        st.front_id[thread, :] = 0
+    for thread in range(st.fronts.size):
+        st.fronts[thread].skipped = 0
         st.lows[thread, :, :] = 0
-        st.scale[thread, :] = 0
-        st.front[thread, :] = infinity
+        st.scales[thread].begun = 0
 
 
 @kernel
@@ -103,110 +130,93 @@ def pop(heap: Array, place: Array, dist: Array, start: int, size: int) -> int:
 
 
 @kernel(forceinline=True)
-def reach(
-    j: int, label: float, row: int, base: float, v: Array, dist: Array, pred: Array,
-    sieve: Array, row_of_column: Array, place: Array, heap: Array, touched: Array, start: int,
-    front: Array, words: Array, infinity: float,
-) -> None:  # fmt: skip
+def reach(slab: Slab, j: int, label: float, row: int) -> None:
     """Column ``j`` of the slab is reached at ``label`` from ``row``: note it where it matters.
 
     It does where the label is smaller than the column's own and than that of the best free
     column. A free column also counts at that same label, if it comes before the slab's best.
-    base: of the sieve, which is not kept where that is infinite.
     """
-    old, limit = dist[j], front[KNOWN_FREE]
+    own, dist, place = slab.own, slab.dist, slab.place
+    old, limit = dist[j], own.known_free
     if not (label < old and label <= limit):
         return
     k = place[j]
     if k == SETTLED:
         return
-    if row_of_column[j] < 0:
-        best = front[FREE_LABEL]
-        if not (label < best or (label == best and j < words[FREE_COLUMN])):
+    matched = slab.row_of_column[j] >= 0
+    if not matched:
+        best = own.free_label
+        if not (label < best or (label == best and j < own.free_column)):
             return
-        front[FREE_LABEL] = label
-        front[KNOWN_FREE] = label
-        words[FREE_COLUMN] = j
+        own.free_label = label
+        own.known_free = label
+        own.free_column = j
     elif label == limit:
         return
     dist[j] = label
-    pred[j] = row
-    if base < infinity:
+    slab.pred[j] = row
+    base = own.sieve_base
+    if base < slab.infinity:
         below = label - base
-        sieve[j] = rounded_up(v[j] + (below if below < 0 else 0))
-    if old == infinity:
-        touched[start + words[TOUCHED]] = j
-        words[TOUCHED] += 1
-    if row_of_column[j] >= 0:
+        slab.sieve[j] = rounded_up(slab.v[j] + (below if below < 0 else 0))
+    if old == slab.infinity:
+        slab.touched[slab.start + own.touched] = j
+        own.touched += 1
+    if matched:
         if k == OUTSIDE:
-            k = words[QUEUED]
-            words[QUEUED] += 1
-        rise(heap, place, dist, start, k, j)
+            k = own.queued
+            own.queued += 1
+        rise(slab.heap, place, dist, slab.start, k, j)
 
 
 @kernel(forceinline=True)
-def set_sieve(
-    base: float, v: Array, dist: Array, sieve: Array, place: Array, touched: Array, start: int,
-    n_touched: int,
-) -> None:  # fmt: skip
-    """The sieve of what the slab has touched, against a new base: see ``sift``."""
-    for k in range(start, start + n_touched):
-        j = touched[k]
-        if place[j] != SETTLED:
-            below = dist[j] - base
-            sieve[j] = rounded_up(v[j] + (below if below < 0 else 0))
+def set_sieve(slab: Slab, base: float) -> None:
+    """The sieve of what the slab has touched, against a new base: see ``sieve``."""
+    slab.own.sieve_base = base
+    for k in range(slab.start, slab.start + slab.own.touched):
+        j = slab.touched[k]
+        if slab.place[j] != SETTLED:
+            below = slab.dist[j] - base
+            slab.sieve[j] = rounded_up(slab.v[j] + (below if below < 0 else 0))
 
 
 @kernel(forceinline=True)
-def forget(
-    v: Array, dist: Array, sieve: Array, place: Array, touched: Array, start: int,
-    n_touched: int, top: float, infinity: float,
-) -> float:  # fmt: skip
-    """Empty the slab's front after a search, the prices being the new ones.
-
-    top: the largest magnitude of the slab's prices before; returns that after.
-    """
-    for k in range(start, start + n_touched):
-        j = touched[k]
-        x = v[j]
-        dist[j] = infinity
-        place[j] = OUTSIDE
-        sieve[j] = rounded_up(x)
+def forget(slab: Slab) -> None:
+    """Empty the slab's front after a search, the prices being the new ones."""
+    own = slab.own
+    top = own.top_price
+    for k in range(slab.start, slab.start + own.touched):
+        j = slab.touched[k]
+        x = slab.v[j]
+        slab.dist[j] = slab.infinity
+        slab.place[j] = OUTSIDE
+        slab.sieve[j] = rounded_up(x)
         x = abs(x)
         top = x if x > top else top
-    return top
+    own.top_price = top
+    own.queued = own.touched = 0
 
 
 @kernel(forceinline=True)
-def tell_next(
-    thread: int, n_threads: int, next_root: int, dist: Array, row_of_column: Array, heap: Array,
-    start: int, front: Array, words: Array, hint: Array,
-) -> None:  # fmt: skip
-    """Say which row would be scanned next, as far as this slab knows: ``next_root`` where the
-    search would end.
-
-    hint: the records, behind which each thread has a line for it: label, row and, but for a
-    root, the column by which the row would be entered.
-    """
-    label, row, column = front[KNOWN_FREE], next_root, -1
-    if words[QUEUED] > 0 and dist[heap[start]] < label:
-        column = heap[start]
-        label, row = dist[column], row_of_column[column]
-    here = (2 * n_threads + thread) * RECORD
-    hint[here] = label
-    hint[here + 1] = row
-    hint[here + 2] = column
+def tell_next(slab: Slab, hint: Hint) -> None:
+    """Say which row would be scanned next, as far as this slab knows: the next root where the
+    search would end."""
+    own = slab.own
+    label, row, column = own.known_free, own.next_root, -1
+    if own.queued > 0 and slab.dist[slab.heap[slab.start]] < label:
+        column = slab.heap[slab.start]
+        label, row = slab.dist[column], slab.row_of_column[column]
+    hint.label, hint.row, hint.column = label, row, column
 
 
 @kernel(forceinline=True)
-def hear_next(n_threads: int, hint: Array) -> tuple[int, int]:
+def hear_next(hints: Array) -> tuple[int, int]:
     """The row that will probably be scanned next and the column it is entered by, or -1.
 
     Other threads may be writing what is read here: it decides only what is prefetched.
     """
-    here = 2 * n_threads * RECORD
-    best = here
-    for k in range(1, n_threads):
-        if hint[here + k * RECORD] < hint[best]:
-            best = here + k * RECORD
-    return int(hint[best + 1]), int(hint[best + 2])
+    best = hints[0]
+    for k in range(1, hints.size):
+        if hints[k].label < best.label:
+            best = hints[k]
+    return best.row, best.column

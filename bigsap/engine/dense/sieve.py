@@ -26,8 +26,8 @@ from bigsap.engine.core.atomics import lowest_bit, prefetch
 from bigsap.engine.core.scan import LINE, NOWHERE
 from bigsap.engine.core.state import LANES
 from bigsap.engine.core.vectors import root_minima, sifted
-from bigsap.engine.dense.queue import KNOWN_FREE, SKIPPED, hear_next, reach, tell_next
-from bigsap.engine.dense.stretches import ORIGIN, code_of, plan, step
+from bigsap.engine.dense.queue import Slab, hear_next, reach, tell_next
+from bigsap.engine.dense.stretches import code_of, plan, step
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -39,15 +39,16 @@ AHEAD = 8192
 
 @kernel(forceinline=True)
 def survey_root(
-    cost: Array, sign: float, reference: float, v: Array, row_of_column: Array, start: int,
-    stop: int, group_min: Array, infinity: float, following: int,
-) -> tuple[float, float]:  # fmt: skip
+    slab: Slab, cost: Array, sign: float, reference: float, following: int
+) -> tuple[float, float]:
     """What most searches end with: the smallest labels of the root, all and of free columns.
 
     group_min: set to the smallest of each LANES columns; where columns are left over, the last
     is that of the slab's last LANES columns, if it has as many. following: address of the slab's
     costs in the row that will probably be scanned next, or 0.
     """
+    v, row_of_column, group_min = slab.v, slab.row_of_column, slab.group_min
+    start, stop, infinity = slab.start, slab.stop, slab.infinity
     end = cost.ctypes.data + stop * cost.itemsize
     # Past the slab's end lies what another thread writes: not even to be asked for.
     leap = (following if following != 0 else cost.ctypes.data + start * cost.itemsize) - end
@@ -83,13 +84,11 @@ def survey_root(
 
 
 @kernel
-def free_at_root(
-    best: float, cost: Array, sign: float, reference: float, v: Array, row_of_column: Array,
-    start: int, stop: int, group_min: Array,
-) -> int:  # fmt: skip
+def free_at_root(slab: Slab, best: float, cost: Array, sign: float, reference: float) -> int:
     """The first free column of the slab with the root's label ``best``, or NOWHERE."""
+    v, row_of_column, start, stop = slab.v, slab.row_of_column, slab.start, slab.stop
     for group in range((stop - start + LANES - 1) // LANES):
-        if group_min[group] == best:
+        if slab.group_min[group] == best:
             o = start + group * LANES
             for j in range(o, min(o + LANES, stop)):
                 if (sign * cost[j] - reference) - v[j] == best and row_of_column[j] < 0:
@@ -98,41 +97,31 @@ def free_at_root(
 
 
 @kernel
-def open_root(
-    cost: Array, sign: float, row: int, reference: float, base: float, v: Array, dist: Array,
-    pred: Array, sieve: Array, row_of_column: Array, place: Array, heap: Array, touched: Array,
-    start: int, stop: int, group_min: Array, front: Array, words: Array, infinity: float,
-) -> None:  # fmt: skip
+def open_root(slab: Slab, cost: Array, sign: float, reference: float) -> None:
     """Begin a search that goes on: reach what lies nearer to the root than any free column.
 
-    front[KNOWN_FREE]: the smallest root's label of a free column, of all slabs. base: of the
-    sieve; where it is infinite, the sieve is not kept.
+    own.known_free: the smallest root's label of a free column, of all slabs; own.sieve_base: where
+    it is infinite, the sieve is not kept.
     """
-    known = front[KNOWN_FREE]
+    v, start, stop, row, known = slab.v, slab.start, slab.stop, slab.own.row, slab.own.known_free
     for group in range((stop - start + LANES - 1) // LANES):
-        low = group_min[group]
-        if not low <= known or low == infinity:
+        low = slab.group_min[group]
+        if not low <= known or low == slab.infinity:
             continue
         o = start + group * LANES
         for j in range(o, min(o + LANES, stop)):
             g = (sign * cost[j] - reference) - v[j]
             if g <= known:
-                reach(
-                    j, g, row, base, v, dist, pred, sieve, row_of_column, place, heap, touched,
-                    start, front, words, infinity,
-                )  # fmt: skip
+                reach(slab, j, g, row)
 
 
 @kernel
-def relax_all(
-    cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
-    v: Array, dist: Array, pred: Array, sieve: Array, row_of_column: Array, place: Array,
-    heap: Array, touched: Array, start: int, stop: int, front: Array, words: Array,
-    infinity: float,
-) -> None:  # fmt: skip
+def relax_all(slab: Slab, cost: Array, sign: float) -> None:
     """Relax one matched row while no free column is reached, so that any label matters."""
-    for p in range(start, stop, LANES):
-        q = min(p + LANES, stop)
+    own, v, dist = slab.own, slab.v, slab.dist
+    row, entry_cost, entry_price, label = own.row, own.entry_cost, own.entry_price, own.label
+    for p in range(slab.start, slab.stop, LANES):
+        q = min(p + LANES, slab.stop)
         n_hits = 0
         for j in range(p, q):
             g = (sign * cost[j] - entry_cost) - (v[j] - entry_price) + label
@@ -142,33 +131,30 @@ def relax_all(
         for j in range(p, q):
             g = (sign * cost[j] - entry_cost) - (v[j] - entry_price) + label
             if g < dist[j]:
-                reach(
-                    j, g, row, infinity, v, dist, pred, sieve, row_of_column, place, heap,
-                    touched, start, front, words, infinity,
-                )  # fmt: skip
+                reach(slab, j, g, row)
 
 
 @kernel(forceinline=True)
 def relax_sifted(
-    cost: Array, sign: float, row: int, reference: float, entry_cost: float, entry_price: float,
-    label: float, margin: float, base: float, v: Array, dist: Array, pred: Array, sieve: Array,
-    row_of_column: Array, place: Array, heap: Array, touched: Array, start: int, stop: int,
-    front: Array, words: Array, found: Array, infinity: float, thread: int, n_threads: int,
-    next_root: int, hint: Array, slots: Array, slot_of_row: Array, lows: Array,
-    scale: Array, width: int, runs: Array,
+    slab: Slab, cost: Array, sign: float, reference: float, margin: float, hints: Array,
+    slots: Array, slot_of_row: Array,
 ) -> None:  # fmt: skip
     """Relax one matched row, entered at ``label`` by its column, where it can matter.
 
     found: room for the groups of columns let through. They are noted without a branch and looked
     at when the row, all but its end, has been sifted: a wrong guess of the processor's would
-    throw away what it already does for the groups that follow. next_root, hint: see
+    throw away what it already does for the groups that follow. hints: see
     ``tell_next``; while the end of the row is sifted, the beginning of the next comes from
     memory. Before the row at hand every second guess is wrong, at its end hardly one (random
-    costs, n = 16,000). reference: what the survey of the row subtracted; lows, scale, width, runs:
-    see ``skip``.
+    costs, n = 16,000). reference: what the survey of the row subtracted; lows, runs: see
+    ``stretches``.
     """
+    own, v, sieve, found, runs = slab.own, slab.v, slab.sieve, slab.found, slab.runs
+    start, stop, width, lows = slab.start, slab.stop, slab.width, slab.lows
+    row, entry_cost, entry_price, label = own.row, own.entry_cost, own.entry_price, own.label
+    base = own.sieve_base
     below = (((entry_cost - entry_price) - label) + margin) + base
-    code = code_of(below - reference, scale[ORIGIN])
+    code = code_of(below - reference, slab.scale.origin)
     limit = np.float64(below)
     # Costs of 64-bit integers are rounded when they are compared with the sieve.
     limit += abs(limit) * 2.0**-50
@@ -180,7 +166,7 @@ def relax_sifted(
     count = 0
     for k in range(0, own_end, 2):
         count += runs[k + 1] - runs[k]
-    words[SKIPPED] += full - count
+    own.skipped += full - count
     turn = max(0, count - lead)
     # The group at hand and that to be asked for, each with the place of its run.
     group, at = runs[0], 0
@@ -221,15 +207,10 @@ def relax_sifted(
                 j = p + lowest_bit(hits)
                 hits &= hits - np.uint64(1)
                 g = (sign * cost[j] - entry_cost) - (v[j] - entry_price) + label
-                reach(
-                    j, g, row, base, v, dist, pred, sieve, row_of_column, place, heap, touched,
-                    start, front, words, infinity,
-                )  # fmt: skip
+                reach(slab, j, g, row)
         if part == 0:
-            tell_next(
-                thread, n_threads, next_root, dist, row_of_column, heap, start, front, words, hint
-            )
-            following, column = hear_next(n_threads, hint)
+            tell_next(slab, hints[slab.thread])
+            following, column = hear_next(hints)
             slot = slot_of_row[following] if following >= 0 else -1
             # Else this row's beginning: what follows its end is another thread's.
             runs[own_end], runs[own_end + 1] = 0, full

@@ -1,13 +1,18 @@
 """The search and augmentation of one phase of a square problem (A1015, algorithms 2 and 3).
 
 As ``rectangular.run_phase``, which knows virtual rows and columns, and with the same results, but
-with less to do between two rows: a search keeps a queue of what it has reached (``front``),
-and rows are sifted by what may matter (``sift``). One kernel, run by every thread of the team
+with less to do between two rows: a search keeps a queue of what it has reached (``queue``),
+and rows are sifted by what may matter (``sieve``). One kernel, run by every thread of the team
 on its own slab of columns, with one barrier a scanned row, one more where a search goes on
 beyond its root, and one an augmentation.
+
+All threads take the same decisions, on the numbers of ``Front`` that they have in common. Its
+steps are inlined by force: a call hands over every array of the slab.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from bigsap.engine.core.atomics import cross, meet
 from bigsap.engine.core.fetch import Terms, fill_own, find, foresee
@@ -20,20 +25,14 @@ from bigsap.engine.core.state import (
     INVALID,
     LANES,
     NEED_ROW,
-    RECORD,
     YIELD,
+    Note,
     State,
 )
 from bigsap.engine.dense.augment import augment
 from bigsap.engine.dense.queue import (
-    BASE,
-    FALL,
-    FREE_COLUMN,
-    FREE_LABEL,
-    KNOWN_FREE,
-    QUEUED,
     SETTLED,
-    TOUCHED,
+    Slab,
     forget,
     largest_price,
     pop,
@@ -48,23 +47,226 @@ from bigsap.native.kernel import kernel
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
-# Records, one a thread, all words on one cache line: the first of the queue (at the root only
-# the smallest label), what is known of the row that it would be left by, the best free column,
-# and last the beat by which the others know that the record is complete (``record_word``). All
-# but that are in the unit of prices, in which columns, rows and NOWHERE are exact.
-_FIRST, _FIRST_PRICE, _FIRST_COLUMN, _FIRST_ROW, _ENTRY_COST, _FREE, _FREE_COLUMN, _BEAT = range(8)
 _SOUND = 5  # of ``record_id``, whose word 2 is that of ``fetch.obtain``
+# Steps return this, or why the kernel does.
+_ON = -1
 
 
 @kernel(forceinline=True)
-def _best(place: int, turn: int, n_threads: int, record_value: Array) -> int:
-    """The beginning of the record with the smallest value at ``place``; of equals the first."""
-    winner = turn * n_threads * RECORD
-    for k in range(1, n_threads):
-        other = (turn * n_threads + k) * RECORD
-        if record_value[other + place] < record_value[winner + place]:
-            winner = other
+def _first(notes: Array, turn: int, n_threads: int) -> Any:
+    """The note with the smallest label; of equals that of the first slab."""
+    winner = notes[turn * n_threads]
+    for k in range(turn * n_threads + 1, (turn + 1) * n_threads):
+        if notes[k].label < winner.label:
+            winner = notes[k]
     return winner
+
+
+@kernel(forceinline=True)
+def _first_free(notes: Array, turn: int, n_threads: int) -> Any:
+    """The note with the smallest label of a free column; of equals that of the first slab."""
+    winner = notes[turn * n_threads]
+    for k in range(turn * n_threads + 1, (turn + 1) * n_threads):
+        if notes[k].free_label < winner.free_label:
+            winner = notes[k]
+    return winner
+
+
+@kernel(forceinline=True)
+def _take_up(slab: Slab, st: State, zero: float) -> None:
+    """Read where the phase stands; between the barriers at which it does not change."""
+    own, at = slab.own, st.at
+    own.position, own.row, own.root, own.entered_by = at.position, at.row, at.root, at.entered_by
+    own.n_settled, own.label, own.entry_price = at.n_settled, at.label, at.entry_price
+    own.turn = own.beat = own.n_filled = own.entry_known = 0
+    own.next_root = -1
+    own.top_price = largest_price(slab.v, slab.start, slab.stop, zero)
+    for part in range(2):
+        st.notes[part * slab.n_threads + slab.thread].beat = 0
+    st.hints[slab.thread].beat = 0
+
+
+@kernel(forceinline=True)
+def _put_down(slab: Slab, st: State, stage: int, status: int) -> None:
+    """Write where the phase stands; by thread 0, past a barrier behind which nobody reads it."""
+    own, at = slab.own, st.at
+    if status in (CHANGED, INVALID):
+        at.wanted = own.row
+    at.position, at.stage = own.position, stage
+    at.row, at.root, at.entered_by = own.row, own.root, own.entered_by
+    at.n_settled, at.label, at.entry_price = own.n_settled, own.label, own.entry_price
+
+
+@kernel(forceinline=True)
+def _open(slab: Slab, order: Array, backward: bool, zero: float) -> None:
+    """Begin the search from the next root."""
+    own, infinity, position = slab.own, slab.infinity, slab.own.position
+    own.root = order[order.size - 1 - position] if backward else order[position]
+    own.next_root = -1
+    if position + 1 < order.size:
+        own.next_root = order[order.size - 2 - position] if backward else order[position + 1]
+    own.row, own.entered_by = own.root, AT_ROOT
+    own.n_settled, own.label = 0, -infinity
+    own.free_label = own.known_free = own.sieve_base = infinity
+    own.fall = zero
+    own.queued = own.touched = 0
+    own.free_column = NOWHERE
+
+
+@kernel(forceinline=True)
+def _scan_root(slab: Slab, st: State, t: RowTable, terms: Terms, cost: Array) -> int:
+    """Survey the root's labels, with which most searches end; open the search where not."""
+    own, infinity, sign = slab.own, slab.infinity, terms.sign
+    following = 0
+    # Read once: thread 0 may be replacing a row.
+    slot = t.slot_of_row[own.next_root] if own.next_root >= 0 else -1
+    if slot >= 0:
+        following = t.slots[slot].ctypes.data + slab.start * cost.itemsize
+    reference = st.reference[own.row]
+    low, free = survey_root(slab, cost, sign, reference, following)
+    full = (slab.stop - slab.start) // LANES
+    note_lows(own.row, slab.group_min, full, slab.width, slab.lows, slab.scale)
+    column = NOWHERE
+    if free == low and low < infinity:
+        column = free_at_root(slab, low, cost, sign, reference)
+        if column < NOWHERE:
+            slab.pred[column] = own.row
+    first = own.turn * slab.n_threads
+    note = st.notes[first + slab.thread]
+    note.label = low if own.valid != 0 else -infinity
+    note.free_label, note.free_column = free, column
+    own.beat += 1
+    meet(st.notes, first, slab.thread, slab.n_threads, own.beat)
+    own.at_root = _first(st.notes, own.turn, slab.n_threads).label
+    nearest = _first_free(st.notes, own.turn, slab.n_threads)
+    own.turn = 1 - own.turn
+    if own.at_root <= -infinity:
+        return INVALID
+    if own.at_root == infinity:
+        return INFEASIBLE
+    own.best = nearest.free_label
+    if own.best <= own.at_root:
+        own.sink = nearest.free_column
+        return _ON if own.sink != NOWHERE else CHANGED
+    own.known_free = own.best
+    own.sieve_base = own.best + terms.unit if own.best < infinity else infinity
+    open_root(slab, cost, sign, reference)
+    return _ON
+
+
+@kernel(forceinline=True)
+def _scan(slab: Slab, st: State, t: RowTable, terms: Terms, cost: Array) -> None:
+    """Relax the row of a settled column where it can matter."""
+    own = slab.own
+    if own.entry_known == 0:
+        own.entry_cost = terms.sign * cost[own.entered_by]
+    if own.known_free < slab.infinity and own.known_free + terms.unit < own.sieve_base:
+        set_sieve(slab, own.known_free + terms.unit)
+    base = own.sieve_base
+    if base == slab.infinity:
+        relax_all(slab, cost, terms.sign)
+        return
+    tell_next(slab, st.hints[slab.thread])
+    reference = st.reference[own.row]
+    size = own.top_price + abs(base) + abs(own.entry_cost) + abs(own.entry_price) + abs(own.label)
+    margin = terms.margin * (size + abs(reference))
+    relax_sifted(
+        slab, cost, terms.sign, reference, margin + terms.margin * terms.margin, st.hints,
+        t.slots, t.slot_of_row,
+    )  # fmt: skip
+
+
+@kernel(forceinline=True)
+def _raise_label(slab: Slab, best: float, zero: float) -> None:
+    """The running maximum of labels, and what prices would fall by if the search ended here."""
+    own = slab.own
+    if best > own.label:
+        own.fall += own.n_settled * (best - own.label) if own.n_settled > 0 else zero
+        own.label = best
+    else:
+        own.fall += own.label - best
+
+
+@kernel(forceinline=True)
+def _settle(slab: Slab, st: State, first: Note, terms: Terms) -> None:
+    """Settle the first column of all queues; the row behind it is scanned next."""
+    own, column = slab.own, first.column
+    own.row, own.entered_by = first.row, column
+    own.entry_price, own.entry_cost = first.price, first.entry_cost
+    _raise_label(slab, first.label, terms.sign - terms.sign)
+    if slab.thread == 0:
+        st.settled[own.n_settled] = column
+    if slab.start <= column and column < slab.stop:
+        own.queued = pop(slab.heap, slab.place, slab.dist, slab.start, own.queued)
+        slab.place[column] = SETTLED
+        slab.sieve[column] = rounded_up(terms.blocked)
+    own.n_settled += 1
+
+
+@kernel(forceinline=True)
+def _next_column(slab: Slab, st: State, t: RowTable, terms: Terms, always_resident: bool) -> int:
+    """The smallest label of all slabs: of a free column, the sink, or the first of a queue."""
+    own, infinity, n_threads = slab.own, slab.infinity, slab.n_threads
+    begin = own.turn * n_threads
+    note = st.notes[begin + slab.thread]
+    note.label = infinity if own.valid != 0 else -infinity
+    if own.queued > 0 and own.valid != 0:
+        column = slab.heap[slab.start]
+        following = slab.row_of_column[column]
+        note.label, note.price = slab.dist[column], slab.v[column]
+        note.column, note.row = column, following
+        if always_resident:
+            note.entry_cost = terms.sign * t.slots[t.slot_of_row[following], column]
+    note.free_label, note.free_column = own.free_label, own.free_column
+    own.beat += 1
+    meet(st.notes, begin, slab.thread, n_threads, own.beat)
+    nearest = _first_free(st.notes, own.turn, n_threads)
+    first = _first(st.notes, own.turn, n_threads)
+    own.turn = 1 - own.turn
+    own.known_free = min(own.known_free, nearest.free_label)
+    if first.label <= -infinity:
+        return INVALID
+    if own.at_root < infinity and first.label != own.at_root:
+        return CHANGED
+    if nearest.free_label == infinity and first.label == infinity:
+        # Labels at those of a free column are not noted, and such a one is known.
+        return INFEASIBLE if own.known_free == infinity else CHANGED
+    if first.label < nearest.free_label:
+        own.entry_known = 1 if always_resident else 0
+        _settle(slab, st, first, terms)
+    else:
+        own.best, own.sink = nearest.free_label, nearest.free_column
+    return _ON
+
+
+@kernel(forceinline=True)
+def _commit(slab: Slab, st: State, epsilon: float, zero: float) -> int:
+    """Flip the path to the sink and lower the prices; O(what the search has touched)."""
+    own, at, v, sink = slab.own, st.at, slab.v, slab.own.sink
+    _raise_label(slab, own.best, zero)
+    own.n_settled += 1
+    if slab.thread == 0:
+        st.settled[own.n_settled - 1] = sink
+        at.virtual_by = -1
+        st.record_id[_SOUND] = 1 if augment(st, own.root, sink, -1, own.n_settled) else 0
+        at.n_drops += own.n_settled
+        at.drops += own.fall
+    cross(st.barrier, slab.n_threads)
+    if st.record_id[_SOUND] == 0:
+        return CHANGED
+    label = own.label
+    # A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
+    for k in range(own.n_settled - 1):
+        j = st.settled[k]
+        if slab.start <= j and j < slab.stop:
+            v[j] -= (label - slab.dist[j]) + epsilon
+    if slab.start <= sink and sink < slab.stop:
+        v[sink] -= (label - own.best) + epsilon
+        slab.sieve[sink] = rounded_up(v[sink])
+        own.top_price = max(own.top_price, abs(v[sink]))
+    forget(slab)
+    own.position += 1
+    return _ON
 
 
 @kernel
@@ -77,248 +279,78 @@ def run_square(
     Parameters and results as for ``rectangular.run_phase``. Worst case O(m^2) pairs a search, and
     O(log m) for each label that falls below that of the best free column.
     """
-    start, stop = st.bounds[thread], st.bounds[thread + 1]
-    group_min = st.block_min[thread]
-    infinity, sign = terms.infinity, terms.sign
-    zero = sign - sign
-    at = st.at
-    v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
-    sieve, place, heap, touched = st.sieve, st.place, st.heap, st.touched
-    front, own, found = st.front[thread], st.front_id[thread], st.found[thread]
-    settled, lows, scale, runs = st.settled, st.lows[thread], st.scale[thread], st.runs[thread]
-    record_value, record_word, record_id = st.record_value, st.record_word, st.record_id
-    barrier = st.barrier
-    slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
-    position, stage = at.position, at.stage
-    row, root, entered_by = at.row, at.root, at.entered_by
-    n_settled = at.n_settled
-    label, entry_price = at.label, at.entry_price
-    top_price = largest_price(v, start, stop, zero)
-    full = (stop - start) // LANES
+    own, zero = st.fronts[thread], terms.sign - terms.sign
+    start, stop, lows = st.bounds[thread], st.bounds[thread + 1], st.lows[thread]
     # Groups of a stretch; all in one where there is no room to tell stretches apart.
     n_codes = max(1, 2 * lows.shape[1])
-    width = max(1, (full + n_codes - 1) // n_codes)
+    width = max(1, ((stop - start) // LANES + n_codes - 1) // n_codes)
+    slab = Slab(
+        own, st.scales[thread], st.v, st.dist, st.pred, st.row_of_column, st.sieve, st.place,
+        st.heap, st.touched, st.found[thread], st.block_min[thread], lows, st.runs[thread],
+        start, stop, width, thread, n_threads, terms.infinity,
+    )  # fmt: skip
+    slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
+    _take_up(slab, st, zero)
+    stage = st.at.stage
     # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         foresee(0, st, t)
-    for part in range(3):
-        record_word[(part * n_threads + thread) * RECORD + _BEAT] = 0
-    # No thread may change the record before every thread has read them.
-    cross(barrier, n_threads)
+    # No thread may change the record before every thread has read it.
+    cross(st.barrier, n_threads)
 
-    turn = row_turn = beat = n_filled = 0
-    entry_cost, entry_known = zero, False
-    spent = 0
-    next_root = -1
+    row_turn = spent = 0
     while True:
         if stage == NEXT_ROW:
-            if position == order.size:
+            if own.position == order.size:
                 status = DONE
                 break
-            root = order[order.size - 1 - position] if backward else order[position]
-            next_root = -1
-            if position + 1 < order.size:
-                next_root = order[order.size - 2 - position] if backward else order[position + 1]
-            row, entered_by = root, AT_ROOT
-            n_settled, label = 0, -infinity
-            front[FREE_LABEL] = front[KNOWN_FREE] = front[BASE] = infinity
-            front[FALL] = zero
-            own[QUEUED] = own[TOUCHED] = 0
-            own[FREE_COLUMN] = NOWHERE
+            _open(slab, order, backward, zero)
             stage = SCAN
         if spent >= budget:
             status = YIELD
             break
-        slot, absent = slot_of_row[row], False
+        slot, absent = slot_of_row[own.row], False
         if slot >= 0 and always_resident:
             if thread == 0:
                 head[HITS] += 1
         else:
-            slot, absent = find(thread, row, False, row_turn, st, t, terms)
+            slot, absent = find(thread, own.row, False, row_turn, st, t, terms)
             row_turn = 1 - row_turn
         if slot < 0:
             status = NEED_ROW
             break
         cost = slots[slot]
-        valid = True
+        own.valid = 1
         if absent:
-            n_filled += 1
-            valid, entry_cost = fill_own(
-                thread, n_threads, row, entered_by, n_filled, st, cost, terms
+            own.n_filled += 1
+            valid, own.entry_cost = fill_own(
+                thread, n_threads, own.row, own.entered_by, own.n_filled, st, cost, terms
             )
-            entry_known = True
+            own.valid, own.entry_known = 1 if valid else 0, 1
         spent += terms.n_columns
         if thread == 0:
-            at.rows_scanned += 1
-
-        here = (turn * n_threads + thread) * RECORD
-        sink, at_root = NOWHERE, infinity
-        if entered_by == AT_ROOT:
-            following = 0
-            # Read once: thread 0 may be replacing a row.
-            slot = slot_of_row[next_root] if next_root >= 0 else -1
-            if slot >= 0:
-                following = slots[slot].ctypes.data + start * cost.itemsize
-            reference = st.reference[row]
-            low, free = survey_root(
-                cost, sign, reference, v, row_of_column, start, stop, group_min, infinity,
-                following,
-            )  # fmt: skip
-            note_lows(row, group_min, full, width, lows, scale)
-            column = NOWHERE
-            if free == low and low < infinity:
-                column = free_at_root(
-                    low, cost, sign, reference, v, row_of_column, start, stop, group_min
-                )
-                if column < NOWHERE:
-                    pred[column] = row
-            record_value[here + _FIRST] = low if valid else -infinity
-            record_value[here + _FREE] = free
-            record_value[here + _FREE_COLUMN] = column
-            beat += 1
-            meet(record_word, thread, n_threads, turn * n_threads * RECORD + _BEAT, RECORD, beat)
-            at_root = record_value[_best(_FIRST, turn, n_threads, record_value) + _FIRST]
-            winner = _best(_FREE, turn, n_threads, record_value)
-            turn = 1 - turn
-            best = record_value[winner + _FREE]
-            if at_root <= -infinity:
-                status = INVALID
+            st.at.rows_scanned += 1
+        own.sink, own.at_root = NOWHERE, terms.infinity
+        if own.entered_by == AT_ROOT:
+            status = _scan_root(slab, st, t, terms, cost)
+            if status != _ON:
                 break
-            if at_root == infinity:
-                status = INFEASIBLE
-                break
-            if best <= at_root:
-                sink = int(record_value[winner + _FREE_COLUMN])
-                if sink == NOWHERE:
-                    status = CHANGED
-                    break
-            else:
-                front[KNOWN_FREE] = best
-                front[BASE] = best + terms.unit if best < infinity else infinity
-                open_root(
-                    cost, sign, row, reference, front[BASE], v, dist, pred, sieve, row_of_column,
-                    place, heap, touched, start, stop, group_min, front, own, infinity,
-                )  # fmt: skip
         else:
-            if not entry_known:
-                entry_cost = sign * cost[entered_by]
-            known = front[KNOWN_FREE]
-            if known < infinity and known + terms.unit < front[BASE]:
-                front[BASE] = known + terms.unit
-                set_sieve(front[BASE], v, dist, sieve, place, touched, start, own[TOUCHED])
-            base = front[BASE]
-            if base < infinity:
-                tell_next(
-                    thread, n_threads, next_root, dist, row_of_column, heap, start, front, own,
-                    record_value,
-                )  # fmt: skip
-                reference = st.reference[row]
-                size = top_price + abs(base) + abs(entry_cost) + abs(entry_price) + abs(label)
-                margin = terms.margin * (size + abs(reference))
-                relax_sifted(
-                    cost, sign, row, reference, entry_cost, entry_price, label,
-                    margin + terms.margin * terms.margin, base, v, dist, pred, sieve,
-                    row_of_column, place, heap, touched, start, stop, front, own, found, infinity,
-                    thread, n_threads, next_root, record_value, slots, slot_of_row, lows, scale,
-                    width, runs,
-                )  # fmt: skip
-            else:
-                relax_all(
-                    cost, sign, row, entry_cost, entry_price, label, v, dist, pred, sieve,
-                    row_of_column, place, heap, touched, start, stop, front, own, infinity,
-                )  # fmt: skip
-
-        if sink == NOWHERE:
-            # The smallest label of all slabs: of a free column, or the first of a queue.
-            here = (turn * n_threads + thread) * RECORD
-            record_value[here + _FIRST] = infinity if valid else -infinity
-            if own[QUEUED] > 0 and valid:
-                column = heap[start]
-                record_value[here + _FIRST] = dist[column]
-                record_value[here + _FIRST_PRICE] = v[column]
-                record_value[here + _FIRST_COLUMN] = column
-                following = row_of_column[column]
-                record_value[here + _FIRST_ROW] = following
-                if always_resident:
-                    record_value[here + _ENTRY_COST] = sign * slots[slot_of_row[following], column]
-            record_value[here + _FREE] = front[FREE_LABEL]
-            record_value[here + _FREE_COLUMN] = own[FREE_COLUMN]
-            beat += 1
-            meet(record_word, thread, n_threads, turn * n_threads * RECORD + _BEAT, RECORD, beat)
-            winner = _best(_FREE, turn, n_threads, record_value)
-            other = _best(_FIRST, turn, n_threads, record_value)
-            turn = 1 - turn
-            free, best = record_value[winner + _FREE], record_value[other + _FIRST]
-            front[KNOWN_FREE] = min(front[KNOWN_FREE], free)
-            if best <= -infinity:
-                status = INVALID
+            _scan(slab, st, t, terms, cost)
+        if own.sink == NOWHERE:
+            status = _next_column(slab, st, t, terms, always_resident)
+            if status != _ON:
                 break
-            if at_root < infinity and best != at_root:
-                status = CHANGED
-                break
-            if free == infinity and best == infinity:
-                # Labels at those of a free column are not noted, and such a one is known.
-                status = INFEASIBLE if front[KNOWN_FREE] == infinity else CHANGED
-                break
-            if best < free:
-                column = int(record_value[other + _FIRST_COLUMN])
-                entry_price = record_value[other + _FIRST_PRICE]
-                row, entered_by = int(record_value[other + _FIRST_ROW]), column
-                entry_cost, entry_known = record_value[other + _ENTRY_COST], always_resident
-                if best > label:
-                    front[FALL] += n_settled * (best - label) if n_settled > 0 else zero
-                    label = best
-                else:
-                    front[FALL] += label - best
-                if thread == 0:
-                    settled[n_settled] = column
-                if start <= column and column < stop:
-                    own[QUEUED] = pop(heap, place, dist, start, own[QUEUED])
-                    place[column] = SETTLED
-                    sieve[column] = rounded_up(terms.blocked)
-                n_settled += 1
+            if own.sink == NOWHERE:
                 continue
-            best = free
-            sink = int(record_value[winner + _FREE_COLUMN])
-
-        if best > label:
-            front[FALL] += n_settled * (best - label) if n_settled > 0 else zero
-            label = best
-        else:
-            front[FALL] += label - best
-        n_settled += 1
-        if thread == 0:
-            settled[n_settled - 1] = sink
-            at.virtual_by = -1
-            record_id[_SOUND] = 1 if augment(st, root, sink, -1, n_settled) else 0
-            at.n_drops += n_settled
-            at.drops += front[FALL]
-        cross(barrier, n_threads)
-        if record_id[_SOUND] == 0:
-            status = CHANGED
+        status = _commit(slab, st, epsilon, zero)
+        if status != _ON:
             break
-        # A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
-        for k in range(n_settled - 1):
-            j = settled[k]
-            if start <= j and j < stop:
-                v[j] -= (label - dist[j]) + epsilon
-        if start <= sink and sink < stop:
-            v[sink] -= (label - best) + epsilon
-            sieve[sink] = rounded_up(v[sink])
-            top_price = max(top_price, abs(v[sink]))
-        top_price = forget(v, dist, sieve, place, touched, start, own[TOUCHED], top_price, infinity)
-        own[QUEUED] = own[TOUCHED] = 0
-        position += 1
         stage = NEXT_ROW
 
     # Every thread has left the loop for the same reason before the record changes.
-    cross(barrier, n_threads)
+    cross(st.barrier, n_threads)
     if thread == 0:
-        if status in (CHANGED, INVALID):
-            at.wanted = row
-        at.position, at.stage = position, stage
-        at.row, at.root, at.entered_by = row, root, entered_by
-        at.n_settled = n_settled
-        at.label, at.entry_price = label, entry_price
+        _put_down(slab, st, stage, status)
     return status

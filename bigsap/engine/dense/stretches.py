@@ -24,7 +24,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from bigsap.engine.core.atomics import lowest_bit
-from bigsap.engine.core.state import CODES
+from bigsap.engine.core.state import CODES, Scale
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -36,10 +36,6 @@ _BELOW, _PACE = 3, 1 << 21
 # Masks, of eight bytes.
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _EVEN, _FOURTHS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x1111111111111111)
-
-# Words of a slab's scale: its origin and where that should be, as bits of float32; whether a
-# survey has set them.
-ORIGIN, CENTRE, BEGUN = 0, 1, 2
 
 
 @intrinsic
@@ -63,9 +59,9 @@ def code_of(x: float, origin: int) -> int:
 
 
 @kernel
-def move_scale(octaves: int, lows: Array, scale: Array) -> None:
+def move_scale(octaves: int, lows: Array, scale: Scale) -> None:
     """Move the origin up (or down); what codes say of their stretches stays true. O(rows)."""
-    scale[ORIGIN] += octaves << _OCTAVE
+    scale.origin += octaves << _OCTAVE
     steps = octaves * _STEPS
     for row in range(lows.shape[0]):
         for k in range(lows.shape[1]):
@@ -86,12 +82,12 @@ def _least(values: Array, first: int, end: int) -> float:
 
 
 @kernel
-def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, scale: Array) -> None:
+def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, scale: Scale) -> None:
     """Note the minima of a root's stretches, each of ``width`` groups of LANES columns.
 
     group_min: P, of the slab's ``full`` groups and more. lows: uint8 (n_rows, bytes), the
     slab's; two codes a byte, 0 where nothing is known; no bytes where there is no room for
-    them. scale: int64, see ORIGIN. O(full), or O(rows) where the scale has to move.
+    them. O(full), or O(rows) where the scale has to move.
     """
     if lows.shape[1] == 0:
         return
@@ -104,19 +100,19 @@ def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, sc
             count += 1
     if count > 0:
         target = _bits(total / count) - (_BELOW << _OCTAVE)
-        if scale[BEGUN] == 0:
-            scale[ORIGIN], scale[CENTRE], scale[BEGUN] = target, target, 1
-        scale[CENTRE] += max(-_PACE, min(_PACE, target - scale[CENTRE]))
-        octaves = (scale[CENTRE] - scale[ORIGIN]) >> _OCTAVE
+        if scale.begun == 0:
+            scale.origin, scale.centre, scale.begun = target, target, 1
+        scale.centre += max(-_PACE, min(_PACE, target - scale.centre))
+        octaves = (scale.centre - scale.origin) >> _OCTAVE
         if octaves < -1 or octaves > 0:
             move_scale(octaves, lows, scale)
-    if scale[BEGUN] == 0:
+    if scale.begun == 0:
         return
     for k in range(lows.shape[1]):
         lows[row, k] = 0
     for k in range(n_stretches):
         low = _least(group_min, k * width, min((k + 1) * width, full))
-        lows[row, k >> 1] |= code_of(low, scale[ORIGIN]) << (4 * (k & 1))
+        lows[row, k >> 1] |= code_of(low, scale.origin) << (4 * (k & 1))
 
 
 @kernel(forceinline=True)
