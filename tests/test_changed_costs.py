@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from bigsap.engine.core import state as S
-from bigsap.engine.core.scan import NOWHERE, locate
+from bigsap.engine.core.record import record, records
+from bigsap.engine.core.scan import NOWHERE, Part, locate
 from bigsap.engine.dense.augment import augment
 from bigsap.engine.dense.rectangular import _reduce
 from bigsap.engine.dense.sweep import _find
@@ -24,11 +25,9 @@ def test_a_minimum_that_is_no_longer_there_has_no_column():
     v, dist, free = np.zeros(N), np.ones(N), np.full(N, -1, np.int32)
     block_min, barrier = np.full(1, 0.5), np.zeros(16, np.int64)
     assert locate(0.5, dist, v, free, np.inf, 0, N, block_min) == (NOWHERE, False)
-    values, ids = np.zeros(2 * S.RECORD), np.zeros(2 * S.RECORD, np.int64)
-    winner = _reduce(
-        0, 1, 0, 0.5, np.inf, np.inf, dist, v, free, 0, N, block_min, values, ids, barrier
-    )
-    assert ids[winner] == NOWHERE
+    told, own = records(S.Told, v.dtype, 2), record(S.Walk, v.dtype)
+    part = Part(own, v, dist, v.astype(S.ID), free, v, block_min, 0, N, 0, 1, np.inf)
+    assert told[_reduce(part, 0, 0.5, np.inf, told, barrier)].column == NOWHERE
     assert _find(0.5, dist, 1.0, v, 0, N, block_min) == NOWHERE
     dist[70] = 0.5
     assert locate(0.5, dist, v, free, np.inf, 0, N, block_min) == (70, True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bigsap.engine.core.atomics import adding
-from bigsap.engine.core.record import numbers, record, record_type, set_numbers
+from bigsap.engine.core.record import numbers, record, record_type, records, set_numbers
 from bigsap.native.kernel import kernel
 
 PRICES = [np.dtype(np.float64), np.dtype(np.int64)]
@@ -26,9 +26,8 @@ class Names:
     shape: int
 
 
-class Order:
-    label: float
-    place: int
+class More(Fields):
+    other: int
 
 
 @kernel
@@ -69,10 +68,17 @@ def test_numbers_are_what_a_checkpoint_holds(price):
 
 
 def test_fields_that_python_could_not_read_are_refused():
-    with pytest.raises(TypeError, match=r"Names\.shape"):
+    with pytest.raises(TypeError, match=r"Names: .*shape"):
         record_type(Names, PRICES[0])
-    with pytest.raises(TypeError, match=r"Order\.place"):
-        record_type(Order, PRICES[0])
+
+
+def test_a_class_adds_to_the_fields_of_another_and_arrays_lie_on_lines_of_their_own():
+    assert record_type(More, PRICES[0]).names == ("place", "count", "label", "other")
+    kept = records(More, PRICES[0], 3)
+    assert kept.strides == (64,)
+    assert kept.ctypes.data % 64 == 0
+    step(kept[1])
+    assert kept["place"].tolist() == [0, 1, 0]
 
 
 def test_no_addition_is_lost():

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bigsap.engine.core.atomics import cross, hear, tell
 from bigsap.engine.core.scan import n_invalid
-from bigsap.engine.core.state import BLOCK, RECORD, State
+from bigsap.engine.core.state import BLOCK, State
 from bigsap.native.kernel import kernel
 from bigsap.rows import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
 from bigsap.sources.base import Array
@@ -24,7 +24,7 @@ class Terms(NamedTuple):
     costs lie in (lowest, highest]. fill_address is 0 when rows come from Python; fill_in_parts: a
     part of a row costs its share (see ``sources.base.Fill``). margin:
     what rounding may do, relative to the numbers involved; unit: between two labels that
-    differ; one of them is 0 (see ``sift``).
+    differ; one of them is 0 (see ``sieve``).
     """
 
     sign: float
@@ -48,8 +48,8 @@ def foresee(turn: int, st: State, t: RowTable) -> None:
     """
     slot = next_slot(t)
     full = t.head[N_USED] == t.head[N_SLOTS]
-    st.foreseen[turn * RECORD] = slot
-    st.foreseen[turn * RECORD + 1] = t.row_of_slot[slot] if full and slot >= 0 else ABSENT
+    st.foreseen[turn].slot = slot
+    st.foreseen[turn].evicted = t.row_of_slot[slot] if full and slot >= 0 else ABSENT
 
 
 @kernel
@@ -66,8 +66,7 @@ def find(
     miss costs a barrier here.
     """
     slot = t.slot_of_row[row]
-    foreseen = st.foreseen[turn * RECORD]
-    evicted = st.foreseen[turn * RECORD + 1]
+    foreseen, evicted = st.foreseen[turn].slot, st.foreseen[turn].evicted
     if slot != ABSENT and (slot != foreseen or row == evicted):
         if thread == 0:
             if st.at.wanted == row:
@@ -111,12 +110,12 @@ def obtain(
         return slot
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     fill(row, start, stop, t.slots[slot], terms)
-    st.record_id[thread * RECORD + 2] = n_invalid(
+    st.told[thread].n_bad = n_invalid(
         t.slots[slot], terms.sign, terms.lowest, terms.highest, start, stop
     )
     cross(st.barrier, n_threads)
     for k in range(n_threads):
-        if st.record_id[k * RECORD + 2] != 0:
+        if st.told[k].n_bad != 0:
             if thread == 0:
                 st.at.wanted = row
             return BAD_COSTS

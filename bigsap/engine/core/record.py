@@ -8,6 +8,7 @@ is there on the other.
 
 from __future__ import annotations
 
+from inspect import get_annotations
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -22,37 +23,41 @@ LINE = 64
 _PARTS = {"words": "int", "values": "float"}
 
 
+def _given(fields: type) -> dict[str, str]:
+    """The fields of a class and those it is derived from: "int" or "float" of each."""
+    return {
+        name: kind for base in fields.__mro__[::-1] for name, kind in get_annotations(base).items()
+    }
+
+
 def record_type(fields: type, price: np.dtype[Any]) -> np.dtype[Any]:
-    """The numpy type of the fields of a class; each takes eight bytes, whole numbers come first.
+    """The numpy type of the fields of a class, each of eight bytes, padded to whole cache lines.
 
     Raises TypeError for a name that every ``numpy.record`` uses for something else.
     """
     kinds = {"int": np.dtype(np.int64), "float": price}
-    given = list(fields.__annotations__.items())
-    for name, kind in given:
-        if hasattr(np.record, name) or (kind == "int" and given[0][1] != "int"):
-            where = f"{fields.__name__}.{name}"
-            raise TypeError(f"{where}: a name of numpy.record, or a whole number after others")
-    names = [(name, kinds[kind]) for name, kind in given]
-    return np.dtype((np.record, np.dtype(names, align=True)))
+    given = _given(fields)
+    hidden = [name for name in given if hasattr(np.record, name)]
+    if hidden:
+        raise TypeError(f"{fields.__name__}: numpy.record has {hidden} of its own")
+    size = -(-8 * len(given) // LINE) * LINE
+    formats = [kinds[kind] for kind in given.values()]
+    lines = np.dtype({"names": list(given), "formats": formats, "itemsize": size}, align=True)
+    return np.dtype((np.record, lines))
 
 
 def record(fields: type[Fields], price: np.dtype[Any]) -> Fields:
     """A record of its own, all fields 0."""
-    return cast(Fields, np.zeros(1, record_type(fields, price))[0])
+    return cast(Fields, records(fields, price, 1)[0])
 
 
 def records(fields: type, price: np.dtype[Any], count: int) -> Array:
     """An array of records, all fields 0, each on cache lines of its own."""
     own = record_type(fields, price)
-    size = -(-own.itemsize // LINE) * LINE
-    room = np.zeros(count * size + LINE, np.uint8)
+    size = count * own.itemsize
+    room = np.zeros(size + LINE, np.uint8)
     skip = -room.ctypes.data % LINE
-    names = list(own.names or ())
-    lines = np.dtype(
-        {"names": names, "formats": [own[name] for name in names], "itemsize": size}, align=True
-    )
-    return room[skip : skip + count * size].view(np.dtype((np.record, lines)))
+    return room[skip : skip + size].view(own)
 
 
 def numbers(kept: Any, fields: type) -> dict[str, Array]:
@@ -60,7 +65,7 @@ def numbers(kept: Any, fields: type) -> dict[str, Array]:
     checkpoints hold."""
     found = {}
     for name, kind in _PARTS.items():
-        given = [field for field, has in fields.__annotations__.items() if has == kind]
+        given = [field for field, has in _given(fields).items() if has == kind]
         found[name] = np.array([kept[field] for field in given])
     return found
 
@@ -68,6 +73,6 @@ def numbers(kept: Any, fields: type) -> dict[str, Array]:
 def set_numbers(kept: Any, fields: type, saved: dict[str, Array]) -> None:
     """The opposite of ``numbers``; what else is saved is left alone."""
     for name, kind in _PARTS.items():
-        given = [field for field, has in fields.__annotations__.items() if has == kind]
+        given = [field for field, has in _given(fields).items() if has == kind]
         for field, value in zip(given, saved[name] if given else [], strict=True):
             kept[field] = value

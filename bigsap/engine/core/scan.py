@@ -8,10 +8,12 @@ assume NaN or infinities away. Labels follow algorithm 3 of A1015, associated as
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bigsap.engine.core.atomics import prefetch
-from bigsap.engine.core.state import BLOCK, LANES
+from bigsap.engine.core.state import BLOCK, LANES, Walk
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -24,6 +26,24 @@ NOWHERE = 1 << 40
 # doubled the speed of scanning a matrix out of cache (2 KiB and 8 KiB were slower).
 AHEAD = 4096
 LINE = 64
+
+
+class Part(NamedTuple):
+    """What a thread has of a search in an unbalanced problem: its own account, the arrays it works
+    on, in columns ``start`` to ``stop - 1`` only, and its room for minima."""
+
+    own: Walk
+    v: Array
+    dist: Array
+    pred: Array
+    row_of_column: Array
+    lanes: Array
+    block_min: Array
+    start: int
+    stop: int
+    thread: int
+    n_threads: int
+    infinity: float
 
 
 @kernel
@@ -45,14 +65,13 @@ def fold(lanes: Array, infinity: float) -> float:
 
 
 @kernel
-def relax_root(
-    cost: Array, sign: float, row: int, reference: float, v: Array, dist: Array, pred: Array,
-    start: int, stop: int, lanes: Array, block_min: Array, infinity: float,
-) -> float:  # fmt: skip
+def relax_root(part: Part, cost: Array, sign: float, reference: float) -> float:
     """Open a search: ``dist = (sign * cost - reference) - v``, every predecessor the root.
 
     Returns the slab's minimum and leaves each block's in ``block_min``.
     """
+    v, dist, pred, lanes, block_min = part.v, part.dist, part.pred, part.lanes, part.block_min
+    start, stop, infinity, row = part.start, part.stop, part.infinity, part.own.row
     best = infinity
     tag = np.int32(row)  # a wider integer here would halve the width of the vectors
     for k in range(LANES):
@@ -85,16 +104,15 @@ def relax_root(
 
 
 @kernel
-def relax_row(
-    cost: Array, sign: float, row: int, entry_cost: float, entry_price: float, label: float,
-    v: Array, dist: Array, pred: Array,
-    start: int, stop: int, lanes: Array, block_min: Array, infinity: float,
-) -> float:  # fmt: skip
+def relax_row(part: Part, cost: Array, sign: float, entry_cost: float) -> float:
     """Relax one matched row, entered at ``label`` by its column, into the labels.
 
     One fused pass: new labels, predecessors, minimum of each block. Settled columns
     carry price -infinity and label infinity and are left alone by the arithmetic.
     """
+    v, dist, pred, lanes, block_min = part.v, part.dist, part.pred, part.lanes, part.block_min
+    start, stop, infinity, row = part.start, part.stop, part.infinity, part.own.row
+    entry_price, label = part.own.entry_price, part.own.label
     best = infinity
     tag = np.int32(row)  # a wider integer here would halve the width of the vectors
     for k in range(LANES):
@@ -131,17 +149,16 @@ def relax_row(
 
 
 @kernel
-def relax_virtual(
-    cap: float, label: float, row: int, v: Array, dist: Array, pred: Array,
-    row_of_column: Array, start: int, stop: int, block_min: Array,
-    infinity: float, blocked: float,
-) -> float:  # fmt: skip
+def relax_virtual(part: Part, blocked: float) -> float:
     """Scan the group of virtual rows (cost 0, holding the free columns at the cap).
 
     All columns they hold are settled at once at ``label``: a swap among virtual rows
     is pointless, but their prices move together. Every other column is relaxed at
     ``label + cap - v``.
     """
+    v, dist, pred, block_min = part.v, part.dist, part.pred, part.block_min
+    start, stop, infinity, row_of_column = part.start, part.stop, part.infinity, part.row_of_column
+    cap, label, row = part.own.cap, part.own.label, part.own.row
     best = infinity
     for block in range((stop - start + BLOCK - 1) // BLOCK):
         o = start + block * BLOCK

@@ -2,7 +2,7 @@
 
 Every array is allocated here, once; kernels own no memory. Beyond the costs the
 state takes seven vectors of 8 n bytes, in which the start's sweeps live too; a phase of a
-square problem takes one more (``front``).
+square problem takes one more (``queue``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUPED = -2
 #: what LLVM turns into vector instructions without assuming away NaN or infinities.
 LANES = 64
 #: Of a row, all slabs together: bytes and codes by which stretches of it are left out, and the
-#: words that say what is read of two rows: see ``skip``.
+#: words that say what is read of two rows: see ``stretches``.
 ROOM, CODES, RUNS = 8, 16, 34
 #: Columns per block whose minimum is kept, to find the minimum's column afterwards.
 BLOCK = 512
@@ -90,11 +90,44 @@ class Standing:
     drops: float  # total of ordinary price drops
 
 
+class Walk(Standing):
+    """A thread's own account of the search at hand in an unbalanced problem: ``State.walks``. All
+    threads have the same."""
+
+    sink: int  # the free column that the search ends with, or TO_GROUP
+
+
 # Standing.entered_by of a root, and of a row reached through the virtual columns.
 AT_ROOT, BY_GROUP = -1, -2
 
-# Reduction records, one stretch of RECORD words a thread and parity.
-RECORD = 8
+
+class Told:
+    """What a thread tells the others, in unbalanced problems and sweeps: ``State.told``.
+
+    What decides the next step is on the first cache line.
+    """
+
+    column: int  # at ``label``; in sweeps the cheapest not taken; NOWHERE if found no more
+    free: int  # 1: that column is free
+    at_cap: int  # virtual rows: free columns of the slab at the cap
+    n_bad: int  # invalid costs of a row just computed, or in a first sweep of the row
+    sound: int  # thread 0: 0 for a path that has no end
+    label: float  # the smallest
+    price: float  # of ``column``
+    to_group: float  # thread 0: label at which the row reaches the virtual columns
+    # Of sweeps: the two smallest ``c - v``, the smallest over columns not taken, costs.
+    low: float
+    second: float
+    best: float
+    pick_cost: float
+    probed_cost: float
+
+
+class Foreseen:
+    """What thread 0 foresees of the next row that is absent: ``State.foreseen``."""
+
+    slot: int
+    evicted: int  # the row that leaves it, ABSENT for none
 
 
 class Note:
@@ -202,26 +235,26 @@ class State(NamedTuple):
     settled: Array  # ID (n_columns,)
     settled_dist: Array  # P (n_columns,); in square problems ``front`` has the room of this
     settled_price: Array  # P (n_columns,) and of this
-    # The front of a search in a square problem (see ``front``); empty outside phases.
-    sieve: Array  # float32 (n_columns,) see ``sift``
+    # The front of a search in a square problem (see ``queue``); empty outside phases.
+    sieve: Array  # float32 (n_columns,) see ``sieve``
     heap: Array  # ID (n_columns,) each slab's queue, from the slab's beginning on
     place: Array  # ID (n_columns,) in the queue, or OUTSIDE, or SETTLED
     touched: Array  # ID (n_columns,) what the search has reached, each slab's from its beginning
     fronts: Array  # Front (n_threads,)
     found: Array  # int64 (n_threads, 2 * groups of LANES columns of a slab)
-    # What rows need not be read again, and what is read: see ``skip``.
+    # What rows need not be read again, and what is read: see ``stretches``.
     lows: Array  # uint8 (n_threads, n_columns, a thread's share of ROOM)
     scales: Array  # Scale (n_threads,)
     runs: Array  # int64 (n_threads, RUNS)
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     at: Standing
-    # Per thread: lanes (3 * LANES) and block minima; records for reductions.
+    # Per thread: lanes (3 * LANES) and block minima; what threads tell one another.
     lanes: Array  # P (n_threads, 3 * LANES)
     block_min: Array  # P (n_threads, groups of LANES columns of a slab, or fewer blocks)
-    record_value: Array  # P (2 * n_threads * RECORD,)
-    record_id: Array  # int64 (2 * n_threads * RECORD,)
+    told: Array  # Told (2 * n_threads,), two sets used in turn
+    walks: Array  # Walk (n_threads,)
     # What thread 0 foresees of the next miss, two sets used in turn: see ``fetch``.
-    foreseen: Array  # int64 (2 * RECORD,)
+    foreseen: Array  # Foreseen (2,)
     notes: Array  # Note (2 * n_threads,), two sets used in turn
     hints: Array  # Hint (n_threads,)
     barrier: Array  # int64 (BARRIER_WORDS,)
@@ -280,14 +313,6 @@ def released(state: State) -> State:
     return state._replace(**empty)
 
 
-def _records(n_threads: int, dtype: np.dtype[Any]) -> Array:
-    """Two sets of records, zero, each on a cache line of its own."""
-    size = 2 * n_threads * RECORD
-    room = np.zeros(size + RECORD, dtype)
-    skip = -room.ctypes.data % (RECORD * 8) // 8
-    return room[skip : skip + size]
-
-
 def allocate(
     n_rows: int, n_columns: int, price: np.dtype[Any], n_threads: int, n_virtual_columns: int
 ) -> State:
@@ -311,9 +336,9 @@ def allocate(
         at=record(Standing, price),
         lanes=np.empty((n_threads, 3 * LANES), price),
         block_min=np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
-        record_value=_records(n_threads, price),
-        record_id=_records(n_threads, np.dtype(np.int64)),
-        foreseen=np.zeros(2 * RECORD, np.int64),
+        told=records(Told, price, 2 * n_threads),
+        walks=records(Walk, price, n_threads),
+        foreseen=records(Foreseen, price, 2),
         notes=records(Note, price, 2 * n_threads),
         hints=records(Hint, price, n_threads),
         barrier=np.zeros(16, np.int64),

@@ -95,7 +95,7 @@ class Engine:
         self._block: tuple[int, int, Array] | None = None
         self._one_row = np.empty((0 if rows.policy == "in place" else 1, m), problem.source.dtype)
         self._rows_read = 0
-        #: Pairs of rows scanned that were in stretches not to be read (``skip``).
+        #: Pairs of rows scanned that were in stretches not to be read (``stretches``).
         self.pairs_skipped = 0
         self._order: Array = np.empty(0, S.ID)
         #: Takes note of the rows that leave the cache, where somebody wants that.

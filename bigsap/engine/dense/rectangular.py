@@ -19,19 +19,18 @@ from __future__ import annotations
 
 from bigsap.engine.core.atomics import cross
 from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
-from bigsap.engine.core.scan import NOWHERE, locate, relax_root, relax_row, relax_virtual
+from bigsap.engine.core.scan import NOWHERE, Part, locate, relax_root, relax_row, relax_virtual
 from bigsap.engine.core.state import (
     AT_ROOT,
     BY_GROUP,
     CHANGED,
     DONE,
-    FREE,
     INFEASIBLE,
     INVALID,
     NEED_ROW,
-    RECORD,
     YIELD,
     State,
+    Told,
 )
 from bigsap.engine.dense.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.native.kernel import kernel
@@ -42,35 +41,191 @@ from bigsap.sources.base import Array
 NEXT_ROW, SCAN = 0, 1
 # Columns of a path that are not settled: its sink, and what virtual rows and columns pass on.
 _DETOURS = 4
+# Steps return one of these, or why the kernel does: a row is to be scanned; the search has a sink.
+_ROW, _SINK = -1, -2
+
+
+@kernel(forceinline=True)
+def _take_up(part: Part, st: State) -> None:
+    """Read where the phase stands; between the barriers at which it does not change."""
+    own, at = part.own, st.at
+    own.position, own.row, own.root, own.entered_by = at.position, at.row, at.root, at.entered_by
+    own.n_settled, own.surplus, own.virtual_by = at.n_settled, at.surplus, at.virtual_by
+    own.group_settled, own.group_pred = at.group_settled, at.group_pred
+    own.group_cursor, own.group_size = at.group_cursor, at.group_size
+    own.label, own.entry_price, own.cap = at.label, at.entry_price, at.cap
+    own.virtual_label, own.group_price, own.group_label = (
+        at.virtual_label, at.group_price, at.group_label,
+    )  # fmt: skip
+
+
+@kernel(forceinline=True)
+def _put_down(part: Part, st: State, stage: int) -> None:
+    """Write where the phase stands, but for what augmentations have written."""
+    own, at = part.own, st.at
+    at.position, at.stage = own.position, stage
+    at.row, at.root, at.entered_by = own.row, own.root, own.entered_by
+    at.n_settled, at.surplus, at.virtual_by = own.n_settled, own.surplus, own.virtual_by
+    at.group_settled, at.group_pred = own.group_settled, own.group_pred
+    at.group_cursor = own.group_cursor
+    at.label, at.entry_price, at.cap = own.label, own.entry_price, own.cap
+    at.virtual_label, at.group_label = own.virtual_label, own.group_label
+
+
+@kernel(forceinline=True)
+def _open(part: Part, order: Array, backward: bool) -> None:
+    """Begin the search from the next root."""
+    own = part.own
+    own.root = order[order.size - 1 - own.position] if backward else order[own.position]
+    own.row, own.entered_by = own.root, AT_ROOT
+    own.n_settled, own.virtual_by, own.group_settled = 0, -1, 0
+    own.label, own.group_label = -part.infinity, part.infinity
+
+
+@kernel(forceinline=True)
+def _scan(part: Part, st: State, cost: Array, sign: float, told: Told) -> float:
+    """Relax a row's labels; the slab's smallest. Thread 0 tells that of the virtual columns."""
+    own, zero = part.own, sign - sign
+    if own.entered_by == AT_ROOT:
+        reference = st.reference[own.row]
+        best = relax_root(part, cost, sign, reference)
+        to_group = (zero - reference) - own.group_price
+    else:
+        entry_cost = zero
+        if own.entered_by == BY_GROUP:
+            own.entry_price = own.group_price
+        else:
+            entry_cost = sign * cost[own.entered_by]
+        best = relax_row(part, cost, sign, entry_cost)
+        to_group = (zero - entry_cost) - (own.group_price - own.entry_price) + own.label
+    if part.thread == 0:
+        told.to_group = to_group
+        st.at.rows_scanned += 1
+    return best
 
 
 @kernel
 def _reduce(
-    thread: int, n_threads: int, turn: int, best: float, price_limit: float, infinity: float,
-    dist: Array, v: Array, row_of_column: Array, start: int, stop: int, block_min: Array,
-    record_value: Array, record_id: Array, barrier: Array,
-) -> int:  # fmt: skip
+    part: Part, turn: int, best: float, price_limit: float, told: Array, barrier: Array
+) -> int:
     """Agree on the smallest label, free columns first, then the lowest column.
 
-    Returns the place of the winning record. Records alternate between two sets (turn),
-    so one barrier a reduction is enough.
+    Returns the place of what its thread has told. There are two sets (turn) of that, so one
+    barrier a reduction is enough.
     """
-    base = (turn * n_threads + thread) * RECORD
-    record_value[base] = best
-    if best < infinity:
-        column, free = locate(best, dist, v, row_of_column, price_limit, start, stop, block_min)
+    own, n_threads = told[turn * part.n_threads + part.thread], part.n_threads
+    own.label = best
+    if best < part.infinity:
+        column, free = locate(
+            best, part.dist, part.v, part.row_of_column, price_limit, part.start, part.stop,
+            part.block_min,
+        )  # fmt: skip
         if column < NOWHERE:
-            record_value[base + 1] = v[column]
-        record_id[base] = column
-        record_id[base + 1] = 1 if free else 0
+            own.price = part.v[column]
+        own.column = column
+        own.free = 1 if free else 0
     cross(barrier, n_threads)
-    winner = turn * n_threads * RECORD
-    for k in range(1, n_threads):
-        other = (turn * n_threads + k) * RECORD
-        x, y = record_value[winner], record_value[other]
-        if y < x or (y == x and y < infinity and record_id[other + 1] > record_id[winner + 1]):
-            winner = other
+    winner = turn * n_threads
+    for k in range(winner + 1, (turn + 1) * n_threads):
+        x, y = told[winner].label, told[k].label
+        if y < x or (y == x and y < part.infinity and told[k].free > told[winner].free):
+            winner = k
     return winner
+
+
+@kernel(forceinline=True)
+def _next_column(
+    part: Part, st: State, told: Told, to_group: float, blocked: float, n_virtual: int
+) -> int:
+    """The smallest label of all: of virtual rows or columns, or of a column, which is settled.
+
+    told: by the thread with the smallest label of a column. to_group: that of the row just scanned
+    to the virtual columns, thread 0's number for all: it rests on a cost that another thread may
+    find changed.
+    """
+    own, infinity, n_group = part.own, part.infinity, st.group.size
+    if n_group > 0 and own.group_settled == 0 and to_group < own.group_label:
+        own.group_label, own.group_pred = to_group, own.row
+    best, column, free = told.label, told.column, told.free != 0
+    if (
+        n_group > 0
+        and own.group_settled == 0
+        and own.group_label < infinity
+        and (own.group_label < best or (own.group_label == best and not free))
+    ):
+        own.label = max(own.label, own.group_label)
+        if own.group_size == n_group:
+            own.group_settled = own.group_cursor = 1
+            own.row, own.entered_by = st.group[0], BY_GROUP
+            return _ROW
+        own.sink = TO_GROUP
+        own.group_size += 1
+        return _SINK
+    if best >= infinity:
+        return INFEASIBLE
+    if (
+        column == NOWHERE
+        or own.n_settled == st.settled.size
+        or (n_virtual == 0 and not free and part.row_of_column[column] < 0)
+    ):
+        return CHANGED
+    own.label = max(own.label, best)
+    if not free and part.row_of_column[column] < 0:
+        own.virtual_by, own.virtual_label = column, own.label
+        own.row = st.column_of_row.size
+        return _ROW
+    if part.thread == 0:
+        st.settled[own.n_settled] = column
+        st.settled_dist[own.n_settled] = best
+        st.settled_price[own.n_settled] = told.price
+    if part.start <= column and column < part.stop:
+        part.v[column] = blocked
+        part.dist[column] = infinity
+    own.n_settled += 1
+    own.entry_price = told.price
+    if free:
+        own.sink = column
+        return _SINK
+    own.row, own.entered_by = part.row_of_column[column], column
+    return _ROW
+
+
+@kernel(forceinline=True)
+def _commit(part: Part, st: State, epsilon: float, blocked: float, n_virtual: int) -> bool:
+    """Flip the path to the sink and lower the prices; False for a path without end."""
+    own, at, thread, n_threads = part.own, st.at, part.thread, part.n_threads
+    sink, label, n_settled = own.sink, own.label, own.n_settled
+    if thread == 0:
+        at.virtual_by, at.virtual_took, at.group_pred = own.virtual_by, -1, own.group_pred
+        sound = augment(st, own.root, sink, st.column_of_row.size, n_settled + _DETOURS)
+        st.told[0].sound = 1 if sound else 0
+        at.n_drops += n_settled
+        for k in range(n_settled):
+            at.drops += label - st.settled_dist[k]
+        if own.virtual_by >= 0:
+            at.n_drops += n_virtual
+            at.drops += n_virtual * (label - own.virtual_label)
+        if own.group_settled != 0:
+            at.group_price -= (label - own.group_label) + epsilon
+    cross(st.barrier, n_threads)
+    if st.told[0].sound == 0:
+        return False
+    lower_prices(
+        n_settled, label, epsilon, part.v, st.settled, st.settled_dist, st.settled_price,
+        part.start, part.stop,
+    )  # fmt: skip
+    own.group_price = at.group_price
+    if own.virtual_by >= 0:
+        own.cap -= (label - own.virtual_label) + epsilon
+        st.told[thread].at_cap = lower_cap(thread, own.cap, blocked, st)
+        cross(st.barrier, n_threads)
+        own.surplus = -n_virtual
+        for k in range(n_threads):
+            own.surplus += st.told[k].at_cap
+    elif n_virtual > 0 and sink >= 0 and own.entry_price == own.cap:
+        own.surplus -= 1
+    own.position += 1
+    return True
 
 
 @kernel
@@ -87,210 +242,75 @@ def run_phase(
     (costs in place are no longer what they were; at.wanted is the row scanned last).
     Worst case O(n m) a search, each scan O(m / n_threads) plus a barrier.
     """
-    n_rows = st.column_of_row.size
-    n_group = st.group.size
-    virtual_row = n_rows
-    start, stop = st.bounds[thread], st.bounds[thread + 1]
-    lanes, block_min = st.lanes[thread], st.block_min[thread]
-    infinity, blocked, sign = terms.infinity, terms.blocked, terms.sign
-    zero = sign - sign
-
-    # Arrays are taken out of the state once: every access to a field of a tuple costs
-    # reference counting, which adds up to more than the scan of a short row.
-    at = st.at
-    v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
-    reference = st.reference
-    settled, settled_dist, settled_price = st.settled, st.settled_dist, st.settled_price
-    record_value, record_id, barrier = st.record_value, st.record_id, st.barrier
+    virtual_row = st.column_of_row.size
+    part = Part(
+        st.walks[thread], st.v, st.dist, st.pred, st.row_of_column, st.lanes[thread],
+        st.block_min[thread], st.bounds[thread], st.bounds[thread + 1], thread, n_threads,
+        terms.infinity,
+    )  # fmt: skip
+    own, told, barrier = part.own, st.told, st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
-    position, stage = at.position, at.stage
-    row, root, entered_by = at.row, at.root, at.entered_by
-    n_settled, surplus, virtual_by = at.n_settled, at.surplus, at.virtual_by
-    group_settled, group_pred = at.group_settled, at.group_pred
-    group_cursor, group_size = at.group_cursor, at.group_size
-    label, entry_price, cap = at.label, at.entry_price, at.cap
-    virtual_label, group_price = at.virtual_label, at.group_price
-    group_label = at.group_label
+    _take_up(part, st)
+    stage = st.at.stage
     # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         foresee(0, st, t)
-    # No thread may change the record before every thread has read them.
-    cross(st.barrier, n_threads)
+    # No thread may change the record before every thread has read it.
+    cross(barrier, n_threads)
 
-    turn = row_turn = 0
-    spent = 0
+    turn = row_turn = spent = 0
     while True:
         if stage == NEXT_ROW:
-            if position == order.size:
+            if own.position == order.size:
                 status = DONE
                 break
-            root = order[order.size - 1 - position] if backward else order[position]
-            row, entered_by = root, AT_ROOT
-            n_settled, virtual_by, group_settled = 0, -1, 0
-            label, group_label = -infinity, infinity
+            _open(part, order, backward)
             stage = SCAN
         if spent >= budget:
             status = YIELD
             break
-
-        if row == virtual_row:
-            best = relax_virtual(
-                cap, label, row, v, dist, pred, row_of_column,
-                start, stop, block_min, infinity, blocked,
-            )  # fmt: skip
+        if own.row == virtual_row:
+            best = relax_virtual(part, terms.blocked)
             if thread == 0:
-                at.virtual_scans += 1
+                st.at.virtual_scans += 1
         else:
-            slot = slot_of_row[row]
+            slot = slot_of_row[own.row]
             if slot >= 0 and always_resident:
                 if thread == 0:
                     head[HITS] += 1
             else:
-                slot = obtain(thread, n_threads, row, False, row_turn, st, t, terms)
+                slot = obtain(thread, n_threads, own.row, False, row_turn, st, t, terms)
                 row_turn = 1 - row_turn
             if slot < 0:
                 status = INVALID if slot == BAD_COSTS else NEED_ROW
                 break
-            cost = slots[slot]
-            if entered_by == AT_ROOT:
-                best = relax_root(
-                    cost, sign, row, reference[row], v, dist, pred,
-                    start, stop, lanes, block_min, infinity,
-                )  # fmt: skip
-                to_group = (zero - reference[row]) - group_price
-            else:
-                entry_cost = zero
-                if entered_by == BY_GROUP:
-                    entry_price = group_price
-                else:
-                    entry_cost = sign * cost[entered_by]
-                best = relax_row(
-                    cost, sign, row, entry_cost, entry_price, label, v, dist, pred,
-                    start, stop, lanes, block_min, infinity,
-                )  # fmt: skip
-                to_group = (zero - entry_cost) - (group_price - entry_price) + label
-            if thread == 0:
-                record_value[turn * n_threads * RECORD + 5] = to_group
-                at.rows_scanned += 1
+            best = _scan(part, st, slots[slot], terms.sign, told[turn * n_threads])
         spent += terms.n_columns
-        if group_settled != 0 and group_cursor < group_size:
-            row = st.group[group_cursor]
-            group_cursor += 1
-            entered_by = BY_GROUP
+        if own.group_settled != 0 and own.group_cursor < own.group_size:
+            own.row, own.entered_by = st.group[own.group_cursor], BY_GROUP
+            own.group_cursor += 1
             if not always_resident:
                 cross(barrier, n_threads)  # between two calls of ``obtain``
             continue
-
-        price_limit = cap if n_virtual > 0 and surplus == 0 else infinity
-        record = _reduce(
-            thread, n_threads, turn, best, price_limit, infinity, dist, v, row_of_column,
-            start, stop, block_min, record_value, record_id, barrier,
-        )  # fmt: skip
-        # Thread 0's number for all: it rests on a cost that another thread may find changed.
-        if n_group > 0 and group_settled == 0:
-            to_group = record_value[turn * n_threads * RECORD + 5]
-            if to_group < group_label:
-                group_label = to_group
-                group_pred = row
+        price_limit = own.cap if n_virtual > 0 and own.surplus == 0 else terms.infinity
+        winner = _reduce(part, turn, best, price_limit, told, barrier)
+        to_group = told[turn * n_threads].to_group
         turn = 1 - turn
-        best = record_value[record]
-        column, free = record_id[record], record_id[record + 1] != 0
-        column_price = record_value[record + 1]
-
-        sink = FREE
-        if (
-            n_group > 0
-            and group_settled == 0
-            and group_label < infinity
-            and (group_label < best or (group_label == best and not free))
-        ):
-            label = max(label, group_label)
-            if group_size == n_group:
-                group_settled = 1
-                group_cursor = 1
-                row = st.group[0]
-                entered_by = BY_GROUP
-                continue
-            sink = TO_GROUP
-            group_size += 1
-        elif best >= infinity:
-            status = INFEASIBLE
+        status = _next_column(part, st, told[winner], to_group, terms.blocked, n_virtual)
+        if status == _ROW:
+            continue
+        if status != _SINK:
             break
-        elif (
-            column == NOWHERE
-            or n_settled == settled.size
-            or (n_virtual == 0 and not free and row_of_column[column] < 0)
-        ):
+        if not _commit(part, st, epsilon, terms.blocked, n_virtual):
             status = CHANGED
             break
-        else:
-            label = max(label, best)
-            if not free and row_of_column[column] < 0:
-                virtual_by = column
-                virtual_label = label
-                row = virtual_row
-                continue
-            if thread == 0:
-                settled[n_settled] = column
-                settled_dist[n_settled] = best
-                settled_price[n_settled] = column_price
-            if start <= column and column < stop:
-                v[column] = blocked
-                dist[column] = infinity
-            n_settled += 1
-            if not free:
-                row = row_of_column[column]
-                entered_by = column
-                entry_price = column_price
-                continue
-            sink = column
-
-        if thread == 0:
-            at.virtual_by = virtual_by
-            at.virtual_took = -1
-            at.group_pred = group_pred
-            sound = augment(st, root, sink, virtual_row, n_settled + _DETOURS)
-            record_id[5] = 1 if sound else 0
-            at.n_drops += n_settled
-            for k in range(n_settled):
-                at.drops += label - settled_dist[k]
-            if virtual_by >= 0:
-                at.n_drops += n_virtual
-                at.drops += n_virtual * (label - virtual_label)
-            if group_settled != 0:
-                at.group_price -= (label - group_label) + epsilon
-        cross(barrier, n_threads)
-        if record_id[5] == 0:
-            status = CHANGED
-            break
-        lower_prices(
-            n_settled, label, epsilon, v, settled, settled_dist, settled_price, start, stop
-        )
-        group_price = at.group_price
-        if virtual_by >= 0:
-            cap -= (label - virtual_label) + epsilon
-            at_cap = lower_cap(thread, cap, blocked, st)
-            record_id[thread * RECORD + 3] = at_cap
-            cross(barrier, n_threads)
-            surplus = -n_virtual
-            for k in range(n_threads):
-                surplus += record_id[k * RECORD + 3]
-        elif n_virtual > 0 and sink >= 0 and column_price == cap:
-            surplus -= 1
-        position += 1
         stage = NEXT_ROW
 
     # Every thread has left the loop for the same reason before the record changes.
-    cross(st.barrier, n_threads)
+    cross(barrier, n_threads)
     if thread == 0:
         if status == CHANGED:
-            at.wanted = root if row == virtual_row else row
-        at.position, at.stage = position, stage
-        at.row, at.root, at.entered_by = row, root, entered_by
-        at.n_settled, at.surplus, at.virtual_by = n_settled, surplus, virtual_by
-        at.group_settled, at.group_pred = group_settled, group_pred
-        at.group_cursor = group_cursor
-        at.label, at.entry_price, at.cap = label, entry_price, cap
-        at.virtual_label, at.group_label = virtual_label, group_label
+            st.at.wanted = own.root if own.row == virtual_row else own.row
+        _put_down(part, st, stage)
     return status

@@ -47,7 +47,6 @@ from bigsap.native.kernel import kernel
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
-_SOUND = 5  # of ``record_id``, whose word 2 is that of ``fetch.obtain``
 # Steps return this, or why the kernel does.
 _ON = -1
 
@@ -248,11 +247,11 @@ def _commit(slab: Slab, st: State, epsilon: float, zero: float) -> int:
     if slab.thread == 0:
         st.settled[own.n_settled - 1] = sink
         at.virtual_by = -1
-        st.record_id[_SOUND] = 1 if augment(st, own.root, sink, -1, own.n_settled) else 0
+        st.told[0].sound = 1 if augment(st, own.root, sink, -1, own.n_settled) else 0
         at.n_drops += own.n_settled
         at.drops += own.fall
     cross(st.barrier, slab.n_threads)
-    if st.record_id[_SOUND] == 0:
+    if st.told[0].sound == 0:
         return CHANGED
     label = own.label
     # A1015, algorithm 3, line 17; label is the running maximum, so no price rises.

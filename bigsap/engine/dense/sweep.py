@@ -21,7 +21,6 @@ from bigsap.engine.core.state import (
     INVALID,
     LANES,
     NEED_ROW,
-    RECORD,
     YIELD,
     State,
 )
@@ -209,41 +208,38 @@ def run_sweep(
         low, second, best = _survey_row(
             cost, sign, st.v, survey.open_price, start, stop, lanes, block_min, infinity
         )
-        base = (turn * n_threads + thread) * RECORD
-        st.record_value[base] = low
-        st.record_value[base + 1] = second
-        st.record_value[base + 2] = best
-        st.record_id[base + 1] = 0
+        told = st.told[turn * n_threads + thread]
+        told.low, told.second, told.best, told.n_bad = low, second, best, 0
         if first:
-            st.record_id[base + 1] = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
+            told.n_bad = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
             probed = survey.probe[row]
             here = start <= probed and probed < stop
-            st.record_value[base + 4] = sign * cost[probed] if here else infinity
+            told.probed_cost = sign * cost[probed] if here else infinity
         if best < infinity:
             found = _find(best, cost, sign, survey.open_price, start, stop, block_min)
-            st.record_id[base] = found
-            st.record_value[base + 3] = sign * cost[found] if found < NOWHERE else infinity
+            told.column = found
+            told.pick_cost = sign * cost[found] if found < NOWHERE else infinity
         cross(st.barrier, n_threads)
         low, second, best, winner = infinity, infinity, infinity, -1
         probed_cost = pick_cost = infinity
         bad = 0
         for k in range(n_threads):
-            r = (turn * n_threads + k) * RECORD
-            second = min(second, min(st.record_value[r + 1], max(low, st.record_value[r])))
-            low = min(low, st.record_value[r])
-            if st.record_value[r + 2] < best:
-                best, winner = st.record_value[r + 2], k
-                pick_cost = st.record_value[r + 3]
+            told = st.told[turn * n_threads + k]
+            second = min(second, min(told.second, max(low, told.low)))
+            low = min(low, told.low)
+            if told.best < best:
+                best, winner = told.best, k
+                pick_cost = told.pick_cost
             if first:
-                probed_cost = min(probed_cost, st.record_value[r + 4])
-            bad += st.record_id[r + 1]
+                probed_cost = min(probed_cost, told.probed_cost)
+            bad += told.n_bad
         if bad != 0:
             cross(st.barrier, n_threads)
             if thread == 0:
                 st.at.wanted = row
             status = INVALID
             break
-        column = st.record_id[(turn * n_threads + winner) * RECORD] if winner >= 0 else -1
+        column = st.told[turn * n_threads + winner].column if winner >= 0 else -1
         if column == NOWHERE:
             cross(st.barrier, n_threads)
             if thread == 0:
