@@ -110,12 +110,13 @@ class Told:
     column: int  # at ``label``; in sweeps the cheapest not taken; NOWHERE if found no more
     free: int  # 1: that column is free
     at_cap: int  # virtual rows: free columns of the slab at the cap
-    n_bad: int  # invalid costs of a row just computed, or in a first sweep of the row
+    n_bad: int  # invalid costs of a row just computed; written in the first set only
     sound: int  # thread 0: 0 for a path that has no end
     label: float  # the smallest
     price: float  # of ``column``
     to_group: float  # thread 0: label at which the row reaches the virtual columns
     # Of sweeps: the two smallest ``c - v``, the smallest over columns not taken, costs.
+    n_invalid: int  # not ``n_bad``, which the next row may overwrite while this is read
     low: float
     second: float
     best: float

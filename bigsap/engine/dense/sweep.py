@@ -209,9 +209,9 @@ def run_sweep(
             cost, sign, st.v, survey.open_price, start, stop, lanes, block_min, infinity
         )
         told = st.told[turn * n_threads + thread]
-        told.low, told.second, told.best, told.n_bad = low, second, best, 0
+        told.low, told.second, told.best, told.n_invalid = low, second, best, 0
         if first:
-            told.n_bad = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
+            told.n_invalid = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
             probed = survey.probe[row]
             here = start <= probed and probed < stop
             told.probed_cost = sign * cost[probed] if here else infinity
@@ -232,7 +232,7 @@ def run_sweep(
                 pick_cost = told.pick_cost
             if first:
                 probed_cost = min(probed_cost, told.probed_cost)
-            bad += told.n_bad
+            bad += told.n_invalid
         if bad != 0:
             cross(st.barrier, n_threads)
             if thread == 0:

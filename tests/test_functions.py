@@ -1,0 +1,43 @@
+"""Functions of the engine stay short, and are handed what belongs together in one piece."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ENGINE = Path(__file__).parent.parent / "bigsap" / "engine"
+LINES, PARAMETERS = 120, 9
+# What Python calls with everything that a kernel works on.
+ENTRIES = ("run_", "solve_dense", "prove_dense")
+#: Longer, or with more parameters, so far: names leave this list and do not join it.
+LONG = {"solve_dense"}
+WIDE = {"_gather", "_lists_there", "_reduce_chunk", "gather", "keep_tight", "pick_tight"}
+
+
+def functions() -> list[ast.FunctionDef]:
+    trees = [ast.parse(file.read_text()) for file in ENGINE.rglob("*.py")]
+    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def n_parameters(function: ast.FunctionDef) -> int:
+    given = function.args
+    names = [part.arg for part in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return len([name for name in names if name not in ("self", "cls")])
+
+
+def test_functions_are_short():
+    long = {f.name for f in functions() if (f.end_lineno or 0) - f.lineno >= LINES}
+    assert long == LONG
+
+
+def test_functions_have_few_parameters():
+    wide = {f.name for f in functions() if n_parameters(f) > PARAMETERS}
+    assert {name for name in wide if not name.startswith(ENTRIES)} == WIDE
+
+
+def test_numbers_of_a_search_have_names():
+    """No ``words[3]`` nor ``words[POSITION]``: see ``core/record.py``."""
+    files = [file for file in ENGINE.rglob("*.py") if "gpu" not in file.parts]
+    by_place = re.compile(r"\b(words|values|counters|record_id|record_value)\[(\d|[A-Z_]+\b)")
+    assert [str(file) for file in files if by_place.search(file.read_text())] == []
