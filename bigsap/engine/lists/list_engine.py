@@ -252,15 +252,7 @@ class ListEngine(ListStore):
     def _search(self, executor: ThreadPoolExecutor, epsilon: float, postpone: float) -> int:
         """A slice of searches; of many rows by another thread, since one of them may take
         seconds, with nobody to hear signals or to look at limits."""
-        kind = self.price.type
-        unit = kind(0 if self.problem.integer else UNIT)
-        args = (
-            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
-            self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
-            kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
-            self.scratch, self.gather, MOST_REQUESTS, self.longest, unit, self._next_fit(),
-            self._budget,
-        )  # fmt: skip
+        args = self._search_arguments(epsilon, postpone)
         if self.column_of_row.size < _WATCHED:
             return run_searches(*args)
         words = self.frontier.words
@@ -276,6 +268,21 @@ class ListEngine(ListStore):
             return watched(executor, look, stop, run_searches, *args)
         finally:
             words[F.STOP] = 0
+
+    def _search_arguments(self, epsilon: float, postpone: float) -> tuple[Any, ...]:
+        kind = self.price.type
+        unit = kind(0 if self.problem.integer else UNIT)
+        return (
+            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
+            self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
+            kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
+            self.scratch, self.gather, MOST_REQUESTS, self.longest, unit, self._next_fit(),
+            self._budget,
+        )  # fmt: skip
+
+    def search_kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel of a phase, and arguments as it is called with."""
+        return run_searches, self._search_arguments(0.0, 0.0)
 
     def _next_fit(self) -> int:
         """The number of evaluations at which majorants are fitted anew: they loosen as prices

@@ -285,10 +285,7 @@ class ListStore:
         counters[L.BAD_ROW] = -1
         start = wave.done[0]
         wave.done = (start, rows.size)
-        self.team.run(
-            run_evaluations, rows, not self.immediate, slots, self.from_fill, self.terms,
-            self.v, self.open_price, self.blocks, self.seed, self.scratches, self.lists,
-        )  # fmt: skip
+        self.team.run(run_evaluations, *self._evaluation_arguments(rows, slots))
         counters[L.EVALUATIONS] += rows.size
         if counters[L.BAD_ROW] >= 0:
             self.complain(int(counters[L.BAD_ROW]))
@@ -296,6 +293,16 @@ class ListStore:
             self.listed.see(rows, slots, self.lists)
         wave.done = (start + rows.size, 0)
         return int(rows.size)
+
+    def _evaluation_arguments(self, rows: Array, slots: Array) -> tuple[Any, ...]:
+        return (
+            rows, not self.immediate, slots, self.from_fill, self.terms, self.v, self.open_price,
+            self.blocks, self.seed, self.scratches, self.lists,
+        )  # fmt: skip
+
+    def evaluation_kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel of evaluations, and arguments as it is called with."""
+        return run_evaluations, (0, 1, *self._evaluation_arguments(np.empty(0, S.ID), self.slots))
 
     def check_size(self, row: int, costs: Array, limit: int | None) -> None:
         """Raise for an integer cost that exact arithmetic cannot take."""
