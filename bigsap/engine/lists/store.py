@@ -8,6 +8,7 @@ through Python, many at a time and in order.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -271,6 +272,23 @@ class ListStore:
 
     def _evaluate_batch(self, wave: Wave, rows: Array) -> int:
         """Evaluate the wave's next rows; how many they were."""
+        start = wave.done[0]
+        self.lists.counters[L.NEXT_ITEM] = 0
+        slots, bad = self.read_and_evaluate(rows, lambda: setattr(wave, "done", (start, rows.size)))
+        if bad >= 0:
+            self.complain(bad)
+        if self.listed is not None and not self.immediate:
+            self.listed.see(rows, slots, self.lists)
+        wave.done = (start + rows.size, 0)
+        return int(rows.size)
+
+    def read_and_evaluate(
+        self, rows: Array, begin: Callable[[], None] | None = None
+    ) -> tuple[Array, int]:
+        """Evaluate rows; the costs of those that were read for it, and the first bad row or -1.
+
+        begin: called when they are read. Raises for a cost of these that is invalid.
+        """
         m = self.terms.n_columns
         slots = self.slots
         if not self.immediate:
@@ -283,19 +301,14 @@ class ListStore:
         counters = self.lists.counters
         counters[L.NEXT_ITEM] = 0
         counters[L.BAD_ROW] = -1
-        start = wave.done[0]
-        wave.done = (start, rows.size)
+        if begin is not None:
+            begin()
         self.team.run(
             run_evaluations, rows, not self.immediate, slots, self.from_fill, self.terms,
             self.v, self.open_price, self.blocks, self.seed, self.scratches, self.lists,
         )  # fmt: skip
         counters[L.EVALUATIONS] += rows.size
-        if counters[L.BAD_ROW] >= 0:
-            self.complain(int(counters[L.BAD_ROW]))
-        if self.listed is not None and not self.immediate:
-            self.listed.see(rows, slots, self.lists)
-        wave.done = (start + rows.size, 0)
-        return int(rows.size)
+        return slots, int(counters[L.BAD_ROW])
 
     def check_size(self, row: int, costs: Array, limit: int | None) -> None:
         """Raise for an integer cost that exact arithmetic cannot take."""
