@@ -1,18 +1,20 @@
 """Wrong lines that the tests must notice: ``python tests/mutations.py [NUMBER ...]``.
 
-Each mutation is one line of the engine, the cache, the certificate or the service, made wrong in
-a copy of the tree, and the tests that shall fail for it. What survives is listed, and the exit
-status is 1.
-``make test-all`` runs it; it takes some minutes.
+Each mutation is one line of the engine, the cache, the certificate, the service or of what keeps
+kernels, made wrong in a copy of the tree, and the tests that shall fail for it: those of ``make
+test``, nothing that is slow. They must pass before. What survives is listed, and the exit status
+is 1. ``make test-all`` runs it; it takes some minutes.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +92,19 @@ MUTATIONS = [
              "tau = matched[i] + prices[j]", "tests/test_small.py"),
     Mutation("bigsap/engine/lists/hiding.py", "if 2 * n_known < size:", "if 2 * n_known > size:",
              "tests/test_hiding.py"),
+    Mutation("bigsap/engine/hungarian/forest.py", "            v[j] -= now - f.at[j]",
+             "            v[j] -= 0 * (now - f.at[j])", "tests/test_hungarian.py -k every_slice"),
+    Mutation("bigsap/engine/hungarian/forest.py",
+             "f.ends[row] = (theta - u) + since if theta < infinity else infinity",
+             "f.ends[row] = infinity", "tests/test_hungarian.py -k short_lists"),
+    # What keeps kernels.
+    Mutation("bigsap/native/store.py",
+             "or hashlib.sha256(data[head:]).digest() != data[len(_MARK) : head]",
+             "or len(data) < head", "tests/test_native.py -k damaged"),
+    Mutation("bigsap/native/content.py", 'hashlib.sha256(_text(name) or b"").digest()', 'b""',
+             "tests/test_native.py -k content_decides"),
+    Mutation("bigsap/native/levels.py", "if not has.issuperset(needed):", "if not has:",
+             "tests/test_native.py -k levels"),
     # The service.
     Mutation("server/auth.py", 'if scope not in self.scopes and "admin" not in self.scopes:',
              "if not self.scopes:", "tests/server/test_auth.py"),
@@ -121,40 +136,61 @@ def copied(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 
 
-def killed(mutation: Mutation, folder: Path) -> bool:
-    """Whether the tests named fail in ``folder`` with the line made wrong."""
-    file = folder / mutation.file
-    text = file.read_text()
-    if text.count(mutation.old) != 1:
-        raise SystemExit(
-            f"{mutation.file}: {mutation.old!r} is there {text.count(mutation.old)} times"
-        )
-    file.write_text(text.replace(mutation.old, mutation.new))
+def misplaced(mutations: Iterable[Mutation]) -> list[str]:
+    """What cannot be made wrong: the line is not in its file, or more than once."""
+    found = []
+    for mutation in mutations:
+        times = (ROOT / mutation.file).read_text().count(mutation.old)
+        if times != 1:
+            found.append(f"{mutation.file} has {times} times: {mutation.old.strip()}")
+    return found
+
+
+def failing(tests: str, folder: Path) -> bool:
+    """Whether tests of ``folder`` fail; too long a time is a failure."""
     paths = [str(folder), str(folder / ".ci" / "types")]
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider",
-             *mutation.tests.split()],
+             "-m", "not slow", *shlex.split(tests)],
             cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdout=subprocess.DEVNULL, timeout=_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return True
-    finally:
-        file.write_text(text)
     if done.returncode > 1:
-        raise SystemExit(f"pytest ended with {done.returncode}")
+        raise SystemExit(f"pytest {tests} ended with {done.returncode}")
     return done.returncode == 1
 
 
+def killed(mutation: Mutation, folder: Path) -> bool:
+    """Whether the tests named fail in ``folder`` with the line made wrong."""
+    file = folder / mutation.file
+    text = file.read_text()
+    file.write_text(text.replace(mutation.old, mutation.new))
+    try:
+        return failing(mutation.tests, folder)
+    finally:
+        file.write_text(text)
+
+
 def main() -> int:
-    chosen = [int(number) for number in sys.argv[1:]] or range(len(MUTATIONS))
+    numbers = [int(number) for number in sys.argv[1:]] or list(range(len(MUTATIONS)))
+    chosen = [MUTATIONS[number] for number in numbers]
+    for line in misplaced(chosen):
+        print(line)
+    if misplaced(chosen):
+        print("nothing was run: these lines have changed, and so must their mutations")
+        return 1
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="bigsap-mutations-") as name:
         folder = Path(name)
         copied(folder)
-        for number in chosen:
-            mutation = MUTATIONS[number]
+        for tests in dict.fromkeys(mutation.tests for mutation in chosen):
+            if failing(tests, folder):
+                raise SystemExit(f"{tests}: they fail as it is")
+        print("the tests pass as it is", flush=True)
+        for number, mutation in zip(numbers, chosen, strict=True):
             dead = killed(mutation, folder)
             survivors += not dead
             said = "killed  " if dead else "SURVIVED"

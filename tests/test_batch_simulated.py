@@ -13,6 +13,7 @@ from bigsap.engine.gpu import batch as gpu_batch
 from bigsap.engine.gpu import device_lists as gpu_lists
 from bigsap.engine.gpu.batch import Matching
 from bigsap.methods import compressed
+from pairwise import pairwise
 from test_device_simulated import optimum
 
 pytestmark = pytest.mark.usefixtures("cupy")
@@ -55,10 +56,10 @@ def solved(matrix: np.ndarray, **options: Any) -> bigsap.Result:
     return bigsap.solve(matrix, device="cuda", method="compressed", **options)
 
 
-@pytest.mark.parametrize(
-    "kind", ["random", "ties", "twins", "constant", "large", "disjoint", "forbidden"]
+@pairwise(
+    kind=["random", "ties", "twins", "constant", "large", "disjoint", "forbidden"],
+    maximize=[False, True],
 )
-@pytest.mark.parametrize("maximize", [False, True])
 def test_agrees_with_scipy(kind: str, maximize: bool) -> None:
     matrix = problem(kind)
     if maximize:

@@ -378,6 +378,7 @@ def test_memory_of_a_solve_is_seen(settings):
 
 def test_everything_small(settings, monkeypatch, capsys):
     monkeypatch.setattr(machine, "code_digest", lambda: "abc")
+    monkeypatch.setattr(machine, "_SORTED", 1000)
     settings = replace(settings, peers=("scipy",), classes=("disjoint", "int1n"))
     experiments = [name for name in run.EXPERIMENTS if name != "demo"]
     text = run.run(settings, experiments, stamp=True)

@@ -15,6 +15,7 @@ import pytest
 
 import bigsap
 from instances import points_of
+from pairwise import each
 from remote_provider import Provider
 
 # Not for the kernels' compilation before the first.
@@ -169,11 +170,14 @@ def zarr_slow(tmp_path):
     return bigsap.from_zarr(array)
 
 
-SOURCES = [
-    slow_rows, slow_parts, slow_blocks, slow_values, rows_that_become_slow, lambda_of_pairs,
-    formula, point_sets, low_rank, npy_in_place, npy_converted, sliceable, zarr_raw, zarr_packed,
-    zarr_slow,
-]  # fmt: skip
+SOURCES = {
+    make.__name__: make
+    for make in (
+        slow_rows, slow_parts, slow_blocks, slow_values, rows_that_become_slow, lambda_of_pairs,
+        formula, point_sets, low_rank, npy_in_place, npy_converted, sliceable, zarr_raw,
+        zarr_packed, zarr_slow,
+    )
+}  # fmt: skip
 
 
 # A row of each, a second's worth of rows or chunks, takes too long for a complete assignment.
@@ -222,9 +226,9 @@ def promptly(attempt):
         assert len(delays) - good < 3, delays
 
 
-@pytest.mark.parametrize("method", ["ssp", "compressed"])
-@pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
+@each(make=SOURCES, method=["ssp", "compressed"])
 def test_every_kind_of_source(make, method, tmp_path):
+    make = SOURCES[make]
     source = make(tmp_path)
     for after in (0.3, 1.0, 3.0):  # the machine may be slow to come to know something
         res = promptly(lambda after=after: cancelled(source, after, method=method))

@@ -117,7 +117,13 @@ PROBLEMS = {
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals as on POSIX")
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("points", "lists rows") else pytest.mark.slow)
+        for name in PROBLEMS
+    ],
+)
 def test_killed_at_random_moments(name, tmp_path):
     cost, options, patience = PROBLEMS[name]()
     options.setdefault("method", "ssp")

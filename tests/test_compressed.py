@@ -27,6 +27,7 @@ from bigsap.problem import Problem
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES, points_of
+from pairwise import pairwise
 
 
 def optimum(cost, maximize=False):
@@ -298,9 +299,7 @@ def test_stopped_without_a_pass_over_the_costs():
     res.verify(cost)
 
 
-@pytest.mark.parametrize("share", [3.0, 0.1, 0.003])
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(1000, 1000), (800, 1000)])
+@pairwise(share=[3.0, 0.1, 0.003], maximize=[False, True], shape=[(1000, 1000), (800, 1000)])
 def test_gap(share, maximize, shape):
     cost = CLASSES["disjoint"](1000, seed=2)[: shape[0], : shape[1]].copy()
     best = optimum(cost, maximize)

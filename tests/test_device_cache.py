@@ -24,6 +24,7 @@ from bigsap.rows import ABSENT, RowCache
 from bigsap.sources import as_source
 from bigsap.sources.device import device_memory
 from bigsap.sources.device.placed import MatrixOnDevice, StreamedToDevice, place
+from pairwise import pairwise
 from test_rows import LfuModel, SlruModel
 
 optimize = pytest.importorskip("scipy.optimize")
@@ -107,8 +108,7 @@ def by_model(waves: list[np.ndarray], policy: str, n_slots: int) -> tuple[int, i
     return hits, misses, model.rows()
 
 
-@pytest.mark.parametrize("policy", ["slru", "lfu"])
-@pytest.mark.parametrize("n_slots", [1, 2, 9, 40, 90])
+@pairwise(policy=["slru", "lfu"], n_slots=[1, 2, 9, 40, 90])
 def test_a_solve_counts_what_the_policy_would(
     cupy: Any, evaluated: list[np.ndarray], policy: str, n_slots: int
 ) -> None:
@@ -273,9 +273,9 @@ class TestRoom:
         assert shares(1 << 40, 100) == (device_memory.PANEL_BYTES, (1 << 40) - (64 << 20))
         assert shares(8000, 100) == (1000, 7000)
 
-    @pytest.mark.parametrize("method", ["auto", "compressed"])
-    @pytest.mark.parametrize("shape", [(1, 4), (30, 30), (20, 45), (45, 20)])
-    @pytest.mark.parametrize("rows", [1, 2, 4])
+    @pairwise(
+        method=["auto", "compressed"], shape=[(1, 4), (30, 30), (20, 45), (45, 20)], rows=[1, 2, 4]
+    )
     def test_down_to_one_row(
         self, cupy: Any, shape: tuple[int, int], method: str, rows: int
     ) -> None:

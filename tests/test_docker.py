@@ -441,6 +441,7 @@ def checkpoint_of(image: Image, job) -> Path:
     return image.data / "jobs" / job.id / "checkpoint"
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_service_stops_with_a_checkpoint_and_goes_on(image):
     from bigsap.client import Client, ServiceError
@@ -477,6 +478,7 @@ def test_service_stops_with_a_checkpoint_and_goes_on(image):
         service.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_cluster_roles_and_a_stopped_worker(image):
     from bigsap.client import Client

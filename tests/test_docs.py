@@ -451,6 +451,7 @@ def python(*arguments: str, **more) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     python(str(ROOT / "docs" / "draw.py"), "--out", str(tmp_path), "--n", "320")
@@ -459,6 +460,7 @@ def test_pictures_are_drawn(tmp_path):
     assert set(shown) == drawn == {file.name for file in (ROOT / "docs/pictures").iterdir()}
 
 
+@pytest.mark.slow
 def test_api_reference_is_built(tmp_path):
     """From the docstrings, warnings being errors; every public name has one."""
     pytest.importorskip("pdoc")

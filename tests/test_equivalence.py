@@ -19,6 +19,7 @@ from bigsap import RowCache
 from bigsap.sources import Counted, as_source
 from instances import CLASSES, integers, points_of, squared_distances
 from oracle import optimum, value
+from pairwise import pairwise
 
 
 def solve(cost, **options):
@@ -36,9 +37,14 @@ class Sliced:
         return self._cost[key]
 
 
+def looked_up(i, j, c):
+    """One function, compiled once for each type of ``c``."""
+    return c[i, j]
+
+
 def by_value(cost):
     return {
-        "cost": lambda i, j, c: c[i, j], "shape": cost.shape, "args": (cost,), "dtype": cost.dtype,
+        "cost": looked_up, "shape": cost.shape, "args": (cost,), "dtype": cost.dtype,
     }  # fmt: skip
 
 
@@ -161,9 +167,7 @@ def test_sources_threads_caches_and_policies_agree(problem, name, threads, rows,
     assert_identical(found, expected)
 
 
-@pytest.mark.parametrize("policy", ["slru", "lfu", "auto"])
-@pytest.mark.parametrize("rows", [1, 2, 3, 12, 48])
-@pytest.mark.parametrize("name", CACHED)
+@pairwise(policy=["slru", "lfu", "auto"], rows=[1, 2, 3, 12, 48], name=CACHED)
 def test_caches_of_every_size(name, rows, policy):
     for cost in (CLASSES["disjoint"](48, seed=2), integers(48, seed=2, factor=0.1, dtype=np.int32)):
         expected = solve(cost, threads=1)
@@ -175,8 +179,7 @@ def test_caches_of_every_size(name, rows, policy):
         assert found.stats["cache_misses"] >= 48
 
 
-@pytest.mark.parametrize("epsilon", [True, False])
-@pytest.mark.parametrize("name", CLASSES)
+@pairwise(epsilon=[True, False], name=CLASSES)
 def test_threads_agree_on_every_class(name, epsilon):
     cost = CLASSES[name](90, seed=7)
     expected = solve(cost, threads=1, epsilon=epsilon)
@@ -185,9 +188,11 @@ def test_threads_agree_on_every_class(name, epsilon):
         assert_identical(solve(cost, threads=threads, epsilon=epsilon), expected)
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 30), (30, 1), (2, 40), (40, 2), (25, 40), (40, 25)])
-@pytest.mark.parametrize("name", ["random", "disjoint", "int0.1n", "int1n"])
+@pairwise(
+    maximize=[False, True],
+    shape=[(1, 1), (1, 30), (30, 1), (2, 40), (40, 2), (25, 40), (40, 25)],
+    name=["random", "disjoint", "int0.1n", "int1n"],
+)
 def test_every_shape(name, shape, maximize):
     cost = np.ascontiguousarray(CLASSES[name](40, seed=5)[: shape[0], : shape[1]])
     if cost.dtype.kind == "i":
@@ -204,9 +209,7 @@ def test_every_shape(name, shape, maximize):
     assert_optimal(solve(cost, maximize=maximize, epsilon=False), cost, maximize)
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(20, 20), (12, 20), (20, 12)])
-@pytest.mark.parametrize("name", ["random", "int0.1n"])
+@pairwise(maximize=[False, True], shape=[(20, 20), (12, 20), (20, 12)], name=["random", "int0.1n"])
 def test_stored_by_columns(name, shape, maximize):
     """Solved by its columns: among ties another choice is allowed, another cost is not."""
     cost = np.ascontiguousarray(CLASSES[name](20, seed=5)[: shape[0], : shape[1]])
@@ -260,8 +263,7 @@ def test_stores(kind, tmp_path):
                 assert_identical(solve(given, threads=threads, cache=cache), first)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("factor", [0.1, 1, 1000])
+@pairwise(dtype=[np.int32, np.int64], factor=[0.1, 1, 1000])
 def test_wide_integers_from_a_cache(factor, dtype):
     cost = integers(40, seed=5, factor=factor)[:25].astype(dtype)
     first = None

@@ -53,6 +53,7 @@ def test_asyncio():
     assert "cancelled" in run("in_asyncio.py", "--n", 20_000, "--seconds", 0.3)
 
 
+@pytest.mark.timed  # 30,000 points are through in half a minute
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
 def test_asyncio_and_an_interrupt():
     command = [sys.executable, "-W", "error", str(EXAMPLES / "in_asyncio.py"), "--full"]

@@ -29,6 +29,7 @@ from bigsap.sources import Counted, as_source
 from bigsap.sources.compiled import read_by_fill
 from bigsap.sources.gated import Gated
 from oracle import brute_force, optimum, value
+from pairwise import pairwise
 
 ROOT = Path(__file__).parent.parent
 
@@ -133,9 +134,9 @@ def test_both_methods_through_the_front_door(instance, method):
             assert result.fun == pytest.approx(float(best), rel=1e-13, abs=1e-13)
 
 
-@pytest.mark.parametrize("kind", ["array", "rows", "lambda"])
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(70, 70), (50, 70), (70, 50)])
+@pairwise(
+    kind=["array", "rows", "lambda"], maximize=[False, True], shape=[(70, 70), (50, 70), (70, 50)]
+)
 def test_stopped_and_continued(shape, maximize, kind, tmp_path):
     x, y = points_of(*shape)
     cost = ((x[:, None] - y) ** 2).sum(axis=2)

@@ -15,6 +15,7 @@ from bigsap.problem import Problem
 from bigsap.sources import as_source
 from instances import CLASSES, points_of, squared_distances
 from oracle import optimum
+from pairwise import pairwise
 
 COUNTERS = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "first_prices")
 
@@ -209,9 +210,7 @@ def test_nuggets():
 SHAPES = [(400, 400), (300, 400), (150, 400), (400, 300), (400, 150)]
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", ["disjoint", "random", "int1n", "rank2"])
+@pairwise(maximize=[False, True], shape=SHAPES, name=["disjoint", "random", "int1n", "rank2"])
 def test_levels_end_at_the_optimum(name, shape, maximize, monkeypatch):
     monkeypatch.setattr(levels, "COARSEST", 20)
     cost = CLASSES[name](400, seed=3)[: shape[0], : shape[1]].copy()

@@ -19,6 +19,7 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources import as_source
+from pairwise import pairwise
 
 # A resumed solve computes its rows anew, in slices of one row here, as where a row takes long:
 # the last row that is missing is then the first of a slice. In a process of its own: threads
@@ -152,9 +153,7 @@ def test_bad_cost_in_a_row_that_threads_compute_in_parts(bad, threads):
             )  # fmt: skip
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
-@pytest.mark.parametrize("rows", [1, 2, 30])
-@pytest.mark.parametrize("function", [looked_up, looked_up_by_row])
+@pairwise(threads=[1, 2, 3, 5], rows=[1, 2, 30], function=[looked_up, looked_up_by_row])
 def test_rows_computed_in_parts_are_as_those_in_memory(function, threads, rows):
     """The cost by which a search enters a row is told by the thread that computes it."""
     n = 700

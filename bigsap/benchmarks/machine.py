@@ -15,6 +15,8 @@ from bigsap.info import collect, version
 
 _PACKAGE = Path(__file__).parents[1]
 NOISE = "noise"
+# Numbers that are sorted between experiments.
+_SORTED = 5_000_000
 
 
 def header(peers: dict[str, str], scale: str) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def code_digest() -> str:
 
 def probe(log: Log) -> None:
     """Time a fixed piece of work; called between experiments, it shows the noise."""
-    numbers = np.random.default_rng(0).random(5_000_000)
+    numbers = np.random.default_rng(0).random(_SORTED)
     seconds = []
     for _ in range(3):
         clock = time.perf_counter()

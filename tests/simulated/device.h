@@ -1,8 +1,11 @@
 // A CUDA device as the simulation runs it: one thread of the host a block, in which the block's
-// threads take turns (ucontext). Barriers and warp operations are where turns change hands.
+// threads take turns. Barriers and warp operations are where turns change hands. A thread begins
+// on its own stack by ucontext; from then on setjmp does it, which makes no system call.
 // C headers only: every text of a test run goes through the compiler.
+#undef _FORTIFY_SOURCE  // its longjmp refuses to go to another stack
 #include <math.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +27,7 @@ struct uint4 { unsigned x, y, z, w; };
 struct Place { unsigned x, y, z; };
 
 struct Fiber {
-    ucontext_t context;
+    jmp_buf context;
     bool over;
     Place thread;
 };
@@ -32,7 +35,7 @@ struct Warp { int waiting; unsigned generation; uint64_t said[2][32]; };
 struct Block {
     Fiber* fibers;
     int size;
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     int current, waiting, sum, last_sum;
     unsigned generation;
     Warp* warps;
@@ -46,8 +49,7 @@ static thread_local Block* now;
 #define gridDim (now->grid)
 
 static void give_way() {
-    Fiber& mine = now->fibers[now->current];
-    swapcontext(&mine.context, &now->scheduler);
+    if (!_setjmp(now->fibers[now->current].context)) _longjmp(now->scheduler, 1);
 }
 static int syncthreads_count(int mine) {
     unsigned generation = now->generation;
@@ -142,10 +144,13 @@ static double __dsub_rn(double a, double b) { return a - b; }
 static double __dmul_rn(double a, double b) { return a * b; }
 static double __ddiv_rn(double a, double b) { return a / b; }
 
-static void start_fiber() {
-    now->body(now->args);
-    now->fibers[now->current].over = true;
+static __attribute__((noinline)) void start_fiber() {
     give_way();
+    for (;;) {  // block after block
+        now->body(now->args);
+        now->fibers[now->current].over = true;
+        give_way();
+    }
 }
 // Stacks of a block's threads, between two pages that nobody may touch.
 static const size_t stack_size = 128 << 10, guard_size = 64 << 10;
@@ -157,67 +162,71 @@ static char* new_room(int threads) {
     return room;
 }
 static void free_room(char* room, int threads) { munmap(room, stack_size * threads + 2 * guard_size); }
-static void run_block(
-    void (*body)(void**), void** args, Place where, Place grid, int threads, char* room
-) {
-    Block block = {};
-    now = &block;
-    block.body = body, block.args = args, block.block = where, block.grid = grid;
-    block.size = threads;
-    block.fibers = (Fiber*)calloc(threads, sizeof(Fiber));
-    block.warps = (Warp*)calloc((threads + 31) / 32, sizeof(Warp));
-    char* stacks = room + guard_size;
-    for (int k = 0; k < threads; k++) {
-        Fiber& f = block.fibers[k];
-        f.over = false, f.thread = {(unsigned)k, 0, 0};
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = stacks + stack_size * k;
-        f.context.uc_stack.ss_size = stack_size;
-        f.context.uc_link = 0;
-        makecontext(&f.context, start_fiber, 0);
-    }
-    for (int left = threads; left;) {
-        left = 0;
-        for (int k = 0; k < threads; k++) {
-            if (block.fibers[k].over) continue;
-            left++;
-            block.current = k;
-            swapcontext(&block.scheduler, &block.fibers[k].context);
-        }
-    }
-    free(block.fibers), free(block.warps);
-    now = 0;
+static __attribute__((noinline)) void resume(Fiber& fiber) {
+    if (!_setjmp(now->scheduler)) _longjmp(fiber.context, 1);
+}
+static __attribute__((noinline)) void begin(ucontext_t* context) {
+    if (!_setjmp(now->scheduler)) setcontext(context);
 }
 struct Run {
     void (*body)(void**);
     void** args;
-    Place where, grid;
+    unsigned first, blocks;  // of the grid's
+    Place grid;
     int threads;
-    char* room;
     pthread_t thread;
 };
-static void* run_one(void* given) {
+// Blocks one after the other, by the same threads; what they share is not cleared in between.
+static void* run_blocks(void* given) {
     Run& run = *(Run*)given;
-    run_block(run.body, run.args, run.where, run.grid, run.threads, run.room);
+    int threads = run.threads, warps = (threads + 31) / 32;
+    Block block = {};
+    now = &block;
+    block.body = run.body, block.args = run.args, block.grid = run.grid, block.size = threads;
+    block.fibers = (Fiber*)calloc(threads, sizeof(Fiber));
+    block.warps = (Warp*)calloc(warps, sizeof(Warp));
+    char* room = new_room(threads);
+    ucontext_t context;
+    getcontext(&context);
+    for (int k = 0; k < threads; k++) {
+        context.uc_stack.ss_sp = room + guard_size + stack_size * k;
+        context.uc_stack.ss_size = stack_size;
+        context.uc_link = 0;
+        makecontext(&context, start_fiber, 0);
+        block.current = k;
+        begin(&context);
+    }
+    for (unsigned b = run.first; b < run.first + run.blocks; b++) {
+        block.block = {b % run.grid.x, b / run.grid.x, 0};
+        block.waiting = block.sum = 0;
+        memset(block.warps, 0, warps * sizeof(Warp));
+        for (int k = 0; k < threads; k++) {
+            block.fibers[k].over = false;
+            block.fibers[k].thread = {(unsigned)k, 0, 0};
+        }
+        for (int left = threads; left;) {
+            left = 0;
+            for (int k = 0; k < threads; k++) {
+                if (block.fibers[k].over) continue;
+                left++;
+                block.current = k;
+                resume(block.fibers[k]);
+            }
+        }
+    }
+    free_room(room, threads);
+    free(block.fibers), free(block.warps);
+    now = 0;
     return 0;
 }
 // together: all blocks of the grid run at once, each in a thread of its own.
 static void run_grid(void (*body)(void**), void** args, unsigned x, unsigned y, int threads, int together) {
-    Run* runs = (Run*)calloc((size_t)x * y, sizeof(Run));
-    unsigned n = 0;
-    // One after the other they use the same stacks.
-    char* room = together ? 0 : new_room(threads);
-    for (unsigned b = 0; b < y; b++)
-        for (unsigned a = 0; a < x; a++, n++) {
-            char* mine = together ? new_room(threads) : room;
-            runs[n] = {body, args, {a, b, 0}, {x, y, 1}, threads, mine, 0};
-            if (pthread_create(&runs[n].thread, 0, run_one, &runs[n])) abort();
-            if (!together) pthread_join(runs[n].thread, 0);
-        }
-    for (unsigned k = 0; together && k < n; k++) {
-        pthread_join(runs[k].thread, 0);
-        free_room(runs[k].room, threads);
+    unsigned blocks = x * y, n = together ? blocks : 1, each = blocks / n;
+    Run* runs = (Run*)calloc(n, sizeof(Run));
+    for (unsigned k = 0; k < n; k++) {
+        runs[k] = {body, args, k * each, each, {x, y, 1}, threads, 0};
+        if (pthread_create(&runs[k].thread, 0, run_blocks, &runs[k])) abort();
     }
-    if (room) free_room(room, threads);
+    for (unsigned k = 0; k < n; k++) pthread_join(runs[k].thread, 0);
     free(runs);
 }
