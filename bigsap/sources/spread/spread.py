@@ -33,7 +33,7 @@ from bigsap.sources.spread.crew import Crew, cores_here
 from bigsap.sources.spread.recipes import LiesHereError, recipe_of
 
 _ROWS = "bigsap.sources.spread.worker:rows_of"
-_DUALS = "bigsap.proof.part:duals_of"
+_DUALS = "bigsap.solving.part_proof:duals_of"
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20
 
