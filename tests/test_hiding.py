@@ -11,8 +11,6 @@ from scipy.optimize import linear_sum_assignment as reference
 import bigsap
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists import layout as L
-from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
@@ -53,7 +51,7 @@ def check_thresholds(engine, cost):
             continue
         tau = (cost[row, outside] - found.reference[row]) - v[outside]
         assert tau.min() >= found.theta[row]
-    assert engine.frontier.words[F.N_HIDDEN] == 0
+    assert engine.frontier.at.n_hidden == 0
     assert (engine.frontier.slack == engine.infinity).all()
 
 
@@ -94,7 +92,7 @@ def test_matrices(kind, seed):
         if n <= m:
             check_thresholds(engine, signed if large else signed.astype(np.float64))
         if kind not in ("tall", "holes", "int32", "int64"):
-            assert engine.lists.counters[L.DOUBLED] == 0
+            assert engine.lists.counts.doubled == 0
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -110,7 +108,7 @@ def test_points_with_bounds(seed):
     assert cost[np.arange(1400), found.outcome.column_of_row].sum() == pytest.approx(
         result.fun, rel=1e-12
     )
-    assert found.engine.lists.counters[L.DOUBLED] == 0
+    assert found.engine.lists.counts.doubled == 0
     check_thresholds(found.engine, cost[np.ix_(rows, found.columns)])
 
 

@@ -177,12 +177,12 @@ class Watched:
         assert self.prices is None or (prices <= self.prices).all()
         if self.cost.shape[0] < self.cost.shape[1]:
             assert (prices[row_of_column < 0] == 0).all()
-        rows = f.rows[: f.words[T.N_ROWS]]
+        rows = f.rows[: f.at.n_rows]
         assert len(set(rows.tolist())) == rows.size
         assert (f.root[f.root[rows]] == f.root[rows]).all()
         assert (column_of_row[f.root[rows]] == -1).all()
-        assert f.clock[0] >= self.now
-        self.prices, self.now = prices, f.clock[0]
+        assert f.at.clock >= self.now
+        self.prices, self.now = prices, f.at.clock
         self.seen += 1
         return status
 

@@ -15,7 +15,6 @@ from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, WIDENED, widen
 from bigsap.methods import bounds_choice as locality
@@ -54,7 +53,7 @@ def test_places_never_overlap(n, m, k, rows, spare):
     engine = engine_of(n, m, k, share)
     for row in range(n):
         fill(engine.lists, row)
-    limit = engine.lists.counters[L.POOL_SIZE]
+    limit = engine.lists.counts.pool_size
     refused = 0
     for row in rows:
         lists = engine.lists
@@ -73,11 +72,11 @@ def test_places_never_overlap(n, m, k, rows, spare):
             assert lists.size[row % n] == width
             fill(lists, row % n)
     lists = engine.lists
-    assert lists.counters[L.REFUSED] == refused
+    assert lists.counts.refused == refused
     assert spare is not None or refused == 0
     if share is not None:
         assert engine.list_bytes <= share
-        assert lists.counters[L.POOL_SIZE] == limit
+        assert lists.counts.pool_size == limit
         assert np.array_equal(lists.ids[lists.ids.size - m :], np.arange(m))
     ends = []
     for row in range(n):
@@ -87,7 +86,7 @@ def test_places_never_overlap(n, m, k, rows, spare):
         ends.append((at, at + int(lists.width[row])))
     ends.sort()
     assert all(a[1] <= b[0] for a, b in pairwise(ends))
-    assert ends[-1][1] <= lists.counters[L.POOL_USED] <= lists.counters[L.POOL_SIZE]
+    assert ends[-1][1] <= lists.counts.pool_used <= lists.counts.pool_size
 
 
 def test_places_that_rows_left_are_taken_again():
@@ -97,7 +96,7 @@ def test_places_that_rows_left_are_taken_again():
         for row in range(6):
             assert widen(row, 100, 100, engine.lists) == WIDENED
     # First places of rows 0 and 1 serve row 2, and those of rows 2 and 3 row 4.
-    assert engine.lists.counters[L.POOL_USED] == 6 * 3 + 4 * 6 + 6 * 12
+    assert engine.lists.counts.pool_used == 6 * 3 + 4 * 6 + 6 * 12
     assert widen(5, 10, 100, engine_of(6, 10, 3).lists) == WIDENED
 
 

@@ -93,14 +93,14 @@ def test_phase_after_one_that_was_left_in_the_midst_of_a_search(seed, monkeypatc
         def interrupted():
             nonlocal left
             left -= 1
-            if left <= 0 and engine.state.words[S.STAGE] != NEXT_ROW:
+            if left <= 0 and engine.state.at.stage != NEXT_ROW:
                 raise KeyboardInterrupt
             tick()
 
         engine.monitor.tick = interrupted
         with pytest.raises(KeyboardInterrupt):
             engine.phase(order, backward=False, epsilon=0.0)
-        assert engine.state.words[S.STAGE] != NEXT_ROW
+        assert engine.state.at.stage != NEXT_ROW
         assert engine.state.sieve.size == 0
         np.testing.assert_array_equal(engine.prices(), engine.state.v)
         engine.monitor.tick = tick

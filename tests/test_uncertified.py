@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.lists.layout import Lists
+from bigsap.engine.core.record import record
+from bigsap.engine.lists.layout import ListCounts, Lists
 from bigsap.engine.lists.listed import Listed
 from bigsap.errors import CertificateError
 from bigsap.rows import RowCache
@@ -194,7 +195,7 @@ def listed(entries: np.ndarray, ids: np.ndarray, low: float) -> Lists:
     return Lists(
         ids=ids, costs=entries, start=np.zeros(1, np.int64), width=np.array([ids.size]),
         size=np.array([ids.size]), theta=empty, reference=np.array([low]), low=empty, order=empty,
-        counters=empty,
+        counts=record(ListCounts, empty.dtype), freed=empty,
     )  # fmt: skip
 
 

@@ -14,7 +14,6 @@ import pytest
 import bigsap
 from bigsap.engine.core.watch import watched
 from bigsap.engine.lists import list_engine as engine_compressed
-from bigsap.engine.lists import workspace as F
 from bigsap.monitor import Monitor, Stopped
 from test_hiding import check_thresholds, clusters, solved_by_lists, squared
 
@@ -113,20 +112,20 @@ def test_searches_that_are_given_up_change_nothing(monkeypatch, seed):
     usual = engine_compressed.run_searches
 
     def noted(*args):
-        frontier = args[6]
+        frontier = args[2]
         frontiers[:] = [frontier]
-        position = int(frontier.words[F.POSITION])
+        position = int(frontier.at.position)
         status = usual(*args)
-        if frontier.words[F.STOP]:
-            given_up.append(int(frontier.words[F.POSITION]) >= position)
-            frontier.words[F.STOP] = 0
+        if frontier.at.stop:
+            given_up.append(int(frontier.at.position) >= position)
+            frontier.at.stop = 0
         return status
 
     def disturb():
         while not done.is_set() and len(given_up) < 40:
             time.sleep(0.002)
             for frontier in frontiers:
-                frontier.words[F.STOP] = 1
+                frontier.at.stop = 1
 
     monkeypatch.setattr(engine_compressed, "run_searches", noted)
     thread = threading.Thread(target=disturb)

@@ -81,7 +81,7 @@ def run_auction(
         a = B.auction(n, m, v)
         progress.epsilon = epsilon
         _phase(problem, costs, monitor, price, width, epsilon, a)
-        phases, bids = phases + 1, bids + int(a.words[B.BIDS])
+        phases, bids = phases + 1, bids + int(a.at.bids)
         if epsilon <= last:
             break
         epsilon = max(last, _on_grid(epsilon * _SHRINK, grid))
@@ -129,9 +129,9 @@ def _phase(
     while True:
         clock = time.perf_counter()
         status = B.run_bids(costs, *args, _MOST * n, budget, a)
-        monitor.progress.assigned = n - int(a.words[B.COUNT])
+        monitor.progress.assigned = n - int(a.at.count)
         monitor.tick()
-        if status != B.PAUSED:
+        if status != S.YIELD:
             return
         ratio = _SLICE_SECONDS / max(time.perf_counter() - clock, 1e-6)
         budget = max(1, int(budget * min(4.0, max(0.05, ratio))))

@@ -15,6 +15,7 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
+from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.hungarian import zeros as Z
 from bigsap.engine.hungarian.reduction import column_minima
 from bigsap.engine.lists.list_engine import ListEngine
@@ -26,17 +27,14 @@ from bigsap.methods.warm import Warm, fitting
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, read_while
 
-#: See ``methods.hungarian.COUNTS``; of dual updates, and the rows they went through.
-COUNTS = {
-    "roots": -1, "stages": Z.STAGES, "paths": Z.PATHS, "levels": Z.LEVELS,
-    "clock_steps": Z.CLOCKS, "expansions": Z.EXPANSIONS, "list_events": Z.PASSES,
-}  # fmt: skip
+#: See ``methods.hungarian.COUNTS``.
+COUNTS = ("stages", "paths", "levels", "clock_steps", "expansions")
 
 _FIRST_PAIRS = 1 << 20
 _SLICE_SECONDS = 0.1
 _READ_BYTES = 32 << 20
 #: What a checkpoint holds, between two stages.
-_KEPT = ("bits", "u", "v", "words")
+_KEPT = ("bits", "u", "v")
 
 
 class _Passes:
@@ -65,10 +63,10 @@ class _Passes:
                 for row, costs in zip(part.tolist(), slots, strict=True):
                     self.problem.check_row(row, costs)
                     engine.check_size(row, costs, limit)
-            z.words[Z.NEXT_ITEM] = 0
+            z.at.next_item = 0
             self.team.run(kernel, part, not self.in_place, slots, engine.terms.sign, *args, z)
-            if z.words[Z.BAD_ROW] >= 0:
-                engine.complain(int(z.words[Z.BAD_ROW]))
+            if z.at.bad_row >= 0:
+                engine.complain(int(z.at.bad_row))
             seconds = max(time.perf_counter() - clock, 1e-6)
             if part.size == size:
                 ratio = min(4.0, _SLICE_SECONDS / seconds)
@@ -91,7 +89,7 @@ def solve_classical(
     monitor, infinity, price = setting.monitor, engine.infinity, setting.arithmetic.price
     pairs = engine.column_of_row, engine.row_of_column
     z = Z.zeros(n, m, price, setting.team.n_threads)
-    z.words[Z.BAD_ROW] = -1
+    z.at.bad_row = -1
     passes = _Passes(problem, setting, engine)
     everything = np.arange(n, dtype=S.ID)
     terms = engine.terms
@@ -101,14 +99,16 @@ def solve_classical(
         if not between:
             return {}
         own = {f"zeros_{name}": getattr(z, name) for name in _KEPT}
+        own["zeros_words"] = numbers(z.at, Z.ZerosStanding)["words"]
         return {
             **own, "column_of_row": engine.column_of_row, "match_cost": engine.match_cost,
             "n_roots": n_roots, "first_prices": solved.first_prices, "counts": vars(solved.counts),
         }  # fmt: skip
 
     def tell() -> None:
-        names = COUNTS.items()
-        solved.trees = {name: int(z.words[at]) if at >= 0 else n_roots for name, at in names}
+        told = {name: int(getattr(z.at, name)) for name in COUNTS}
+        # In place of lists that end, the rows that dual updates went through.
+        solved.trees = {"roots": n_roots, **told, "list_events": int(z.at.passes)}
         monitor.progress.assigned = int((engine.column_of_row >= 0).sum())
 
     def go_over(rows: Array, kernel: Callable[..., int], *args: Any) -> None:
@@ -148,10 +148,10 @@ def solve_classical(
             between = False
             while feasible:
                 Z.grow_bits(pairs[1], z)
-                if z.words[Z.N_LEAVES]:
+                if z.at.n_leaves:
                     break
                 stale = z.frontier[: Z.stale_rows(z)].copy()
-                z.words[Z.PASSES] += stale.size
+                z.at.passes += stale.size
                 go_over(stale, Z.run_slacks, infinity)
                 count = Z.tight_rows(infinity, z)
                 feasible = count > 0
@@ -168,7 +168,7 @@ def solve_classical(
         seconds["search"] = time.perf_counter() - clock
         phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
         if not feasible:
-            rows = np.sort(z.rows[: z.words[Z.N_ROWS]]).astype(np.intp)
+            rows = np.sort(z.rows[: z.at.n_rows]).astype(np.intp)
             return Outcome(None, engine.v, rows, phases, seconds)
         between = True
         Z.plant_bits(pairs[0], z)
@@ -180,13 +180,15 @@ def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
     """Take up what was kept; the rows that the first stars left."""
     there = {name: saved[f"zeros_{name}"] for name in _KEPT}
     here = {name: getattr(z, name) for name in _KEPT}
+    there["words"], here["words"] = saved["zeros_words"], numbers(z.at, Z.ZerosStanding)["words"]
     for name in ("column_of_row", "match_cost"):
         there[name], here[name] = saved[name], getattr(engine, name)
     for name, array in here.items():
         if array.dtype != there[name].dtype or array.shape != there[name].shape:
             raise CheckpointError(f"the checkpoint's {name} does not fit")
         array[:] = there[name]
-    z.words[Z.BAD_ROW] = -1
+    set_numbers(z.at, Z.ZerosStanding, there)
+    z.at.bad_row = -1
     matched = np.flatnonzero(engine.column_of_row >= 0)
     engine.row_of_column[engine.column_of_row[matched]] = matched
     return int(saved["n_roots"])

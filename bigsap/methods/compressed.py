@@ -17,7 +17,6 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
@@ -504,13 +503,13 @@ def _phase(engine: ListEngine, course: Course) -> tuple[dict[str, Any], bool]:
         course.order, backward=number % 2 == 1, epsilon=epsilon, postpone=postpone
     )
     f = engine.frontier
-    n_drops = int(f.words[F.N_DROPS])
+    n_drops = int(f.at.n_drops)
     return {
         "epsilon": epsilon,
         "rows_scanned": engine.rows_scanned - course.scanned,
         "rows_evaluated": engine.rows_evaluated - course.evaluated,
         "prices_moved": n_drops,
-        "drops": float(f.values[F.DROPS]),
+        "drops": float(f.at.drops),
         "epsilon_drops": epsilon * n_drops,
         "seconds": course.seconds,
     }, feasible

@@ -13,7 +13,6 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.known import Known
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists.layout import DOUBLED, REFUSED
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.methods.outcome import Outcome
@@ -117,10 +116,10 @@ class Solved:
         """What was evaluated and scanned, over all levels."""
         engine, total = self.engine, replace(self.counts, rounds=dict(self.counts.rounds))
         if engine is not None:
-            counters = engine.lists.counters
+            counts = engine.lists.counts
             total.add(Counts(
                 engine.rows_evaluated, engine.pairs_evaluated, engine.rows_scanned,
-                doubled=int(counters[DOUBLED]), refused=int(counters[REFUSED]),
+                doubled=int(counts.doubled), refused=int(counts.refused),
                 list_bytes=engine.list_bytes, rounds=engine.rounds,
             ))  # fmt: skip
         return total

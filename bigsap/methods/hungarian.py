@@ -17,11 +17,11 @@ from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.hungarian import forest as T
 from bigsap.engine.hungarian import grown as gpu
 from bigsap.engine.hungarian.reduction import column_minima
-from bigsap.engine.lists.layout import ENTRY_BYTES, EVALUATIONS, PAIRS
+from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.snapshot import continued, kept
-from bigsap.errors import CheckpointError, OptionError
+from bigsap.errors import OptionError
 from bigsap.methods import compressed, list_warm
 from bigsap.methods.classical import solve_classical
 from bigsap.methods.course import MATCH, Course, Setting, Solved
@@ -50,10 +50,7 @@ _FIRST_WORK, _LEAST_WORK = 1 << 18, 1 << 12
 #: What ``Result.stats["trees"]`` counts: rows that the first stars left, augmentations made
 #: together and one by one, breadth-first levels, steps of the clock, rows expanded, lists that
 #: ended.
-COUNTS = {
-    "roots": T.ROOTS, "stages": T.STAGES, "paths": T.PATHS, "levels": T.LEVELS,
-    "clock_steps": T.CLOCKS, "expansions": T.EXPANSIONS, "list_events": T.EVENTS,
-}  # fmt: skip
+COUNTS = ("roots", "stages", "paths", "levels", "clock_steps", "expansions", "list_events")
 
 # Where a solve stands: lists to be evaluated; trees growing; what is left searched row by row.
 SURVEY, TREES = range(2)
@@ -76,7 +73,7 @@ class Growth:
 
     def told(self) -> dict[str, int]:
         """Counts for ``Result.stats``."""
-        return {name: int(self.forest.words[place]) for name, place in COUNTS.items()}
+        return {name: int(getattr(self.forest.at, name)) for name in COUNTS}
 
 
 def solve_hungarian(
@@ -206,8 +203,8 @@ def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
     whole = theta == np.iinfo(np.int32).max
     lists.theta[:] = np.where(whole, engine.infinity, theta.astype(engine.price))
     lists.reference[:] = grown.low
-    lists.counters[EVALUATIONS] += n
-    lists.counters[PAIRS] += n * m
+    lists.counts.evaluations += n
+    lists.counts.pairs += n * m
     engine.v[:] = grown.v
     matched = np.flatnonzero(grown.column_of_row >= 0)
     columns = grown.column_of_row[matched]
@@ -219,7 +216,7 @@ def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
     T.arrange(lists, np.arange(n, dtype=S.ID), engine.v, f, engine.infinity)
     T.plant(lists, engine.v, engine.column_of_row, f, engine.infinity)
     for name, count in grown.counts.items():
-        f.words[COUNTS[name]] = count
+        setattr(f.at, name, count)
     growth.stage, growth.hopeless = TREES, grown.status == gpu.LIMIT
 
 
@@ -279,15 +276,15 @@ def _run(
     solved.trees = growth.told()
     if growth.hopeless or (warm and engine.n_virtual):
         # Free columns may lie below the others' price: trees do not raise prices.
-        status = T.LIMIT
+        status = S.LIMIT
     else:
         status = _grow(engine, growth, solved)
     phases.append({"epsilon": 0.0, **growth.told(), "seconds": time.perf_counter() - clock})
     seconds["search"] = time.perf_counter() - clock
-    if status == T.INFEASIBLE:
-        rows = np.sort(f.rows[: f.words[T.N_ROWS]]).astype(np.intp)
+    if status == S.INFEASIBLE:
+        rows = np.sort(f.rows[: f.at.n_rows]).astype(np.intp)
         return Outcome(None, engine.v, rows, phases, seconds)
-    if status == T.LIMIT:
+    if status == S.LIMIT:
         return _search_rows(engine, growth, setting, solved, phases, seconds)
     monitor.save_now()
     return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)
@@ -295,7 +292,7 @@ def _run(
 
 def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
     """Grow trees until all rows are matched, cannot be, or it takes too long."""
-    f, words, lists = growth.forest, growth.forest.words, engine.lists
+    f, lists = growth.forest, engine.lists
     n = engine.problem.shape[0]
     enough = np.iinfo(np.int64).max
     if growth.variant == "auto":
@@ -303,24 +300,24 @@ def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
     budget = _FIRST_WORK
     while True:
         clock = time.perf_counter()
-        if words[T.STEP] == T.EVALUATE:
+        if f.at.step == T.EVALUATE:
             _evaluate_ended(engine, f)
             lists = engine.lists
         status = T.run_forest(
             lists, engine.v, engine.column_of_row, engine.row_of_column, engine.match_cost, f,
             engine.infinity, enough, budget,
         )  # fmt: skip
-        engine.monitor.progress.assigned = int(n - words[T.LEFT])
+        engine.monitor.progress.assigned = int(n - f.at.left)
         solved.trees = growth.told()
-        if status in (T.YIELD, T.EVENT):
-            if status == T.YIELD:
+        if status in (S.YIELD, S.EVENT):
+            if status == S.YIELD:
                 ratio = _SLICE_SECONDS / max(time.perf_counter() - clock, 1e-6)
                 budget = max(_LEAST_WORK, int(budget * min(4.0, max(0.05, ratio))))
             engine.monitor.tick()
             continue
-        if status == T.BROKEN:
+        if status == S.CHANGED:
             raise changed("an augmenting path had no end")
-        if status == T.DONE:
+        if status == S.DONE:
             engine.torn = True
             T.uproot(engine.v, f, engine.infinity)
             engine.torn = False
@@ -333,7 +330,6 @@ def _evaluate_ended(engine: ListEngine, f: T.Forest) -> None:
     Under the same prices a threshold either grows to a pair's true value, or stays and the
     list is doubled: a row comes again a logarithm of the columns' number of times at most.
     """
-    words = f.words
     T.rebase(engine.v, f)
     refuse_wild(engine.v, engine.infinity)
     engine.open_price[:] = engine.v
@@ -349,7 +345,7 @@ def _evaluate_ended(engine: ListEngine, f: T.Forest) -> None:
         engine.bring_lists()
         T.arrange(engine.lists, f.frontier[:ended], engine.v, f, engine.infinity)
         engine.judge_pairs()
-    words[T.STEP], words[T.POSITION] = T.EXPAND, 0
+    f.at.step, f.at.position = T.EXPAND, 0
 
 
 def _search_rows(
@@ -376,7 +372,7 @@ def _kept(engine: ListEngine, growth: Growth, solved: Solved) -> dict[str, Any]:
     whole = kept(engine)
     if not whole:
         return whole
-    own = {f"forest_{name}": array for name, array in growth.forest._asdict().items()}
+    own = {f"forest_{name}": array for name, array in T.kept(growth.forest).items()}
     return {
         **whole, **own, "growth_stage": growth.stage, "pairs": growth.pairs,
         "first_prices": growth.first_prices, "counts": vars(solved.counts),
@@ -386,10 +382,7 @@ def _kept(engine: ListEngine, growth: Growth, solved: Solved) -> dict[str, Any]:
 def _continued(engine: ListEngine, growth: Growth, saved: dict[str, Any]) -> None:
     """Go on from what was ``_kept``."""
     continued(engine, saved)
-    for name, here in growth.forest._asdict().items():
-        there = saved[f"forest_{name}"]
-        if there.dtype != here.dtype or there.shape != here.shape:
-            raise CheckpointError(f"the checkpoint's forest does not fit: {name}")
-        here[:] = there
+    own = {name: saved[f"forest_{name}"] for name in T.kept(growth.forest)}
+    T.continued(growth.forest, own)
     growth.stage, growth.first_prices = int(saved["growth_stage"]), saved["first_prices"]
     growth.pairs = saved["pairs"]

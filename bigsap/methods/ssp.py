@@ -198,8 +198,8 @@ def _prepare_phase(engine: Engine, course: Course) -> None:
     """Empty the matching, unless the phase is under way already; tell the listeners."""
     st, progress = engine.state, engine.monitor.progress
     if not course.begun:
-        st.words[S.N_DROPS] = 0
-        st.values[S.DROPS] = 0
+        st.at.n_drops = 0
+        st.at.drops = 0
         course.scanned, course.spent, course.clock = engine.rows_scanned, 0.0, time.perf_counter()
         engine.begin_phase()
         course.begun = True
@@ -214,12 +214,12 @@ def _phase(engine: Engine, course: Course) -> tuple[dict[str, Any], bool]:
     engine.monitor.tick(report=True)
     backward = len(course.phases) % 2 == 1
     feasible = engine.phase(course.order, backward=backward, epsilon=eps)
-    n_drops = int(st.words[S.N_DROPS])
+    n_drops = int(st.at.n_drops)
     record = {
         "epsilon": eps,
         "rows_scanned": engine.rows_scanned - course.scanned,
         "prices_moved": n_drops,
-        "drops": float(st.values[S.DROPS]),
+        "drops": float(st.at.drops),
         "epsilon_drops": eps * n_drops,
         "seconds": course.seconds,
     }

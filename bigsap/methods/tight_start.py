@@ -24,7 +24,6 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import tight as T
-from bigsap.engine.lists.layout import EVALUATIONS, PAIRS
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods.parts import Counts
 from bigsap.methods.placement import device_pass
@@ -182,7 +181,7 @@ class _Attempt:
             if self._lonely(rows[: done + part.size]) > n // _LONELY:
                 return None
             done, portion = done + part.size, 2 * portion
-        if matching.words[T.N_OPEN] and problem.integer:
+        if matching.at.n_open and problem.integer:
             columns = np.flatnonzero(matching.row_of_column < 0).astype(S.ID)
             sign, infinity = price.type(problem.sign), S.infinity(price)
             step = max(1, _SCATTERED // n)
@@ -251,8 +250,8 @@ def hand_over(start: TightStart, engine: ListEngine, counts: Counts) -> None:
     """
     lists, tight, v = engine.lists, start.tight, start.v
     n, m = engine.problem.shape
-    lists.counters[EVALUATIONS] += n
-    lists.counters[PAIRS] += n * m
+    lists.counts.evaluations += n
+    lists.counts.pairs += n * m
     counts.add(Counts(-n, -n * m))
     places = lists.start[:, None] + np.arange(min(T.ROOM, engine.k))
     listed = np.arange(places.shape[1]) < tight.size[:, None]

@@ -162,9 +162,9 @@ def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> Array:
     """Begin a phase with these pairs matched; the rows that are left."""
     st, problem = engine.state, engine.problem
     n, _ = problem.shape
-    words = st.words
-    words[S.POSITION], words[S.STAGE] = 0, NEXT_ROW
-    words[S.GROUP_SIZE] = words[S.SURPLUS] = 0
+    at = st.at
+    at.position, at.stage = 0, NEXT_ROW
+    at.group_size = at.surplus = 0
     engine.sweeping = False
     st.group[:] = S.FREE
     st.row_of_column[:] = S.FREE
@@ -191,7 +191,7 @@ def _hold_at_cap(engine: Engine) -> None:
         st.column_of_row[st.row_of_column[columns]] = S.FREE
         st.row_of_column[columns] = S.FREE
         surplus = 0
-    st.values[S.CAP], st.words[S.SURPLUS] = cap, surplus
+    st.at.cap, st.at.surplus = cap, surplus
 
 
 def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
@@ -201,9 +201,9 @@ def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
     threshold = np.partition(low, m - 1)[m - 1]
     if threshold >= engine.infinity:
         st.column_of_row[:] = st.row_of_column[:] = S.FREE
-        st.values[S.GROUP_PRICE] = engine.group_price_start()
+        st.at.group_price = engine.group_price_start()
         return
-    st.values[S.GROUP_PRICE] = -threshold
+    st.at.group_price = -threshold
     matched = np.flatnonzero(st.column_of_row >= 0)
     # Rows on either side may lie at the threshold, but for rounding.
     above = low - threshold
@@ -215,4 +215,4 @@ def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
     left_over = left_over[np.argsort(-low[left_over], kind="stable")][: n - m]
     st.group[: left_over.size] = left_over
     st.column_of_row[left_over] = S.GROUPED - np.arange(left_over.size)
-    st.words[S.GROUP_SIZE] = left_over.size
+    st.at.group_size = left_over.size

@@ -51,6 +51,21 @@ def fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
     return types.int64(types.Array(types.int64, 1, "C"), types.int64, types.int64), emit
 
 
+def adding(field: str) -> Any:
+    """An intrinsic: add a value to a whole number of a record at once; what it was before."""
+
+    @intrinsic
+    def add(typing: Any, kept: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            offset, word = kept.offset(field), ir.IntType(64)
+            address = cgutils.get_record_member(builder, args[0], offset, word)
+            return builder.atomic_rmw("add", address, args[1], "seq_cst")
+
+        return types.int64(kept, types.int64), emit
+
+    return add
+
+
 @intrinsic
 def _load(typing: Any, array: Any, index: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:

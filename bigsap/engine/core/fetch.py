@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bigsap.engine.core.atomics import cross, hear, tell
 from bigsap.engine.core.scan import n_invalid
-from bigsap.engine.core.state import BLOCK, RECORD, ROWS_FILLED, WANTED, State
+from bigsap.engine.core.state import BLOCK, RECORD, State
 from bigsap.native.kernel import kernel
 from bigsap.rows import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
 from bigsap.sources.base import Array
@@ -72,8 +72,8 @@ def find(
     evicted = st.foreseen[turn * RECORD + 1]
     if slot != ABSENT and (slot != foreseen or row == evicted):
         if thread == 0:
-            if st.words[WANTED] == row:
-                st.words[WANTED] = -1  # the caller's fetch counted it as a miss
+            if st.at.wanted == row:
+                st.at.wanted = -1  # the caller's fetch counted it as a miss
             elif sweeping:
                 t.head[HITS] += 1
             else:
@@ -82,11 +82,11 @@ def find(
         return slot, False
     if terms.fill_address == 0:
         if thread == 0:
-            st.words[WANTED] = row
+            st.at.wanted = row
         return NOT_HERE, False
     if thread == 0:
         claim(t, row, sweeping)
-        st.words[ROWS_FILLED] += 1
+        st.at.rows_filled += 1
         foresee(1 - turn, st, t)
     return foreseen, True
 
@@ -120,7 +120,7 @@ def obtain(
     for k in range(n_threads):
         if st.record_id[k * RECORD + 2] != 0:
             if thread == 0:
-                st.words[WANTED] = row
+                st.at.wanted = row
             return BAD_COSTS
     return slot
 

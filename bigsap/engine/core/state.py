@@ -1,4 +1,4 @@
-"""The state of one solve: prices, matching, workspace, and the words kernels talk by.
+"""The state of one solve: prices, matching, workspace, and the record kernels talk by.
 
 Every array is allocated here, once; kernels own no memory. Beyond the costs the
 state takes seven vectors of 8 n bytes, in which the start's sweeps live too; a phase of a
@@ -7,10 +7,12 @@ square problem takes one more (``front``).
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.engine.core.record import record
 from bigsap.sources.base import Array
 
 #: Row and column ids. Problems of 2**31 rows or columns are refused up front.
@@ -31,45 +33,64 @@ ROOM, CODES, RUNS = 8, 16, 34
 #: Columns per block whose minimum is kept, to find the minimum's column afterwards.
 BLOCK = 512
 
-# What a kernel returns.
-DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID, CHANGED = range(6)
 
-# int64 words shared by the team of one solve (``State.words``).
-(
-    POSITION,  # next place in the row order
-    STAGE,  # where the kernel continues
-    ROW,  # row being scanned or swept
-    ROOT,  # row whose search this is
-    ENTERED_BY,  # column by which the search entered ROW; AT_ROOT or BY_GROUP
-    N_SETTLED,  # columns settled by this search
-    SURPLUS,  # virtual rows: free columns at the cap beyond those they need
-    VIRTUAL_BY,  # virtual rows: column by which they were entered, -1 before
-    VIRTUAL_TOOK,  # virtual rows: column they took in the last augmentation
-    GROUP_SETTLED,  # virtual columns: 1 once settled in this search
-    GROUP_PRED,  # virtual columns: row by which they were reached
-    GROUP_CURSOR,  # virtual columns: next member row to scan
-    GROUP_SIZE,  # virtual columns: places taken
-    WANTED,  # the absent row, with NEED_ROW; the offending row, with INVALID or CHANGED
-    ROWS_SCANNED,
-    ROWS_FILLED,  # rows computed inside a kernel
-    N_DROPS,  # price drops by epsilon, counted by column
-    VIRTUAL_SCANS,
-    WORD_COUNT,
-) = range(19)
+class Exit(IntEnum):
+    """Why a kernel returned, in all engines; kernels use the constants below."""
 
-# Words in the unit of prices (``State.values``).
-(
-    LABEL,  # running maximum of the settled labels
-    ENTRY_PRICE,  # price of the column by which ROW was entered
-    CAP,  # virtual rows: the common price of the columns they hold
-    VIRTUAL_LABEL,  # virtual rows: label at which they were settled
-    GROUP_PRICE,  # virtual columns: their common price
-    GROUP_LABEL,  # virtual columns: their label in the current search
-    DROPS,  # total of ordinary price drops
-    VALUE_COUNT,
-) = range(8)
+    DONE = 0
+    NEED_ROW = 1  # a row that only Python can read
+    YIELD = 2  # the budget is spent: to be called again
+    INFEASIBLE = 3
+    INVALID = 4  # a cost is NaN or out of range
+    CHANGED = 5  # costs in place are no longer what they were
+    POOL_FULL = 6  # lists need more room than Python has made
+    PAUSE = 7  # enough rows are asked for that only Python can read
+    REFIT = 8  # so many evaluations that majorants are to be fitted anew
+    EVENT = 9  # lists of rows of the forest have ended
+    LIMIT = 10  # too much work for too few matches
 
-# ENTERED_BY of a root, and of a row reached through the virtual columns.
+
+DONE, NEED_ROW, YIELD, INFEASIBLE, INVALID, CHANGED = (Exit(k).value for k in range(6))
+POOL_FULL, PAUSE, REFIT, EVENT, LIMIT = (Exit(k).value for k in range(6, 11))
+
+
+class Standing:
+    """Where a phase or sweep stands between two calls of its kernel: ``State.at``.
+
+    Thread 0 writes it, between two barriers that separate it from all readers.
+    """
+
+    position: int  # next place in the row order
+    stage: int  # where the kernel continues
+    row: int  # row being scanned or swept
+    root: int  # row whose search this is
+    entered_by: int  # column by which the search entered ``row``; AT_ROOT or BY_GROUP
+    n_settled: int  # columns settled by this search
+    # Virtual rows: free columns at the cap beyond those they need; never negative.
+    surplus: int
+    virtual_by: int  # virtual rows: column by which they were entered, -1 before
+    virtual_took: int  # virtual rows: column they took in the last augmentation
+    group_settled: int  # virtual columns: 1 once settled in this search
+    group_pred: int  # virtual columns: row by which they were reached
+    group_cursor: int  # virtual columns: next member row to scan
+    # Virtual columns: places taken. Those of State.group below it hold a row each.
+    group_size: int
+    wanted: int  # the absent row, with NEED_ROW; the offending row, with INVALID or CHANGED
+    rows_scanned: int
+    rows_filled: int  # rows computed inside a kernel
+    n_drops: int  # price drops by epsilon, counted by column
+    virtual_scans: int
+    label: float  # running maximum of the settled labels: never falls within a search
+    entry_price: float  # price of the column by which ``row`` was entered
+    # Virtual rows: the common price of the columns they hold; no price lies above it.
+    cap: float
+    virtual_label: float  # virtual rows: label at which they were settled
+    group_price: float  # virtual columns: their common price
+    group_label: float  # virtual columns: their label in the current search
+    drops: float  # total of ordinary price drops
+
+
+# Standing.entered_by of a root, and of a row reached through the virtual columns.
 AT_ROOT, BY_GROUP = -1, -2
 
 # Reduction records, one stretch of RECORD words a thread and parity; after these the hints.
@@ -114,8 +135,7 @@ class State(NamedTuple):
     scale: Array  # int64 (n_threads, RECORD)
     runs: Array  # int64 (n_threads, RUNS)
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
-    words: Array  # int64 (WORD_COUNT,)
-    values: Array  # P (VALUE_COUNT,)
+    at: Standing
     # Per thread: lanes (3 * LANES) and block minima; records for reductions.
     lanes: Array  # P (n_threads, 3 * LANES)
     block_min: Array  # P (n_threads, groups of LANES columns of a slab, or fewer blocks)
@@ -149,7 +169,7 @@ def slabs(n_columns: int, n_threads: int) -> Array:
     return np.array([*cuts, n_columns], np.int64)
 
 
-def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Array]:
+def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Any]:
     """The front of a search: one vector, and those of ``settled_price`` and ``settled_dist``.
 
     room, more: these two. In square problems the prices of settled columns stay where they are
@@ -175,8 +195,8 @@ def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dic
 
 
 def released(state: State) -> State:
-    """The state without its arrays, except for the prices and the words."""
-    kept = {"v", "words", "values", "barrier", "bounds"}
+    """The state without its arrays, except for the prices and what counts."""
+    kept = {"v", "at", "barrier", "bounds"}
     empty = {name: a[..., :0].copy() for name, a in state._asdict().items() if name not in kept}
     return state._replace(**empty)
 
@@ -210,8 +230,7 @@ def allocate(
         settled_price=np.empty(m, price),
         **front(np.empty(0, price), np.empty(0, price), 0, price),
         group=np.full(n_virtual_columns, FREE, ID),
-        words=np.zeros(WORD_COUNT, np.int64),
-        values=np.zeros(VALUE_COUNT, price),
+        at=record(Standing, price),
         lanes=np.empty((n_threads, 3 * LANES), price),
         block_min=np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
         record_value=records,

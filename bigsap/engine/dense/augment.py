@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from bigsap.engine.core.state import (
     FREE,
-    GROUP_PRED,
-    GROUP_SIZE,
     GROUPED,
-    VIRTUAL_BY,
-    VIRTUAL_TOOK,
     State,
 )
 from bigsap.native.kernel import kernel
@@ -24,7 +20,7 @@ def _into_group(st: State, root: int, place: int) -> int:
 
     Returns the column it leaves, -1 when it is the root and held none.
     """
-    row = st.words[GROUP_PRED]
+    row = st.at.group_pred
     old = st.column_of_row[row]
     st.column_of_row[row] = GROUPED - place
     st.group[place] = row
@@ -40,8 +36,8 @@ def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> 
     """
     column = sink
     if sink == TO_GROUP:
-        place = st.words[GROUP_SIZE]
-        st.words[GROUP_SIZE] = place + 1
+        place = st.at.group_size
+        st.at.group_size = place + 1
         column = _into_group(st, root, place)
         if column < 0:
             return True
@@ -51,8 +47,8 @@ def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> 
             # The virtual rows give up the column by which they were entered and
             # take this one, which thereby is free, at the cap.
             st.row_of_column[column] = FREE
-            st.words[VIRTUAL_TOOK] = column
-            column = st.words[VIRTUAL_BY]
+            st.at.virtual_took = column
+            column = st.at.virtual_by
             continue
         old = st.column_of_row[row]
         st.column_of_row[row] = column
@@ -90,7 +86,7 @@ def lower_cap(thread: int, cap: float, blocked: float, st: State) -> int:
     the cap comes down to it. Returns how many free columns of this slab lie at it.
     """
     at_cap = 0
-    took = st.words[VIRTUAL_TOOK]
+    took = st.at.virtual_took
     for j in range(st.bounds[thread], st.bounds[thread + 1]):
         if st.v[j] == blocked or j == took or (st.row_of_column[j] < 0 and st.v[j] > cap):
             st.v[j] = cap

@@ -5,58 +5,63 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from bigsap.engine.core.state import FREE, ID
+from bigsap.engine.core.record import record
+from bigsap.engine.core.state import DONE, FREE, ID, LIMIT, YIELD
+from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-# What ``run_bids`` returns. GIVEN_UP: prices below ``floor``, or ``most`` bids.
-MATCHED, PAUSED, GIVEN_UP = range(3)
 
-# Words of Auction.words.
-HEAD, COUNT, BIDS, WORD_COUNT = range(4)
+class AuctionStanding:
+    """Where the bidding stands: ``Auction.at``."""
+
+    head: int  # place of the first free row in the queue, which goes around
+    count: int  # free rows
+    bids: int
 
 
 class Auction(NamedTuple):
-    """queue: ID (n_rows,) free rows from place words[HEAD] on, around; words[COUNT] of them.
+    """queue: ID (n_rows,) at.count free rows from place at.head on, around.
     column_of_row, row_of_column: ID; v: P (n_columns,) prices, which bids lower."""
 
     queue: Array
     column_of_row: Array
     row_of_column: Array
     v: Array
-    words: Array
+    at: AuctionStanding
 
 
 def auction(n: int, m: int, v: Array) -> Auction:
     """All rows free, at these prices."""
-    words = np.zeros(WORD_COUNT, np.int64)
-    words[COUNT] = n
-    return Auction(np.arange(n, dtype=ID), np.full(n, FREE, ID), np.full(m, FREE, ID), v, words)
+    at = record(AuctionStanding, v.dtype)
+    at.count = n
+    return Auction(np.arange(n, dtype=ID), np.full(n, FREE, ID), np.full(m, FREE, ID), v, at)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@kernel
 def run_bids(
     costs: Array, sign: float, infinity: float, spread: float, epsilon: float, floor: float,
     most: int, budget: int, a: Auction,
 ) -> int:  # fmt: skip
-    """Let free rows bid until none is left; each bid O(n_columns).
+    """Let free rows bid until none is left (DONE); each bid O(n_columns).
+
+    YIELD: the budget is spent; LIMIT: prices below ``floor``, or ``most`` bids.
 
     A row takes its best column and lowers its price by what the second best is worse, plus
     epsilon; spread takes the place of that where there is no second. Every bid lowers a
     price by epsilon or more, and of a feasible problem none falls below ``floor``: so it ends.
     """
     n, m = a.queue.size, a.v.size
-    words, v = a.words, a.v
-    while words[COUNT] > 0:
-        if words[BIDS] >= most:
-            return GIVEN_UP
+    at, v = a.at, a.v
+    while at.count > 0:
+        if at.bids >= most:
+            return LIMIT
         if budget <= 0:
-            return PAUSED
+            return YIELD
         budget -= 1
-        row = a.queue[words[HEAD]]
-        words[HEAD] = words[HEAD] + 1 if words[HEAD] + 1 < n else 0
-        words[COUNT] -= 1
+        row = a.queue[at.head]
+        at.head = at.head + 1 if at.head + 1 < n else 0
+        at.count -= 1
         cost = costs[row]
         best, second, choice = infinity, infinity, -1
         for j in range(m):
@@ -67,17 +72,17 @@ def run_bids(
                 else:
                     second = g
         if choice < 0:
-            return GIVEN_UP
-        words[BIDS] += 1
+            return LIMIT
+        at.bids += 1
         v[choice] -= (second - best if second < infinity else spread) + epsilon
         before = a.row_of_column[choice]
         a.row_of_column[choice] = row
         a.column_of_row[row] = choice
         if before != FREE:
             a.column_of_row[before] = FREE
-            place = words[HEAD] + words[COUNT]
+            place = at.head + at.count
             a.queue[place if place < n else place - n] = before
-            words[COUNT] += 1
+            at.count += 1
         if v[choice] < floor:
-            return GIVEN_UP
-    return MATCHED
+            return LIMIT
+    return DONE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.held import Resting
 from bigsap.engine.core.known import Known, cost_of_pairs
 from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
+from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.queue import SKIPPED, clear_front
 from bigsap.engine.dense.rectangular import NEXT_ROW, run_phase
@@ -110,7 +112,7 @@ class Engine:
             survey.least[:] = self.infinity
             survey.runner_up[:] = self.infinity
         self._order, self.sweeping = (order[::-1] if backward else order), True
-        self.state.words[S.POSITION] = 0
+        self.state.at.position = 0
         self._drive(run_sweep, survey, order, backward, first)
         self._order = np.empty(0, S.ID)
         self.known.see_duals(survey.low, self.state.v)
@@ -120,7 +122,7 @@ class Engine:
     def undercut(self, pick: Array, rank_of_column: Array, order: Array) -> None:
         """One ``run_undercut``: lowers prices."""
         self._order, self.sweeping = order[::-1], True
-        self.state.words[S.POSITION] = 0
+        self.state.at.position = 0
         self._drive(run_undercut, pick, rank_of_column, order)
         self._order = np.empty(0, S.ID)
 
@@ -145,21 +147,19 @@ class Engine:
         st.column_of_row[:] = S.FREE
         st.row_of_column[:] = S.FREE
         st.group[:] = S.FREE
-        words = st.words
-        words[S.POSITION] = 0
-        words[S.STAGE] = NEXT_ROW
-        words[S.GROUP_SIZE] = 0
-        words[S.SURPLUS] = 0
+        at = st.at
+        at.position, at.stage = 0, NEXT_ROW
+        at.group_size = at.surplus = 0
         self.n_kept = 0
         n_virtual = problem.n_virtual_rows
         if n_virtual:
             m = st.v.size
             cap = np.partition(st.v, m - n_virtual)[m - n_virtual]
             np.minimum(st.v, cap, out=st.v)
-            st.values[S.CAP] = cap
-            words[S.SURPLUS] = int((st.v == cap).sum()) - n_virtual
+            at.cap = cap
+            at.surplus = int((st.v == cap).sum()) - n_virtual
         if problem.n_virtual_columns:
-            st.values[S.GROUP_PRICE] = self.group_price_start()
+            at.group_price = self.group_price_start()
 
     def group_price_start(self) -> Any:
         """A price of the virtual columns below anything the real columns offer."""
@@ -184,7 +184,7 @@ class Engine:
             status = self._drive(run_phase, order, backward, epsilon, n_virtual)
         else:
             # A search that was left has no front any more: it begins anew.
-            if self.state.words[S.STAGE] != NEXT_ROW:
+            if self.state.at.stage != NEXT_ROW:
                 self.unsettle()
             room, none = self.state.settled_price, np.empty(0, self.price)
             front = S.front(room, self.state.settled_dist, self.team.n_threads, self.price)
@@ -223,46 +223,45 @@ class Engine:
     def renew(self) -> None:
         """A fresh workspace for another search, prices 0; counts stay."""
         n, m = self.problem.shape
-        words = self.state.words
+        at = self.state.at
         self.state = S.allocate(
             n, m, self.price, self.team.n_threads, self.problem.n_virtual_columns
         )
-        self.state.words[:] = words
+        self.state = self.state._replace(at=at)
 
     def prices(self) -> Array:
         """A copy of v in which the columns settled by an unfinished search have theirs."""
         st = self.state
         v = st.v.copy()
         # In square problems they have them all the time.
-        if st.words[S.STAGE] != NEXT_ROW and not self.problem.is_square:
-            n_settled = int(st.words[S.N_SETTLED])
+        if st.at.stage != NEXT_ROW and not self.problem.is_square:
+            n_settled = int(st.at.n_settled)
             v[st.settled[:n_settled]] = st.settled_price[:n_settled]
-            v[v == self.terms.blocked] = st.values[S.CAP]
+            v[v == self.terms.blocked] = st.at.cap
         return v
 
     def unsettle(self) -> None:
         """Undo an unfinished search."""
         self.state.v[:] = self.prices()
-        self.state.words[S.STAGE] = NEXT_ROW
+        self.state.at.stage = NEXT_ROW
 
     # -- checkpoints ----------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """What continues a phase, between two slices of it; copies.
 
-        An unfinished search is undone: matching and words change only at its end, so
+        An unfinished search is undone: matching and counts change only at its end, so
         continuing runs it again, bit for bit. The rows themselves are not kept.
         """
         st = self.state
-        words = st.words.copy()
-        words[S.STAGE] = NEXT_ROW
+        at = copy(st.at)
+        at.stage = NEXT_ROW
         return {
+            **numbers(at, S.Standing),
             "v": self.prices(),
             "reference": st.reference.copy(),
             "column_of_row": st.column_of_row.copy(),
             "group": st.group.copy(),
-            "words": words,
-            "values": st.values.copy(),
             "group_reach": np.array(self.group_reach, self.price),
             "rows_read": self._rows_read,
             "pairs_skipped": self.pairs_skipped + int(st.front_id[:, SKIPPED].sum()) * S.LANES,
@@ -272,14 +271,17 @@ class Engine:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Take up a snapshot of a solve of the same problem, with any threads and cache."""
         st = self.state
-        for name in ("v", "reference", "column_of_row", "group", "words", "values"):
-            here, saved = getattr(st, name), snapshot[name]
+        arrays = ("v", "reference", "column_of_row", "group")
+        fixed = {name: getattr(st, name) for name in arrays} | numbers(st.at, S.Standing)
+        for name, here in fixed.items():
+            saved = snapshot[name]
             if saved.shape != here.shape or saved.dtype != here.dtype:
                 raise CheckpointError(
                     f"the checkpoint holds {name} as {saved.dtype} of shape {saved.shape},"
                     f" this solve has {here.dtype} of shape {here.shape}"
                 )
             here[:] = saved
+        set_numbers(st.at, S.Standing, snapshot)
         st.row_of_column[:] = S.FREE
         rows = np.flatnonzero(st.column_of_row >= 0)
         st.row_of_column[st.column_of_row[rows]] = rows
@@ -292,9 +294,9 @@ class Engine:
     def tree(self) -> Array:
         """Rows of the last, failed search: together they may use too few columns."""
         st = self.state
-        settled = st.settled[: st.words[S.N_SETTLED]]
-        members = st.group[st.group >= 0] if st.words[S.GROUP_SETTLED] else st.group[:0]
-        rows = np.concatenate([st.row_of_column[settled], members, [st.words[S.ROOT]]])
+        settled = st.settled[: st.at.n_settled]
+        members = st.group[st.group >= 0] if st.at.group_settled else st.group[:0]
+        rows = np.concatenate([st.row_of_column[settled], members, [st.at.root]])
         return np.unique(rows[rows >= 0]).astype(np.intp)
 
     @property
@@ -302,34 +304,34 @@ class Engine:
         """Rows produced by the source; a matrix in place counts as produced once."""
         if self.rows.policy == "in place":
             return self.problem.shape[0]
-        return self._rows_read + int(self.state.words[S.ROWS_FILLED])
+        return self._rows_read + int(self.state.at.rows_filled)
 
     @property
     def rows_scanned(self) -> int:
-        return int(self.state.words[S.ROWS_SCANNED])
+        return int(self.state.at.rows_scanned)
 
     # -- running kernels ------------------------------------------------------------
 
     def _drive(self, kernel: Callable[..., int], *args: Any) -> int:
-        words = self.state.words
-        words[S.WANTED] = -1
+        at = self.state.at
+        at.wanted = -1
         while True:
-            started, filled = time.perf_counter(), int(words[S.ROWS_FILLED])
+            started, filled = time.perf_counter(), int(at.rows_filled)
             status = self.team.run(
                 kernel, self.state, self.rows.table, self.terms, *args, self._budget
             )
             if status == S.NEED_ROW:
-                self._fetch(int(words[S.WANTED]))
+                self._fetch(int(at.wanted))
             elif status == S.INVALID:
-                self._complain(int(words[S.WANTED]))
+                self._complain(int(at.wanted))
             elif status == S.CHANGED:
-                raise changed(f"noticed at row {words[S.WANTED]}")
+                raise changed(f"noticed at row {at.wanted}")
             elif status == S.YIELD:
                 seconds = max(time.perf_counter() - started, 1e-6)
                 ratio = _SLICE_SECONDS / seconds
                 used = self._budget
                 self._budget = max(1, int(used * min(4.0, max(0.05, ratio))))
-                self._limit_slice(seconds, int(words[S.ROWS_FILLED]) - filled, used)
+                self._limit_slice(seconds, int(at.rows_filled) - filled, used)
             else:
                 return status
             self._report()
@@ -351,8 +353,8 @@ class Engine:
             self._budget = max(1, min(self._budget, int(rows * m)))
 
     def _report(self) -> None:
-        progress, words = self.monitor.progress, self.state.words
-        progress.assigned = 0 if self.sweeping else int(words[S.POSITION]) + self.n_kept
+        progress, at = self.monitor.progress, self.state.at
+        progress.assigned = 0 if self.sweeping else int(at.position) + self.n_kept
         self.known.tell(self.monitor)
         self._count(self.rows_scanned, self.rows_evaluated)
         hits, misses = self.rows.hits, self.rows.misses
@@ -412,7 +414,7 @@ class Engine:
         source = self.problem.source
         if not isinstance(source, Prefetching) or self._block is None:
             return
-        position = int(self.state.words[S.POSITION])
+        position = int(self.state.at.position)
         for row in self._order[position + 1 : position + 1 + 4096].tolist():
             inside = self._block[0] <= row < self._block[1]
             if not inside and self.rows.table.slot_of_row[row] == ABSENT:

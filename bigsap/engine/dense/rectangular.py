@@ -23,37 +23,13 @@ from bigsap.engine.core.scan import NOWHERE, locate, relax_root, relax_row, rela
 from bigsap.engine.core.state import (
     AT_ROOT,
     BY_GROUP,
-    CAP,
     CHANGED,
     DONE,
-    DROPS,
-    ENTERED_BY,
-    ENTRY_PRICE,
     FREE,
-    GROUP_CURSOR,
-    GROUP_LABEL,
-    GROUP_PRED,
-    GROUP_PRICE,
-    GROUP_SETTLED,
-    GROUP_SIZE,
     INFEASIBLE,
     INVALID,
-    LABEL,
-    N_DROPS,
-    N_SETTLED,
     NEED_ROW,
-    POSITION,
     RECORD,
-    ROOT,
-    ROW,
-    ROWS_SCANNED,
-    STAGE,
-    SURPLUS,
-    VIRTUAL_BY,
-    VIRTUAL_LABEL,
-    VIRTUAL_SCANS,
-    VIRTUAL_TOOK,
-    WANTED,
     YIELD,
     State,
 )
@@ -62,7 +38,7 @@ from bigsap.native.kernel import kernel
 from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
-# Stages (words[STAGE]).
+# Stages (at.stage).
 NEXT_ROW, SCAN = 0, 1
 # Columns of a path that are not settled: its sink, and what virtual rows and columns pass on.
 _DETOURS = 4
@@ -105,10 +81,10 @@ def run_phase(
     """Match every row of ``order`` that is still ahead; see the module's docstring.
 
     order: ID (k,), visited from the end when ``backward``. n_virtual: virtual rows.
-    budget: pairs to scan before returning YIELD. Returns DONE, NEED_ROW (words[WANTED]),
-    YIELD, INFEASIBLE (no free column can be reached from words[ROOT]; the settled
-    columns are those its tree can use), INVALID (words[WANTED] has a bad cost) or CHANGED
-    (costs in place are no longer what they were; words[WANTED] is the row scanned last).
+    budget: pairs to scan before returning YIELD. Returns DONE, NEED_ROW (at.wanted),
+    YIELD, INFEASIBLE (no free column can be reached from at.root; the settled
+    columns are those its tree can use), INVALID (at.wanted has a bad cost) or CHANGED
+    (costs in place are no longer what they were; at.wanted is the row scanned last).
     Worst case O(n m) a search, each scan O(m / n_threads) plus a barrier.
     """
     n_rows = st.column_of_row.size
@@ -121,25 +97,25 @@ def run_phase(
 
     # Arrays are taken out of the state once: every access to a field of a tuple costs
     # reference counting, which adds up to more than the scan of a short row.
-    words, values = st.words, st.values
+    at = st.at
     v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
     reference = st.reference
     settled, settled_dist, settled_price = st.settled, st.settled_dist, st.settled_price
     record_value, record_id, barrier = st.record_value, st.record_id, st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
-    position, stage = words[POSITION], words[STAGE]
-    row, root, entered_by = words[ROW], words[ROOT], words[ENTERED_BY]
-    n_settled, surplus, virtual_by = words[N_SETTLED], words[SURPLUS], words[VIRTUAL_BY]
-    group_settled, group_pred = words[GROUP_SETTLED], words[GROUP_PRED]
-    group_cursor, group_size = words[GROUP_CURSOR], words[GROUP_SIZE]
-    label, entry_price, cap = values[LABEL], values[ENTRY_PRICE], values[CAP]
-    virtual_label, group_price = values[VIRTUAL_LABEL], values[GROUP_PRICE]
-    group_label = values[GROUP_LABEL]
+    position, stage = at.position, at.stage
+    row, root, entered_by = at.row, at.root, at.entered_by
+    n_settled, surplus, virtual_by = at.n_settled, at.surplus, at.virtual_by
+    group_settled, group_pred = at.group_settled, at.group_pred
+    group_cursor, group_size = at.group_cursor, at.group_size
+    label, entry_price, cap = at.label, at.entry_price, at.cap
+    virtual_label, group_price = at.virtual_label, at.group_price
+    group_label = at.group_label
     # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         foresee(0, st, t)
-    # No thread may change the words before every thread has read them.
+    # No thread may change the record before every thread has read them.
     cross(st.barrier, n_threads)
 
     turn = row_turn = 0
@@ -164,7 +140,7 @@ def run_phase(
                 start, stop, block_min, infinity, blocked,
             )  # fmt: skip
             if thread == 0:
-                words[VIRTUAL_SCANS] += 1
+                at.virtual_scans += 1
         else:
             slot = slot_of_row[row]
             if slot >= 0 and always_resident:
@@ -196,7 +172,7 @@ def run_phase(
                 to_group = (zero - entry_cost) - (group_price - entry_price) + label
             if thread == 0:
                 record_value[turn * n_threads * RECORD + 5] = to_group
-                words[ROWS_SCANNED] += 1
+                at.rows_scanned += 1
         spent += terms.n_columns
         if group_settled != 0 and group_cursor < group_size:
             row = st.group[group_cursor]
@@ -271,19 +247,19 @@ def run_phase(
             sink = column
 
         if thread == 0:
-            words[VIRTUAL_BY] = virtual_by
-            words[VIRTUAL_TOOK] = -1
-            words[GROUP_PRED] = group_pred
+            at.virtual_by = virtual_by
+            at.virtual_took = -1
+            at.group_pred = group_pred
             sound = augment(st, root, sink, virtual_row, n_settled + _DETOURS)
             record_id[5] = 1 if sound else 0
-            words[N_DROPS] += n_settled
+            at.n_drops += n_settled
             for k in range(n_settled):
-                values[DROPS] += label - settled_dist[k]
+                at.drops += label - settled_dist[k]
             if virtual_by >= 0:
-                words[N_DROPS] += n_virtual
-                values[DROPS] += n_virtual * (label - virtual_label)
+                at.n_drops += n_virtual
+                at.drops += n_virtual * (label - virtual_label)
             if group_settled != 0:
-                values[GROUP_PRICE] -= (label - group_label) + epsilon
+                at.group_price -= (label - group_label) + epsilon
         cross(barrier, n_threads)
         if record_id[5] == 0:
             status = CHANGED
@@ -291,7 +267,7 @@ def run_phase(
         lower_prices(
             n_settled, label, epsilon, v, settled, settled_dist, settled_price, start, stop
         )
-        group_price = values[GROUP_PRICE]
+        group_price = at.group_price
         if virtual_by >= 0:
             cap -= (label - virtual_label) + epsilon
             at_cap = lower_cap(thread, cap, blocked, st)
@@ -305,16 +281,16 @@ def run_phase(
         position += 1
         stage = NEXT_ROW
 
-    # Every thread has left the loop for the same reason before the words change.
+    # Every thread has left the loop for the same reason before the record changes.
     cross(st.barrier, n_threads)
     if thread == 0:
         if status == CHANGED:
-            words[WANTED] = root if row == virtual_row else row
-        words[POSITION], words[STAGE] = position, stage
-        words[ROW], words[ROOT], words[ENTERED_BY] = row, root, entered_by
-        words[N_SETTLED], words[SURPLUS], words[VIRTUAL_BY] = n_settled, surplus, virtual_by
-        words[GROUP_SETTLED], words[GROUP_PRED] = group_settled, group_pred
-        words[GROUP_CURSOR] = group_cursor
-        values[LABEL], values[ENTRY_PRICE], values[CAP] = label, entry_price, cap
-        values[VIRTUAL_LABEL], values[GROUP_LABEL] = virtual_label, group_label
+            at.wanted = root if row == virtual_row else row
+        at.position, at.stage = position, stage
+        at.row, at.root, at.entered_by = row, root, entered_by
+        at.n_settled, at.surplus, at.virtual_by = n_settled, surplus, virtual_by
+        at.group_settled, at.group_pred = group_settled, group_pred
+        at.group_cursor = group_cursor
+        at.label, at.entry_price, at.cap = label, entry_price, cap
+        at.virtual_label, at.group_label = virtual_label, group_label
     return status

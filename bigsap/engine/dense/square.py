@@ -16,24 +16,11 @@ from bigsap.engine.core.state import (
     AT_ROOT,
     CHANGED,
     DONE,
-    DROPS,
-    ENTERED_BY,
-    ENTRY_PRICE,
     INFEASIBLE,
     INVALID,
-    LABEL,
     LANES,
-    N_DROPS,
-    N_SETTLED,
     NEED_ROW,
-    POSITION,
     RECORD,
-    ROOT,
-    ROW,
-    ROWS_SCANNED,
-    STAGE,
-    VIRTUAL_BY,
-    WANTED,
     YIELD,
     State,
 )
@@ -94,7 +81,7 @@ def run_square(
     group_min = st.block_min[thread]
     infinity, sign = terms.infinity, terms.sign
     zero = sign - sign
-    words, values = st.words, st.values
+    at = st.at
     v, dist, pred, row_of_column = st.v, st.dist, st.pred, st.row_of_column
     sieve, place, heap, touched = st.sieve, st.place, st.heap, st.touched
     front, own, found = st.front[thread], st.front_id[thread], st.found[thread]
@@ -102,10 +89,10 @@ def run_square(
     record_value, record_word, record_id = st.record_value, st.record_word, st.record_id
     barrier = st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
-    position, stage = words[POSITION], words[STAGE]
-    row, root, entered_by = words[ROW], words[ROOT], words[ENTERED_BY]
-    n_settled = words[N_SETTLED]
-    label, entry_price = values[LABEL], values[ENTRY_PRICE]
+    position, stage = at.position, at.stage
+    row, root, entered_by = at.row, at.root, at.entered_by
+    n_settled = at.n_settled
+    label, entry_price = at.label, at.entry_price
     top_price = largest_price(v, start, stop, zero)
     full = (stop - start) // LANES
     # Groups of a stretch; all in one where there is no room to tell stretches apart.
@@ -117,7 +104,7 @@ def run_square(
         foresee(0, st, t)
     for part in range(3):
         record_word[(part * n_threads + thread) * RECORD + _BEAT] = 0
-    # No thread may change the words before every thread has read them.
+    # No thread may change the record before every thread has read them.
     cross(barrier, n_threads)
 
     turn = row_turn = beat = n_filled = 0
@@ -163,7 +150,7 @@ def run_square(
             entry_known = True
         spent += terms.n_columns
         if thread == 0:
-            words[ROWS_SCANNED] += 1
+            at.rows_scanned += 1
 
         here = (turn * n_threads + thread) * RECORD
         sink, at_root = NOWHERE, infinity
@@ -303,10 +290,10 @@ def run_square(
         n_settled += 1
         if thread == 0:
             settled[n_settled - 1] = sink
-            words[VIRTUAL_BY] = -1
+            at.virtual_by = -1
             record_id[_SOUND] = 1 if augment(st, root, sink, -1, n_settled) else 0
-            words[N_DROPS] += n_settled
-            values[DROPS] += front[FALL]
+            at.n_drops += n_settled
+            at.drops += front[FALL]
         cross(barrier, n_threads)
         if record_id[_SOUND] == 0:
             status = CHANGED
@@ -325,13 +312,13 @@ def run_square(
         position += 1
         stage = NEXT_ROW
 
-    # Every thread has left the loop for the same reason before the words change.
+    # Every thread has left the loop for the same reason before the record changes.
     cross(barrier, n_threads)
     if thread == 0:
         if status in (CHANGED, INVALID):
-            words[WANTED] = row
-        words[POSITION], words[STAGE] = position, stage
-        words[ROW], words[ROOT], words[ENTERED_BY] = row, root, entered_by
-        words[N_SETTLED] = n_settled
-        values[LABEL], values[ENTRY_PRICE] = label, entry_price
+            at.wanted = row
+        at.position, at.stage = position, stage
+        at.row, at.root, at.entered_by = row, root, entered_by
+        at.n_settled = n_settled
+        at.label, at.entry_price = label, entry_price
     return status

@@ -21,9 +21,7 @@ from bigsap.engine.core.state import (
     INVALID,
     LANES,
     NEED_ROW,
-    POSITION,
     RECORD,
-    WANTED,
     YIELD,
     State,
 )
@@ -182,14 +180,14 @@ def run_sweep(
     """Survey every row of ``order``; in the first sweep also judge each cost.
 
     The caller has set ``survey.open_price`` to v. Picks are greedy in the order of
-    the visit. Returns DONE, NEED_ROW, YIELD, INVALID or CHANGED (words[WANTED] is
+    the visit. Returns DONE, NEED_ROW, YIELD, INVALID or CHANGED (at.wanted is
     the row).
     O(n_rows * n_columns / n_threads).
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     lanes, block_min = st.lanes[thread], st.block_min[thread]
     infinity, sign = terms.infinity, terms.sign
-    position = st.words[POSITION]
+    position = st.at.position
     if thread == 0:
         foresee(0, st, t)
     cross(st.barrier, n_threads)
@@ -242,14 +240,14 @@ def run_sweep(
         if bad != 0:
             cross(st.barrier, n_threads)
             if thread == 0:
-                st.words[WANTED] = row
+                st.at.wanted = row
             status = INVALID
             break
         column = st.record_id[(turn * n_threads + winner) * RECORD] if winner >= 0 else -1
         if column == NOWHERE:
             cross(st.barrier, n_threads)
             if thread == 0:
-                st.words[WANTED] = row
+                st.at.wanted = row
             status = CHANGED
             break
         turn = 1 - turn
@@ -268,7 +266,7 @@ def run_sweep(
         spent += terms.n_columns
     cross(st.barrier, n_threads)
     if thread == 0:
-        st.words[POSITION] = position
+        st.at.position = position
     return status
 
 
@@ -287,7 +285,7 @@ def run_undercut(
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     sign = terms.sign
-    position = st.words[POSITION]
+    position = st.at.position
     if thread == 0:
         foresee(0, st, t)
     cross(st.barrier, n_threads)
@@ -324,5 +322,5 @@ def run_undercut(
         position += 1
     cross(st.barrier, n_threads)
     if thread == 0:
-        st.words[POSITION] = position
+        st.at.position = position
     return status

@@ -173,11 +173,11 @@ class Matching:
 
     def round(
         self, pool: DevicePool, room: _Room, roots: Array, epsilon: Any, postpone: Any,
-        tally: Tally, words: Array, values: Array,
+        tally: Tally, at: F.SearchStanding,
     ) -> Array:  # fmt: skip
         """Search from these rows and put into effect what can be; the searches' statuses.
 
-        words, values: of the frontier, which count scans and drops.
+        at: of the frontier, where scans and drops are counted.
         """
         count = roots.size
         there = self.cupy.asarray(roots)
@@ -231,11 +231,11 @@ class Matching:
         tally.scans += int(scans.sum())
         tally.kept += int(scans[won].sum())
         tally.chain += int(found[:, STEPS].max())
-        words[F.SCANS] += int(scans.sum())
+        at.scans += int(scans.sum())
         if won.any():
-            words[F.N_DROPS] += int(self.counts.get().sum())
+            at.n_drops += int(self.counts.get().sum())
             # In the order of the columns: the sum decides the next epsilon.
-            values[F.DROPS] += self.sums.get().sum()
+            at.drops += self.sums.get().sum()
         return status
 
     def asked_for(self) -> tuple[Array, Array]:
@@ -294,9 +294,7 @@ def match(
         while queue.size and (last or not waiting or queue.size >= _FEW):
             roots, queue = queue[: room.searches], queue[room.searches :]
             before = replace(tally)
-            status = state.round(
-                pool, room, roots, kind(epsilon), kind(postpone), tally, f.words, f.values
-            )
+            status = state.round(pool, room, roots, kind(epsilon), kind(postpone), tally, f.at)
             won = int((status == WON).sum())
             done += won
             go_on = worth.go_on(before, tally, flood=flood)

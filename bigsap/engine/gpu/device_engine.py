@@ -197,10 +197,10 @@ class DeviceEngine(Engine):
         rows = np.ascontiguousarray(order[::-1] if backward else order, np.int32)
         self._order, self.sweeping = rows, False
         words, values = np.zeros(8, np.int64), np.zeros(2, self.price)
-        words[W_POSITION], words[W_SURPLUS] = st.words[S.POSITION], st.words[S.SURPLUS]
-        words[W_SCANS], words[W_DROPS] = st.words[S.ROWS_SCANNED], st.words[S.N_DROPS]
-        words[W_VIRTUAL_SCANS] = st.words[S.VIRTUAL_SCANS]
-        values[V_CAP], values[V_DROPS] = st.values[S.CAP], st.values[S.DROPS]
+        words[W_POSITION], words[W_SURPLUS] = st.at.position, st.at.surplus
+        words[W_SCANS], words[W_DROPS] = st.at.rows_scanned, st.at.n_drops
+        words[W_VIRTUAL_SCANS] = st.at.virtual_scans
+        values[V_CAP], values[V_DROPS] = st.at.cap, st.at.drops
         given = []
         for part in self.parts:
             with part.here():
@@ -228,7 +228,7 @@ class DeviceEngine(Engine):
                     found = given[0][13][: int(there[W_SETTLED])].get()
                 found = found[st.row_of_column[found] >= 0]
                 st.settled[: found.size] = found
-                st.words[S.N_SETTLED], st.words[S.STAGE] = found.size, NEXT_ROW
+                st.at.n_settled, st.at.stage = found.size, NEXT_ROW
                 return False
             self._report()
             if status == S_DONE:
@@ -253,11 +253,11 @@ class DeviceEngine(Engine):
         st.column_of_row[:] = S.FREE
         columns = np.flatnonzero(st.row_of_column >= 0)
         st.column_of_row[st.row_of_column[columns]] = columns
-        st.words[S.POSITION], st.words[S.SURPLUS] = words[W_POSITION], words[W_SURPLUS]
-        st.words[S.ROWS_SCANNED], st.words[S.N_DROPS] = words[W_SCANS], words[W_DROPS]
-        st.words[S.VIRTUAL_SCANS], st.words[S.ROOT] = words[W_VIRTUAL_SCANS], words[W_ROOT]
-        st.words[S.STAGE], st.words[S.GROUP_SETTLED] = NEXT_ROW, 0
-        st.values[S.CAP], st.values[S.DROPS] = values[V_CAP], values[V_DROPS]
+        st.at.position, st.at.surplus = words[W_POSITION], words[W_SURPLUS]
+        st.at.rows_scanned, st.at.n_drops = words[W_SCANS], words[W_DROPS]
+        st.at.virtual_scans, st.at.root = words[W_VIRTUAL_SCANS], words[W_ROOT]
+        st.at.stage, st.at.group_settled = NEXT_ROW, 0
+        st.at.cap, st.at.drops = values[V_CAP], values[V_DROPS]
         found: Array = words
         return found
 

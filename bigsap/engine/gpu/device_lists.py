@@ -43,7 +43,7 @@ _PAIRS = 1 << 36
 _BYTES = 256 << 20
 #: Rows of up to this many columns are evaluated by the host when a search asks for one.
 _SHORT = 1 << 15
-#: Scans that a search goes on for, see ``run_searches``.
+#: Scans that a search goes on for, see ``Rules``.
 _GATHER = 64
 #: Square problems from so many rows on are searched in rounds on the device, where the source
 #: gives bounds: for others rounds have not been measured.
@@ -226,9 +226,9 @@ class DeviceListEngine(RoundsEngine):
              starts, ids, costs, sizes, theta, opened),
             shared_mem=shared,
         )  # fmt: skip
-        counters = self.lists.counters
-        counters[L.EVALUATIONS] += count
-        counters[L.PAIRS] += count * m + int(opened[0])
+        counts = self.lists.counts
+        counts.evaluations += count
+        counts.pairs += count * m + int(opened[0])
         return sizes, theta
 
     def _first_look(self, kernels: Kernels, words: Any, rows: Array, there: Any) -> None:

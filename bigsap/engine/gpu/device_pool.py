@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.pool import left_places
 from bigsap.sources.base import Array
@@ -34,7 +33,7 @@ class DevicePool:
         self.theta = empty((n,), price, "lists")
 
     def _make_room(self, lists: Lists, kept: int) -> None:
-        used = int(lists.counters[L.POOL_USED])
+        used = int(lists.counts.pool_used)
         room = used + used // _SPARE + 1
         ids, costs = empty((room,), np.int32, "lists"), empty((room,), lists.costs.dtype, "lists")
         if kept:
@@ -43,10 +42,10 @@ class DevicePool:
 
     def take(self, lists: Lists) -> None:
         """Become what the host has."""
-        used = int(lists.counters[L.POOL_USED])
+        used = int(lists.counts.pool_used)
         if used > self.ids.size:
             self._make_room(lists, 0)
-        if lists.counters[L.EVALUATIONS]:
+        if lists.counts.evaluations:
             self.ids[:used].set(lists.ids[:used])
             self.costs[:used].set(lists.costs[:used])
         self.start.set(lists.start)
@@ -55,7 +54,7 @@ class DevicePool:
 
     def give(self, lists: Lists) -> None:
         """Make the host's lists what is here."""
-        used = int(lists.counters[L.POOL_USED])
+        used = int(lists.counts.pool_used)
         left = left_places(lists)
         links = lists.costs[left]
         self.ids[:used].get(out=lists.ids[:used])
@@ -66,7 +65,7 @@ class DevicePool:
 
     def follow(self, lists: Lists, rows: Array) -> None:
         """These rows' lists were given other places; they are to be evaluated next."""
-        if lists.counters[L.POOL_USED] > self.ids.size:
+        if lists.counts.pool_used > self.ids.size:
             self._make_room(lists, self.ids.size)
         cupy = load_cupy()
         self.start[cupy.asarray(rows)] = cupy.asarray(lists.start[rows])

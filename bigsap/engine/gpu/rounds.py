@@ -11,7 +11,6 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.team import Team
 from bigsap.engine.gpu.batch import Matching, Tally, match
 from bigsap.engine.gpu.device_pool import DevicePool
-from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave
 from bigsap.monitor import Monitor
@@ -99,9 +98,9 @@ class RoundsEngine(ListEngine):
         order = order[::-1] if backward else order
         # What earlier rounds, or searches before a restart, have matched, stays so.
         ahead = order[self.column_of_row[order] == S.FREE]
-        words = self.frontier.words
+        at = self.frontier.at
         self.roots = ahead[:0]
-        words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
+        at.position = at.n_abandoned = at.n_requests = 0
         self.frontier.requested[:] = 0
         self._before = self.n_kept + order.size - ahead.size
         with on(self.device):

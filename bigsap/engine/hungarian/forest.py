@@ -5,8 +5,8 @@ algorithms 4 to 9) with three changes:
 
 * *A clock in place of dual updates.* ``key[j]`` is the time at which column j becomes tight, and
   the row that makes it so. In the forest duals are implied by the clock D: a row's is
-  ``u + (D - since)``, a column's price ``v - (D - at)``. Stored duals change when a column leaves
-  the forest, and no vector is gone through at a dual update but the keys.
+  ``u + (D - since)``, a column's price ``v - (D - entered)``. Stored duals change when a column
+  leaves the forest, and no vector is gone through at a dual update but the keys.
 * *Grafting.* After an augmentation the trees that were not part of it stay as they are: their
   slacks are untouched. The clock never goes back, so it never exceeds what one root's dual
   rises in all.
@@ -27,14 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.core.state import FREE, ID
+from bigsap.engine.core.record import numbers, record, set_numbers
+from bigsap.engine.core.state import CHANGED, DONE, EVENT, FREE, ID, INFEASIBLE, LIMIT, YIELD
 from bigsap.engine.lists.layout import Lists
+from bigsap.errors import CheckpointError
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
-
-# What ``run_forest`` returns. EVENT: lists of the frontier's rows have ended. LIMIT: too much
-# work for too few matches. BROKEN: a path that never ends, which only costs that change lead to.
-DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN = range(6)
 
 #: Where a list that was sorted may be left, and where all of it was gone through.
 CUTS = np.array([6, 16, 64])
@@ -50,29 +48,30 @@ _FAR, _WAITING, _TIGHT, _REACHED = range(4)
 # Steps of ``run_forest``.
 EXPAND, TAKE, ADVANCE, EVALUATE = range(4)
 
-# Words of Forest.words.
-(
-    STEP,
-    POSITION,  # in the frontier
-    N_ROWS,
-    N_COLUMNS,
-    N_TOUCHED,
-    N_TIGHT,
-    N_FRONTIER,
-    N_LEAVES,
-    LEFT,  # free rows
-    STAGES,
-    PATHS,
-    LEVELS,
-    CLOCKS,
-    EXPANSIONS,
-    EVENTS,
-    WORK,  # entries and keys gone through
-    ROOTS,  # free rows at the beginning
-    MARK,  # work when LEFT was MARK_LEFT
-    MARK_LEFT,
-    WORD_COUNT,
-) = range(20)
+
+class ForestStanding:
+    """Where the forest stands: ``Forest.at``; what ``Result.stats["trees"]`` counts too."""
+
+    step: int
+    position: int  # in the frontier
+    n_rows: int
+    n_columns: int
+    n_touched: int
+    n_tight: int
+    n_frontier: int
+    n_leaves: int
+    left: int  # free rows
+    stages: int  # augmentations made together
+    paths: int  # and one by one
+    levels: int  # breadth-first
+    clock_steps: int
+    expansions: int  # of rows
+    list_events: int  # lists that ended
+    work: int  # entries and keys gone through
+    roots: int  # free rows at the beginning
+    mark: int  # work when ``left`` was ``mark_left``
+    mark_left: int
+    clock: float  # never goes back
 
 
 class Forest(NamedTuple):
@@ -80,20 +79,20 @@ class Forest(NamedTuple):
 
     key: P (n_columns,) when a column outside the forest becomes tight, infinity if unknown; pred,
     pred_cost: the row that makes it so, and what the pair costs there. kind: uint8 (n_columns,).
-    at: P (n_columns,) the clock when it was reached. u, since, ends: P (n_rows,) a forest
+    entered: P (n_columns,) the clock when it was reached. u, since, ends: P (n_rows,) a forest
     row's dual when it was reached, the clock then, and when what was not gone through of its
     list, or of all columns, can become tight. place: uint8 (n_rows,) parts of the list gone
     through, WHOLE for all; bounds: P (n_rows, CUTS), see ``arrange``. root: ID (n_rows,).
     leaf: ID (n_rows,) smallest free column of the root's tree, n_columns while there is none.
     rows, columns: the forest's; touched: columns with a key; tight: those to take next;
-    frontier: rows to expand next; roots: those with a leaf. clock: P (1,).
+    frontier: rows to expand next; roots: those with a leaf.
     """
 
     key: Array
     pred: Array
     pred_cost: Array
     kind: Array
-    at: Array
+    entered: Array
     u: Array
     since: Array
     ends: Array
@@ -107,22 +106,37 @@ class Forest(NamedTuple):
     tight: Array
     frontier: Array
     roots: Array
-    words: Array
-    clock: Array
+    at: ForestStanding
 
 
 def forest(n: int, m: int, price: np.dtype[Any]) -> Forest:
     """No trees yet. Fourteen vectors."""
     return Forest(
         key=np.full(m, S.infinity(price), price), pred=np.zeros(m, ID),
-        pred_cost=np.zeros(m, price), kind=np.zeros(m, np.uint8), at=np.zeros(m, price),
+        pred_cost=np.zeros(m, price), kind=np.zeros(m, np.uint8), entered=np.zeros(m, price),
         u=np.zeros(n, price), since=np.zeros(n, price), ends=np.zeros(n, price),
         place=np.zeros(n, np.uint8), bounds=np.zeros((n, CUTS.size), price),
         root=np.zeros(n, ID), leaf=np.full(n, m, ID), rows=np.zeros(n, ID),
         columns=np.zeros(m, ID), touched=np.zeros(m, ID), tight=np.zeros(m, ID),
-        frontier=np.zeros(n, ID), roots=np.zeros(n, ID), words=np.zeros(WORD_COUNT, np.int64),
-        clock=np.zeros(1, price),
+        frontier=np.zeros(n, ID), roots=np.zeros(n, ID), at=record(ForestStanding, price),
     )  # fmt: skip
+
+
+def kept(f: Forest) -> dict[str, Array]:
+    """What continues the forest: its own arrays, and copies of its numbers."""
+    told = numbers(f.at, ForestStanding)
+    arrays = {name: array for name, array in f._asdict().items() if name not in ("at", "entered")}
+    return arrays | {"at": f.entered, "words": told["words"], "clock": told["values"]}
+
+
+def continued(f: Forest, saved: dict[str, Array]) -> None:
+    """Go on from what was ``kept``. Raises CheckpointError if it is of another problem."""
+    for name, here in kept(f).items():
+        there = saved[name]
+        if there.dtype != here.dtype or there.shape != here.shape:
+            raise CheckpointError(f"the checkpoint's forest does not fit: {name}")
+        here[:] = there
+    set_numbers(f.at, ForestStanding, {"words": saved["words"], "values": saved["clock"]})
 
 
 @kernel(nrt=True)
@@ -210,7 +224,7 @@ def star(
 @kernel
 def plant(lists: Lists, v: Array, column_of_row: Array, f: Forest, infinity: float) -> None:
     """Make every free row a root, at the clock 0. O(entries)."""
-    words = f.words
+    at = f.at
     count = 0
     for row in range(column_of_row.size):
         if column_of_row[row] >= 0:
@@ -226,23 +240,23 @@ def plant(lists: Lists, v: Array, column_of_row: Array, f: Forest, infinity: flo
         f.rows[count] = row
         f.frontier[count] = row
         count += 1
-    words[N_ROWS] = words[N_FRONTIER] = count
-    words[LEFT] = words[ROOTS] = words[MARK_LEFT] = count
-    words[STEP], words[POSITION] = EXPAND, 0
+    at.n_rows = at.n_frontier = count
+    at.left = at.roots = at.mark_left = count
+    at.step, at.position = EXPAND, 0
 
 
 @kernel
 def judge(lists: Lists, f: Forest, infinity: float) -> int:
     """How many of the frontier's lists end now; their rows come first. O(frontier)."""
     ended = 0
-    for p in range(f.words[N_FRONTIER]):
+    for p in range(f.at.n_frontier):
         row = f.frontier[p]
         theta = lists.theta[row]
         ends = infinity
         if theta < infinity:
             ends = (theta - f.u[row]) + f.since[row]
         f.place[row] = 0
-        if ends <= f.clock[0]:
+        if ends <= f.at.clock:
             f.frontier[p] = f.frontier[ended]
             f.frontier[ended] = row
             ended += 1
@@ -252,8 +266,8 @@ def judge(lists: Lists, f: Forest, infinity: float) -> int:
 def true_prices(v: Array, f: Forest) -> Array:
     """A copy of the prices with those of the forest as the clock implies them. O(n_columns)."""
     prices: Array = v.copy()
-    columns = f.columns[: f.words[N_COLUMNS]]
-    prices[columns] -= f.clock[0] - f.at[columns]
+    columns = f.columns[: f.at.n_columns]
+    prices[columns] -= f.at.clock - f.entered[columns]
     return prices
 
 
@@ -263,22 +277,22 @@ def rebase(v: Array, f: Forest) -> None:
 
     Never by the clock on the wall: of reals the sums would be rounded at other moments.
     """
-    now = f.clock[0]
-    for p in range(f.words[N_ROWS]):
+    now = f.at.clock
+    for p in range(f.at.n_rows):
         row = f.rows[p]
         f.u[row] += now - f.since[row]
         f.since[row] = now
-    for p in range(f.words[N_COLUMNS]):
+    for p in range(f.at.n_columns):
         j = f.columns[p]
-        v[j] -= now - f.at[j]
-        f.at[j] = now
+        v[j] -= now - f.entered[j]
+        f.entered[j] = now
 
 
 @kernel
 def _flip(column_of_row: Array, row_of_column: Array, match_cost: Array, f: Forest) -> bool:
     """Augment along the path of every tree that has a free column; False for one without end."""
     n = column_of_row.size
-    for p in range(f.words[N_LEAVES]):
+    for p in range(f.at.n_leaves):
         root = f.roots[p]
         j = f.leaf[root]
         steps = 0
@@ -300,37 +314,37 @@ def _flip(column_of_row: Array, row_of_column: Array, match_cost: Array, f: Fore
 @kernel
 def _graft(v: Array, f: Forest, n_columns: int, infinity: float) -> None:
     """Dismiss the trees that flipped; what lives is to be expanded again. O(forest, touched)."""
-    words, now = f.words, f.clock[0]
+    at, now = f.at, f.at.clock
     kept = 0
-    for p in range(words[N_COLUMNS]):
+    for p in range(at.n_columns):
         j = f.columns[p]
         if f.leaf[f.root[f.pred[j]]] < n_columns:
-            v[j] -= now - f.at[j]
+            v[j] -= now - f.entered[j]
             f.kind[j] = _FAR
             f.key[j] = infinity
         else:
             f.columns[kept] = j
             kept += 1
-    words[N_COLUMNS] = kept
+    at.n_columns = kept
     kept = 0
-    for p in range(words[N_ROWS]):
+    for p in range(at.n_rows):
         row = f.rows[p]
         if f.leaf[f.root[row]] == n_columns:
             f.rows[kept] = row
             f.frontier[kept] = row
             f.place[row] = 0
             kept += 1
-    words[N_ROWS] = words[N_FRONTIER] = kept
-    words[POSITION] = 0
-    for p in range(words[N_TOUCHED]):
+    at.n_rows = at.n_frontier = kept
+    at.position = 0
+    for p in range(at.n_touched):
         j = f.touched[p]
         if f.kind[j] != _REACHED:
             f.key[j] = infinity
             f.kind[j] = _FAR
-    words[N_TOUCHED] = 0
-    for p in range(words[N_LEAVES]):
+    at.n_touched = 0
+    for p in range(at.n_leaves):
         f.leaf[f.roots[p]] = n_columns
-    words[N_LEAVES] = 0
+    at.n_leaves = 0
 
 
 @kernel
@@ -338,21 +352,21 @@ def _take(
     v: Array, row_of_column: Array, match_cost: Array, f: Forest, n_columns: int, infinity: float
 ) -> None:  # fmt: skip
     """Take what is tight into the forest; the rows behind are the next frontier."""
-    words, now = f.words, f.clock[0]
-    n_next, n_rows, reached = 0, words[N_ROWS], words[N_COLUMNS]
-    for p in range(words[N_TIGHT]):
+    at, now = f.at, f.at.clock
+    n_next, n_rows, reached = 0, at.n_rows, at.n_columns
+    for p in range(at.n_tight):
         j = f.tight[p]
         f.kind[j] = _REACHED
         f.key[j] = -infinity  # no time is smaller
-        f.at[j] = now
+        f.entered[j] = now
         f.columns[reached] = j
         reached += 1
         root = f.root[f.pred[j]]
         row = row_of_column[j]
         if row == FREE:
             if f.leaf[root] == n_columns:
-                f.roots[words[N_LEAVES]] = root
-                words[N_LEAVES] += 1
+                f.roots[at.n_leaves] = root
+                at.n_leaves += 1
             f.leaf[root] = min(f.leaf[root], j)
             continue
         f.root[row] = root
@@ -365,8 +379,8 @@ def _take(
         n_rows += 1
         f.frontier[n_next] = row
         n_next += 1
-    words[N_TIGHT], words[N_FRONTIER], words[POSITION] = 0, n_next, 0
-    words[N_ROWS], words[N_COLUMNS] = n_rows, reached
+    at.n_tight, at.n_frontier, at.position = 0, n_next, 0
+    at.n_rows, at.n_columns = n_rows, reached
 
 
 @kernel(nrt=True)
@@ -415,9 +429,9 @@ def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> 
 def _expand_row(row: int, lists: Lists, v: Array, f: Forest, infinity: float) -> int:
     """Give the columns of a row's list their times, from its place on as far as it can matter
     now; how many entries that were."""
-    words, now = f.words, f.clock[0]
+    at, now = f.at, f.at.clock
     key, pred = f.key, f.pred
-    touched, tight = words[N_TOUCHED], words[N_TIGHT]
+    touched, tight = at.n_touched, at.n_tight
     u, since = f.u[row], f.since[row]
     start, size = lists.start[row], lists.size[row]
     part = f.place[row]
@@ -458,7 +472,7 @@ def _expand_row(row: int, lists: Lists, v: Array, f: Forest, infinity: float) ->
             break
         first = last
     f.place[row] = part
-    words[N_TOUCHED], words[N_TIGHT] = touched, tight
+    at.n_touched, at.n_tight = touched, tight
     return done
 
 
@@ -468,27 +482,27 @@ def _expand(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) -> 
 
     Trees that have a free column grow no further: they are dismissed at the end of the stage.
     """
-    words = f.words
+    at = f.at
     none = f.kind.size
-    p, done = words[POSITION], 0
-    while p < words[N_FRONTIER] and done < budget:
+    p, done = at.position, 0
+    while p < at.n_frontier and done < budget:
         row = f.frontier[p]
         p += 1
         if f.leaf[f.root[row]] == none:
-            words[EXPANSIONS] += 1
+            at.expansions += 1
             done += 1 + _expand_row(row, lists, v, f, infinity)
-    words[POSITION] = p
+    at.position = p
     return done
 
 
 @kernel
 def _advance(lists: Lists, v: Array, f: Forest, infinity: float) -> int:
     """The next moment at which something happens; what it is. O(touched, forest's rows)."""
-    words = f.words
+    at = f.at
     while True:
-        now = f.clock[0]
+        now = f.at.clock
         ended, first = 0, infinity
-        for p in range(words[N_ROWS]):
+        for p in range(at.n_rows):
             row = f.rows[p]
             ends = f.ends[row]
             if ends <= now:
@@ -496,21 +510,21 @@ def _advance(lists: Lists, v: Array, f: Forest, infinity: float) -> int:
                 ended += 1
             first = min(first, ends)
         if ended:
-            words[N_FRONTIER], words[POSITION] = ended, 0
-            words[EVENTS] += ended
-            words[STEP] = EVALUATE
+            at.n_frontier, at.position = ended, 0
+            at.list_events += ended
+            at.step = EVALUATE
             return EVENT
         kept = 0
-        for p in range(words[N_TOUCHED]):
+        for p in range(at.n_touched):
             j = f.touched[p]
             if f.kind[j] != _REACHED:
                 f.touched[kept] = j
                 kept += 1
                 first = min(first, f.key[j])
-        words[N_TOUCHED] = kept
+        at.n_touched = kept
         if not first < infinity:
             return INFEASIBLE
-        f.clock[0] = now = first
+        f.at.clock = now = first
         tight = 0
         for p in range(kept):
             j = f.touched[p]
@@ -518,14 +532,14 @@ def _advance(lists: Lists, v: Array, f: Forest, infinity: float) -> int:
                 f.kind[j] = _TIGHT
                 f.tight[tight] = j
                 tight += 1
-        words[N_TIGHT] = tight
-        for p in range(words[N_ROWS]):
+        at.n_tight = tight
+        for p in range(at.n_rows):
             row = f.rows[p]
             if f.ends[row] <= now and f.place[row] != WHOLE:
-                words[WORK] += _expand_row(row, lists, v, f, infinity)
-        if words[N_TIGHT]:
-            words[CLOCKS] += 1
-            words[STEP] = TAKE
+                at.work += _expand_row(row, lists, v, f, infinity)
+        if at.n_tight:
+            at.clock_steps += 1
+            at.step = TAKE
             return YIELD
 
 
@@ -533,26 +547,26 @@ def _advance(lists: Lists, v: Array, f: Forest, infinity: float) -> int:
 def uproot(v: Array, f: Forest, infinity: float) -> None:
     """Give the forest up: true prices in v, no trees. O(forest, touched)."""
     rebase(v, f)
-    words = f.words
-    for p in range(words[N_COLUMNS]):
+    at = f.at
+    for p in range(at.n_columns):
         f.kind[f.columns[p]] = _FAR
         f.key[f.columns[p]] = infinity
-    for p in range(words[N_TOUCHED]):
+    for p in range(at.n_touched):
         j = f.touched[p]
         f.key[j] = infinity
         f.kind[j] = _FAR
-    for p in range(words[N_TIGHT]):
+    for p in range(at.n_tight):
         f.kind[f.tight[p]] = _FAR
-    words[N_ROWS] = words[N_COLUMNS] = words[N_TOUCHED] = 0
-    words[N_TIGHT] = words[N_FRONTIER] = words[POSITION] = 0
+    at.n_rows = at.n_columns = at.n_touched = 0
+    at.n_tight = at.n_frontier = at.position = 0
 
 
 @kernel
-def _hopeless(words: Array, enough: int) -> bool:
+def _hopeless(at: ForestStanding, enough: int) -> bool:
     """Whether more than ``enough`` work was done without a share of the roots being matched."""
-    if (words[MARK_LEFT] - words[LEFT]) * SHARE >= words[ROOTS]:
-        words[MARK], words[MARK_LEFT] = words[WORK], words[LEFT]
-    return words[WORK] - words[MARK] > enough
+    if (at.mark_left - at.left) * SHARE >= at.roots:
+        at.mark, at.mark_left = at.work, at.left
+    return at.work - at.mark > enough
 
 
 @kernel
@@ -568,37 +582,37 @@ def run_forest(
     the clock; a level or a step either reaches a column or ends a list, so both are bounded.
     """
     m = row_of_column.size
-    words = f.words
-    stop = words[WORK] + budget
-    while words[LEFT] > 0:
-        if words[STEP] == EXPAND:
-            if words[POSITION] == 0 and _hopeless(words, enough):
+    at = f.at
+    stop = at.work + budget
+    while at.left > 0:
+        if at.step == EXPAND:
+            if at.position == 0 and _hopeless(at, enough):
                 return LIMIT
-            words[WORK] += _expand(lists, v, f, infinity, stop - words[WORK])
-            if words[POSITION] < words[N_FRONTIER]:
+            at.work += _expand(lists, v, f, infinity, stop - at.work)
+            if at.position < at.n_frontier:
                 return YIELD
-            words[LEVELS] += 1
-            words[STEP] = TAKE if words[N_TIGHT] or words[N_LEAVES] else ADVANCE
-        elif words[STEP] == TAKE:
-            words[WORK] += words[N_TIGHT]
+            at.levels += 1
+            at.step = TAKE if at.n_tight or at.n_leaves else ADVANCE
+        elif at.step == TAKE:
+            at.work += at.n_tight
             _take(v, row_of_column, match_cost, f, m, infinity)
-            words[STEP] = EXPAND if words[N_FRONTIER] else ADVANCE
-            if words[N_LEAVES] and words[N_FRONTIER] == 0:
+            at.step = EXPAND if at.n_frontier else ADVANCE
+            if at.n_leaves and at.n_frontier == 0:
                 if not _flip(column_of_row, row_of_column, match_cost, f):
-                    return BROKEN
-                words[STAGES] += 1
-                words[PATHS] += words[N_LEAVES]
-                words[LEFT] -= words[N_LEAVES]
-                words[WORK] += words[N_TOUCHED] + words[N_ROWS]
+                    return CHANGED
+                at.stages += 1
+                at.paths += at.n_leaves
+                at.left -= at.n_leaves
+                at.work += at.n_touched + at.n_rows
                 _graft(v, f, m, infinity)
-                words[STEP] = EXPAND
-        elif words[STEP] == ADVANCE:
-            words[WORK] += 1 + (words[N_TOUCHED] + words[N_ROWS]) // 4
+                at.step = EXPAND
+        elif at.step == ADVANCE:
+            at.work += 1 + (at.n_touched + at.n_rows) // 4
             found = _advance(lists, v, f, infinity)
             if found != YIELD:
                 return found
         else:
             return EVENT
-        if words[WORK] >= stop and words[LEFT] > 0:
+        if at.work >= stop and at.left > 0:
             return YIELD
     return DONE

@@ -13,29 +13,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigsap.engine.core.atomics import fetch_add, lowest_bit
+from bigsap.engine.core.atomics import adding, lowest_bit
+from bigsap.engine.core.record import record
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.state import FREE, ID, LANES
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-# Words of Zeros.words.
-(
-    NEXT_ITEM,
-    BAD_ROW,  # a row with an invalid cost, -1
-    N_ROWS,  # of the forest
-    N_FRONTIER,
-    N_FOUND,
-    N_LEAVES,
-    N_REACHED,
-    STAGES,
-    PATHS,
-    LEVELS,
-    CLOCKS,
-    EXPANSIONS,
-    PASSES,  # rows gone through for a dual update
-    WORD_COUNT,
-) = range(14)
+
+class ZerosStanding:
+    """Where the method stands: ``Zeros.at``."""
+
+    next_item: int  # the place of the next row for a free thread
+    bad_row: int  # a row with an invalid cost, -1
+    n_rows: int  # of the forest
+    n_frontier: int
+    n_found: int
+    n_leaves: int
+    n_reached: int
+    stages: int
+    paths: int
+    levels: int
+    clock_steps: int  # dual updates
+    expansions: int
+    passes: int  # rows gone through for a dual update
+
+
+add_item = adding("next_item")
 
 
 class Zeros(NamedTuple):
@@ -65,7 +69,7 @@ class Zeros(NamedTuple):
     found: Array
     inside: Array
     lanes: Array
-    words: Array
+    at: ZerosStanding
 
 
 def zeros(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Zeros:
@@ -78,7 +82,7 @@ def zeros(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Zeros:
         leaf=np.full(n, m, ID), rows=np.zeros(n, ID), frontier=np.zeros(n, ID),
         roots=np.zeros(n, ID), columns=np.zeros(m, ID), found=np.zeros(m, ID),
         inside=np.zeros(n, np.uint8), lanes=np.empty((n_threads, LANES), price),
-        words=np.zeros(WORD_COUNT, np.int64),
+        at=record(ZerosStanding, price),
     )  # fmt: skip
 
 
@@ -90,18 +94,18 @@ def run_zeros(
     """Find rows' smallest ``c - v``, which become their duals, and the zeros. O(k n_columns).
 
     rows: ID (k,), in ``slots[row]``, or ``slots[place]`` when ``by_place``. judge: whether costs
-    are looked at for the first time; words[BAD_ROW] then names a row with an invalid one.
+    are looked at for the first time; at.bad_row then names a row with an invalid one.
     """
     v = z.v
     m = v.size
     while True:
-        p = fetch_add(z.words, NEXT_ITEM, 1)
+        p = add_item(z.at, 1)
         if p >= rows.size:
             return 0
         row = rows[p]
         cost = slots[p if by_place else row]
         if judge and n_invalid(cost, sign, lowest, highest, 0, m) != 0:
-            z.words[BAD_ROW] = row
+            z.at.bad_row = row
             return 1
         low = infinity
         for j in range(m):
@@ -130,7 +134,7 @@ def run_slacks(
     v, reached = z.v, z.reached
     m = v.size
     while True:
-        p = fetch_add(z.words, NEXT_ITEM, 1)
+        p = add_item(z.at, 1)
         if p >= rows.size:
             return 0
         row = rows[p]
@@ -160,7 +164,7 @@ def run_tight(
     v, reached = z.v, z.reached
     m = v.size
     while True:
-        p = fetch_add(z.words, NEXT_ITEM, 1)
+        p = add_item(z.at, 1)
         if p >= rows.size:
             return 0
         row = rows[p]
@@ -242,7 +246,7 @@ def star_bits(column_of_row: Array, row_of_column: Array, z: Zeros) -> None:
 @kernel
 def plant_bits(column_of_row: Array, z: Zeros) -> int:
     """Forget the forest; every free row is a root. How many there are."""
-    words = z.words
+    at = z.at
     count = 0
     for row in range(column_of_row.size):
         z.inside[row] = 0
@@ -255,8 +259,8 @@ def plant_bits(column_of_row: Array, z: Zeros) -> int:
             count += 1
     for word in range(z.reached.size):
         z.reached[word] = 0
-    words[N_ROWS] = words[N_FRONTIER] = count
-    words[N_REACHED] = words[N_FOUND] = words[N_LEAVES] = 0
+    at.n_rows = at.n_frontier = count
+    at.n_reached = at.n_found = at.n_leaves = 0
     return count
 
 
@@ -266,17 +270,17 @@ def grow_bits(row_of_column: Array, z: Zeros) -> None:
 
     A column is claimed by the smallest row of the level that reaches it first. O(words) a row.
     """
-    words = z.words
+    at = z.at
     n, width = z.bits.shape
     m = row_of_column.size
-    while words[N_FRONTIER]:
+    while at.n_frontier:
         found = 0
-        words[LEVELS] += 1
-        for p in range(words[N_FRONTIER]):
+        at.levels += 1
+        for p in range(at.n_frontier):
             row = z.frontier[p]
             if z.leaf[z.root[row]] < m:
                 continue  # this tree is to flip
-            words[EXPANSIONS] += 1
+            at.expansions += 1
             for word in range(width):
                 bits = z.bits[row, word] & ~z.reached[word]
                 while bits != 0:
@@ -292,32 +296,32 @@ def grow_bits(row_of_column: Array, z: Zeros) -> None:
             z.pred[j] = z.claim[j]
             z.claim[j] = n
             z.reached[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
-            z.columns[words[N_REACHED]] = j
-            words[N_REACHED] += 1
+            z.columns[at.n_reached] = j
+            at.n_reached += 1
             root = z.root[z.pred[j]]
             row = row_of_column[j]
             if row == FREE:
                 if z.leaf[root] == m:
-                    z.roots[words[N_LEAVES]] = root
-                    words[N_LEAVES] += 1
+                    z.roots[at.n_leaves] = root
+                    at.n_leaves += 1
                 z.leaf[root] = min(z.leaf[root], j)
                 continue
             z.root[row] = root
             z.inside[row] = 1
             z.arg[row] = -1
-            z.rows[words[N_ROWS]] = row
-            words[N_ROWS] += 1
+            z.rows[at.n_rows] = row
+            at.n_rows += 1
             z.frontier[n_next] = row
             n_next += 1
-        words[N_FRONTIER] = n_next
+        at.n_frontier = n_next
 
 
 @kernel
 def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: Zeros) -> bool:
     """Augment along a path of every tree with a free column; False for a path without end."""
-    words = z.words
+    at = z.at
     n, m = column_of_row.size, row_of_column.size
-    for p in range(words[N_LEAVES]):
+    for p in range(at.n_leaves):
         root = z.roots[p]
         j = z.leaf[root]
         z.leaf[root] = m
@@ -334,9 +338,9 @@ def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: 
             steps += 1
             if steps > n or j < 0:  # a path has no more rows than there are
                 return False
-    words[STAGES] += 1
-    words[PATHS] += words[N_LEAVES]
-    words[N_LEAVES] = 0
+    at.stages += 1
+    at.paths += at.n_leaves
+    at.n_leaves = 0
     return True
 
 
@@ -345,7 +349,7 @@ def stale_rows(z: Zeros) -> int:
     """Rows of the forest whose least slack is to be found: new ones, and those whose column
     was reached. They are the first of the frontier; how many."""
     count = 0
-    for p in range(z.words[N_ROWS]):
+    for p in range(z.at.n_rows):
         row = z.rows[p]
         j = z.arg[row]
         if j < 0 or (j < z.v.size and (z.reached[j >> 6] >> np.uint64(j & 63)) & np.uint64(1) != 0):
@@ -358,16 +362,16 @@ def stale_rows(z: Zeros) -> int:
 def tight_rows(infinity: float, z: Zeros) -> int:
     """The rows of the least slack of all, as the frontier; how many, 0 when it is infinite."""
     theta = infinity
-    for p in range(z.words[N_ROWS]):
+    for p in range(z.at.n_rows):
         theta = min(theta, z.low[z.rows[p]])
     count = 0
     if theta < infinity:
-        for p in range(z.words[N_ROWS]):
+        for p in range(z.at.n_rows):
             row = z.rows[p]
             if z.low[row] == theta:
                 z.frontier[count] = row
                 count += 1
-    z.words[N_FRONTIER] = count
+    z.at.n_frontier = count
     return count
 
 
@@ -379,10 +383,10 @@ def update_duals(z: Zeros) -> None:
     """
     theta = z.low[z.frontier[0]]
     theta = max(theta, theta - theta)
-    for p in range(z.words[N_ROWS]):
+    for p in range(z.at.n_rows):
         row = z.rows[p]
         z.u[row] += theta
         z.low[row] -= theta
-    for p in range(z.words[N_REACHED]):
+    for p in range(z.at.n_reached):
         z.v[z.columns[p]] -= theta
-    z.words[CLOCKS] += 1
+    z.at.clock_steps += 1

@@ -15,7 +15,6 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.errors import ClusterError
@@ -133,9 +132,8 @@ def _put(store: ListStore, rows: Array, body: Array) -> None:
     places = np.arange(total) + np.repeat(lists.start[rows] - first, size)
     lists.ids[places], lists.costs[places] = ids, costs
     lists.size[rows], lists.theta[rows], lists.reference[rows] = size, theta, reference
-    counters = lists.counters
-    counters[L.EVALUATIONS] += n_rows
-    counters[L.PAIRS] += pairs
+    lists.counts.evaluations += n_rows
+    lists.counts.pairs += pairs
     if store.listed is not None and n_noted:
         owner, columns = part(n_noted, np.int64), part(n_noted, np.int64)
         store.listed.note(rows, owner, columns, part(n_noted, store.problem.source.dtype))
@@ -180,8 +178,7 @@ def lists_of(
     lists.start[order], lists.width[order], lists.size[order] = start, width, 0
     lists.reference[order] = reference
     lists.theta[order] = np.where(fresh, -store.infinity, 0)
-    counters = lists.counters
-    counters[L.PAIRS] = counters[L.EVALUATIONS] = 0
+    lists.counts.pairs = 0
     slots, bad = store.read_and_evaluate(order)
     n_noted, noted = 0, []
     if bad < 0 and noting and not store.immediate:
@@ -195,7 +192,7 @@ def lists_of(
     places = np.arange(owner.size) + owner
     ids = lists.ids[places]
     even = np.zeros((rows.size + ids.size) % 2, np.int32)
-    head = np.array([counters[L.PAIRS], bad, n_noted], np.int64)
+    head = np.array([lists.counts.pairs, bad, n_noted], np.int64)
     return [
         head, lists.theta[order], lists.reference[order], size, ids, even, lists.costs[places],
         *noted,

@@ -7,6 +7,8 @@ are ever looked at one by one.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bigsap.engine.core.atomics import prefetch
@@ -14,11 +16,27 @@ from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.selection import bracket, extremes, gather, n_within, thin
 from bigsap.engine.core.state import LANES
-from bigsap.engine.lists.bounds import BLOCK
+from bigsap.engine.lists.bounds import BLOCK, Blocks
 from bigsap.engine.lists.layout import CHUNK, PANEL, Lists, Scratch
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
+
+
+class Evaluator(NamedTuple):
+    """How a thread evaluates rows.
+
+    slots: the costs, where they lie in memory; unused with ``from_fill``. longest: entries of a
+    list that searches can scan. seed: see ``offset_of``.
+    """
+
+    slots: Array
+    from_fill: bool
+    terms: Terms
+    blocks: Blocks
+    seed: int
+    scratch: Scratch
+    longest: int
 
 
 @kernel
@@ -136,10 +154,9 @@ def _reduce_chunk(
 
 @kernel
 def evaluate(
-    row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
-    offset: int, scratch: Scratch, lists: Lists,
-) -> int:  # fmt: skip
-    """Evaluate one whole row under the prices v into its list of at most k entries.
+    row: int, whole: Array, v: Array, open_price: Array, offset: int, e: Evaluator, lists: Lists
+) -> int:
+    """Evaluate one whole row under the prices v into its list of at most its width, k entries.
 
     whole: the row's costs, unless ``from_fill``. open_price: v for free columns, the
     blocked price for matched ones; the best free column always gets a place.
@@ -150,6 +167,7 @@ def evaluate(
     The (k+1)-th smallest of the groups' minima bounds the (k+1)-th smallest of all, so
     that hardly more than k candidates are ever looked at one by one. O(n_columns).
     """
+    terms, from_fill, scratch, k = e.terms, e.from_fill, e.scratch, lists.width[row]
     m = terms.n_columns
     infinity, sign = terms.infinity, terms.sign
     near, tau, free = scratch.near, scratch.tau, scratch.free
@@ -246,21 +264,21 @@ def evaluate(
             for j in range(places.size):
                 group_low[j] = tau[places[j]]
             low[row, block] = smallest(group_low[: places.size], infinity)
-    store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
+    store(row, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
     return m
 
 
 @kernel
 def store(
-    row: int, k: int, n_best: int, outside: float, free_tau: float, free_cost: float, free_id: int,
+    row: int, n_best: int, outside: float, free_tau: float, free_cost: float, free_id: int,
     infinity: float, scratch: Scratch, lists: Lists,
 ) -> None:  # fmt: skip
-    """Write the k best candidates as the row's list and set its threshold.
+    """Write the k best candidates, k its width, as the row's list and set its threshold.
 
     outside: a lower bound on ``c - v`` of all columns that are no candidates.
     """
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
-    lanes = scratch.lanes
+    lanes, k = scratch.lanes, lists.width[row]
     theta = outside
     if n_best > k:
         n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)

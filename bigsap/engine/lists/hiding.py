@@ -10,9 +10,10 @@ when the search has ended.
 
 from __future__ import annotations
 
+from bigsap.engine.core.fetch import Terms
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import Lists
-from bigsap.engine.lists.workspace import N_HIDDEN, Frontier
+from bigsap.engine.lists.workspace import Frontier
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -29,38 +30,35 @@ def leave_out(column: int, label: float, blocked: float, f: Frontier) -> None:
 
 
 @kernel
-def hide(
-    row: int, v: Array, blocked: float, infinity: float, n_settled: int, label: float, f: Frontier,
-    lists: Lists,
-) -> bool:  # fmt: skip
+def hide(row: int, v: Array, terms: Terms, f: Frontier, lists: Lists) -> bool:
     """Note that the row is about to be evaluated without the settled columns.
 
     False, nothing noted, where less than half of its list is settled, as when columns tie
-    at the threshold; never for a row noted before. label: that of the search; no settled
-    column's is larger.
+    at the threshold; never for a row noted before.
 
     Afterwards ``slack[row] <= (c - v) - label`` for every settled column: by the list for
     those in it, by the threshold for the rest, from before for those left out before.
     """
-    words, dist, shown = f.words, f.dist, f.shown
+    at, dist, shown, blocked = f.at, f.dist, f.shown, terms.blocked
     start, size = lists.start[row], lists.size[row]
     slack = f.slack[row]
-    if slack == infinity:
+    if slack == terms.infinity:
         n_known = 0
         for k in range(start, start + size):
             n_known += 1 if dist[lists.ids[k]] == blocked else 0
         if 2 * n_known < size:
             return False
-        if words[N_HIDDEN] == 0:
+        if at.n_hidden == 0:
             for j in range(v.size):
                 shown[j] = v[j]
             for block in range(f.left.size):
                 f.left[block] = min(BLOCK, v.size - block * BLOCK)
-            for k in range(n_settled):
+            for k in range(f.search.n_settled):
                 leave_out(f.settled[k], f.settled_dist[k], blocked, f)
-        f.hidden[words[N_HIDDEN]] = row
-        words[N_HIDDEN] += 1
-    slack = min(slack, lists.theta[row] - label)
+        f.hidden[at.n_hidden] = row
+        at.n_hidden += 1
+    # No settled column's label is larger than the search's.
+    slack = min(slack, lists.theta[row] - f.search.label)
     for k in range(start, start + size):
         j = lists.ids[k]
         if dist[j] == blocked:
@@ -79,18 +77,18 @@ def reveal(
     or lower, when ``c - v`` of each is at least its row's slack + label. unit: the
     rounding of P, 0 where its sums are exact.
     """
-    words = f.words
+    at = f.at
     largest = abs(label)
     for k in range(n_settled):
         largest = max(largest, abs(v[f.settled[k]]), abs(f.settled_dist[k]))
-    for k in range(words[N_HIDDEN]):
+    for k in range(at.n_hidden):
         row = f.hidden[k]
         slack = f.slack[row]
         f.slack[row] = infinity
         f.delay[row] = label - label
         bound = (slack + label) - _ROUNDINGS * unit * (largest + abs(slack))
         lists.theta[row] = min(lists.theta[row], bound)
-    words[N_HIDDEN] = 0
+    at.n_hidden = 0
 
 
 @kernel

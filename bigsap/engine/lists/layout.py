@@ -29,6 +29,25 @@ CHUNK = 16 * LANES
 _ROOM = 4
 
 
+#: How often a list may be doubled, and once more.
+FREED_KINDS = 33
+
+
+class ListCounts:
+    """Whole numbers of all rows' lists. Threads that evaluate all add to next_item and pairs."""
+
+    pool_used: int  # entries of the pool that belong, or did belong, to some row; <= pool_size
+    evaluations: int
+    pairs: int
+    doubled: int
+    next_item: int  # the place of the next row to be evaluated by a free thread
+    bad_row: int  # a row with an invalid cost, -1
+    pool_size: int  # entries that lists may use; <= pool_limit
+    pool_limit: int  # how large that may become
+    refused: int  # how often a list could not be doubled
+    first_width: int  # entries a list starts with
+
+
 class Lists(NamedTuple):
     """All rows' lists in one pool. P is the price type, see ``State``.
 
@@ -41,7 +60,8 @@ class Lists(NamedTuple):
     was last looked at, rounded down; as prices fall it stays a lower bound. Without
     columns where it is not kept. order: ID (m,) the column at each place of the blocks;
     empty: the columns as they are.
-    counters: int64, see the constants below.
+    counts: see ``ListCounts``. freed: int64 (FREED_KINDS,) 1 beyond the first of the places left
+    by lists that were doubled so many times, see ``pool``; 0 where there is none.
     """
 
     ids: Array
@@ -53,24 +73,8 @@ class Lists(NamedTuple):
     reference: Array
     low: Array
     order: Array
-    counters: Array
-
-
-# Places in Lists.counters.
-(
-    POOL_USED,  # entries of the pool that belong, or did belong, to some row
-    EVALUATIONS,
-    PAIRS,
-    DOUBLED,
-    NEXT_ITEM,
-    BAD_ROW,
-    POOL_SIZE,  # entries that lists may use
-    POOL_LIMIT,  # how large that may become
-    REFUSED,  # how often a list could not be doubled
-    FIRST_WIDTH,  # entries a list starts with
-    FREED,  # first of the places left by lists that were doubled so many times
-) = range(11)
-COUNTER_WORDS = FREED + 33
+    counts: ListCounts
+    freed: Array
 
 
 class Scratch(NamedTuple):

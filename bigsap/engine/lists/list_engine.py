@@ -17,11 +17,10 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
 from bigsap.engine.core.watch import watched
-from bigsap.engine.lists import layout as L
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.afar import SentPrices, evaluate_afar
 from bigsap.engine.lists.pool import ListsExhausted
-from bigsap.engine.lists.search import run_searches
+from bigsap.engine.lists.search import Rules, run_searches
 from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
@@ -67,7 +66,7 @@ class ListEngine(ListStore):
         self._count = monitor.counter()
         self.frontier = F.frontier(n, m, self.k, price)
         self.slice_seconds, self._budget = _SLICE_SECONDS, _FIRST_SLICE_SCANS
-        #: See ``run_searches``: worth while where rows are not evaluated one by one.
+        #: See ``Rules``: worth while where rows are not evaluated one by one.
         self.gather = 0 if self.immediate else _GATHER
         #: The rows that this round of the phase's searches is about, empty before the first; and
         #: how many the phase visits.
@@ -133,14 +132,14 @@ class ListEngine(ListStore):
         """
         self.column_of_row[:] = S.FREE
         self.row_of_column[:] = S.FREE
-        words, values = self.frontier.words, self.frontier.values
+        at = self.frontier.at
         if self.n_virtual:
             self.lower_to_cap(self.v)
             self.hold_at_cap()
         self.open_price[:] = self.v
-        words[F.N_DROPS] = 0
-        values[F.DROPS] = 0
-        words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
+        at.n_drops = 0
+        at.drops = 0
+        at.position = at.n_abandoned = at.n_requests = 0
         self.roots, self._visited = np.empty(0, S.ID), 0
         self.open_group(None if below is None else self.parting_price(below))
 
@@ -155,13 +154,13 @@ class ListEngine(ListStore):
     def hold_at_cap(self) -> None:
         """Begin a phase: the virtual rows hold free columns at the largest price. Matched
         ones there are freed as far as they need them."""
-        words, cap = self.frontier.words, self.v.max()
+        at, cap = self.frontier.at, self.v.max()
         surplus = int(((self.row_of_column < 0) & (self.v == cap)).sum()) - self.n_virtual
         if surplus < 0:
             columns = np.flatnonzero((self.row_of_column >= 0) & (self.v == cap))[surplus:]
             self.column_of_row[self.row_of_column[columns]] = S.FREE
             self.row_of_column[columns] = S.FREE
-        self.frontier.values[F.CAP], words[F.SURPLUS] = cap, max(0, surplus)
+        at.cap, at.surplus = cap, max(0, surplus)
 
     def parting_price(self, below: float) -> Any:
         """What parts the rows that virtual columns have room for from the others, as far as
@@ -176,19 +175,19 @@ class ListEngine(ListStore):
         """The virtual columns, at this price and held by these rows; by default by none and
         so cheap that the real columns fill up first."""
         self.group[:] = S.FREE
-        words, values = self.frontier.words, self.frontier.values
-        words[F.GROUP_SIZE] = 0
+        at = self.frontier.at
+        at.group_size = 0
         if not self.group.size:
             return
         if price is None:
             spread = self.v.max() - self.v.min() if self.v.size else 0
             price = self.v.min() - spread - self.group_reach
-        values[F.GROUP_PRICE] = price
+        at.group_price = price
         if rows is not None:
             self.group[: rows.size] = rows
             self.column_of_row[rows] = S.GROUPED - np.arange(rows.size)
             self.match_cost[rows] = -self.lists.reference[rows]
-            words[F.GROUP_SIZE] = rows.size
+            at.group_size = rows.size
 
     #: See ``Engine.group_reach``.
     group_reach: Any = 0
@@ -204,7 +203,7 @@ class ListEngine(ListStore):
         if backward:
             order = order[::-1].copy()
         self._visited = order.size
-        words = self.frontier.words
+        at = self.frontier.at
         while True:
             if not self.roots.size:
                 # Some may be matched: before a restart, or by a device's rounds.
@@ -218,13 +217,13 @@ class ListEngine(ListStore):
                 if not self._drive(epsilon, postpone):
                     return False
                 # A row that only Python can read was missing for some searches.
-                self.evaluate(self.frontier.requests[: words[F.N_REQUESTS]], widen=True)
+                self.evaluate(self.frontier.requests[: at.n_requests], widen=True)
             self.judge_pairs()
             self.torn = True
-            ahead = self.roots[words[F.POSITION] :]
+            ahead = self.roots[at.position :]
             self.roots = np.concatenate([self._abandoned(), ahead])
             self.frontier.requested[:] = 0
-            words[F.POSITION] = words[F.N_ABANDONED] = words[F.N_REQUESTS] = 0
+            at.position = at.n_abandoned = at.n_requests = 0
             self.torn = False
 
     @property
@@ -238,7 +237,7 @@ class ListEngine(ListStore):
 
     def _abandoned(self) -> Array:
         f = self.frontier
-        return f.abandoned[: f.words[F.N_ABANDONED]]
+        return f.abandoned[: f.at.n_abandoned]
 
     def _drive(self, epsilon: float, postpone: float) -> bool:
         """Search from the roots that are ahead; False when one cannot be matched."""
@@ -246,21 +245,21 @@ class ListEngine(ListStore):
             while True:
                 started = time.perf_counter()
                 status = self._search(executor, epsilon, postpone)
-                if status == F.POOL_FULL:
+                if status == S.POOL_FULL:
                     self._grow()
-                elif status == F.BAD_COST:
-                    self.complain(int(self.frontier.words[F.ROOT]))
-                elif status == F.REFIT:
+                elif status == S.INVALID:
+                    self.complain(int(self.frontier.at.root))
+                elif status == S.REFIT:
                     # By counts, never by the clock: any number of threads hands over here.
                     self.judge_pairs()
                     self.fit_bounds()
                     continue  # no checkpoint here: a resumed solve fits at the same moments
-                elif status == F.YIELD:
+                elif status == S.YIELD:
                     ratio = self.slice_seconds / max(time.perf_counter() - started, 1e-6)
                     faster = min(4.0, max(0.05, ratio))
                     self._budget = min(max(10, int(self._budget * faster)), _MOST_SCANS)
                 else:
-                    return status != F.INFEASIBLE
+                    return status != S.INFEASIBLE
                 self._tick()
 
     def _search(self, executor: ThreadPoolExecutor, epsilon: float, postpone: float) -> int:
@@ -268,28 +267,31 @@ class ListEngine(ListStore):
         seconds, with nobody to hear signals or to look at limits."""
         kind = self.price.type
         unit = kind(0 if self.problem.integer else UNIT)
-        args = (
+        pairs = F.Pairs(
             self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
-            self.group, self.frontier, self.lists, self.blocks, self.roots, kind(epsilon),
-            kind(postpone), self.immediate, self.slots, self.from_fill, self.terms, self.seed,
-            self.scratch, self.gather, MOST_REQUESTS, self.longest, unit, self._next_fit(),
-            self._budget,
+            self.group,
         )  # fmt: skip
+        rules = Rules(
+            kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
+            self._next_fit(), self._budget,
+        )  # fmt: skip
+        evaluator = self.evaluator(self.slots, self.scratch)
+        args = self.roots, pairs, self.frontier, self.lists, evaluator, rules
         if self.column_of_row.size < _WATCHED:
             return run_searches(*args)
-        words = self.frontier.words
+        at = self.frontier.at
 
         def look() -> None:
             self._count(self.rows_scanned, self.rows_evaluated)
             self.monitor.look()
 
         def stop() -> None:
-            words[F.STOP] = 1
+            at.stop = 1
 
         try:
             return watched(executor, look, stop, run_searches, *args)
         finally:
-            words[F.STOP] = 0
+            at.stop = 0
 
     def _next_fit(self) -> int:
         """The number of evaluations at which majorants are fitted anew: they loosen as prices
@@ -298,24 +300,24 @@ class ListEngine(ListStore):
         if not self.immediate or not (bounded or self.most_pairs is not None):
             return np.iinfo(np.int64).max
         step = max(_FIT_LEAST, self.column_of_row.size // _FIT_SHARE)
-        return int((self.lists.counters[L.EVALUATIONS] // step + 1) * step)
+        return int((self.lists.counts.evaluations // step + 1) * step)
 
     def tree(self) -> Array:
         """Rows of the last, failed search: together they may use too few columns."""
         f = self.frontier
-        settled = f.settled[: f.words[F.N_SETTLED]]
+        settled = f.settled[: f.at.n_settled]
         members = self.group[self.group >= 0]
-        rows = np.concatenate([self.row_of_column[settled], members, [f.words[F.ROOT]]])
+        rows = np.concatenate([self.row_of_column[settled], members, [f.at.root]])
         return np.unique(rows[rows >= 0]).astype(np.intp)
 
     def _tick(self) -> None:
         progress = self.monitor.progress
-        words = self.frontier.words
-        ahead = self.roots.size - words[F.POSITION] + words[F.N_ABANDONED]
+        at = self.frontier.at
+        ahead = self.roots.size - at.position + at.n_abandoned
         progress.assigned = self.n_kept + self._visited - int(ahead)
         self._count(self.rows_scanned, self.rows_evaluated)
         self.monitor.tick()
 
     @property
     def rows_scanned(self) -> int:
-        return int(self.frontier.words[F.SCANS])
+        return int(self.frontier.at.scans)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.engine.core.atomics import fetch_add
-from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.atomics import adding
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.selection import cheapest_blocks, gather, thin
 from bigsap.engine.lists.bounds import BLOCK, GROUP, Blocks, bound_row
-from bigsap.engine.lists.evaluation import evaluate, smallest, store
+from bigsap.engine.lists.evaluation import Evaluator, evaluate, smallest, store
 from bigsap.engine.lists.hiding import hide
-from bigsap.engine.lists.layout import BAD_ROW, EVALUATIONS, NEXT_ITEM, PAIRS, Lists, Scratch
+from bigsap.engine.lists.layout import Lists, Scratch
 from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
-from bigsap.engine.lists.workspace import Frontier
+from bigsap.engine.lists.workspace import Frontier, Pairs
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
+add_item, add_pairs = adding("next_item"), adding("pairs")
 #: The bound of a block of which nothing is known.
 _NOTHING = -1.7e308
 # What ``renew`` returns, besides NO_ROOM and NO_GROWTH.
@@ -93,9 +93,8 @@ def _bounds(
 
 @kernel
 def evaluate_bounded(
-    row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
-    blocks: Blocks, scratch: Scratch, lists: Lists, left: Array,
-) -> int:  # fmt: skip
+    row: int, whole: Array, v: Array, open_price: Array, e: Evaluator, lists: Lists, left: Array
+) -> int:
     """As ``evaluate``, opening only blocks of columns whose bounds let them matter.
 
     Blocks are opened in the order of their bounds until one lies above the (k+1)-th
@@ -106,9 +105,8 @@ def evaluate_bounded(
     left: empty; or (n_blocks,) when some columns have the blocked price for the time being, how
     many of each block have not. What is seen is no bound for later then.
     """
-    m = terms.n_columns
-    infinity = terms.infinity
-    sign = terms.sign
+    terms, from_fill, scratch, k = e.terms, e.from_fill, e.scratch, lists.width[row]
+    m, infinity, sign = terms.n_columns, terms.infinity, terms.sign
     near, tau, lanes = scratch.near, scratch.tau, scratch.lanes
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     bound, ids, opened = scratch.bound, scratch.block, scratch.opened
@@ -124,7 +122,7 @@ def evaluate_bounded(
             cap = max(cap, lists.costs[j] - v[lists.ids[j]])
     limited = cap
     some = left[:0] if order.size else left
-    total, pairs, outside = _bounds(row, cap, blocks, lists, infinity, some, bound, ids)
+    total, pairs, outside = _bounds(row, cap, e.blocks, lists, infinity, some, bound, ids)
     free_tau, free_cost, free_id = infinity, infinity, -1
     above = -infinity
     count = 24
@@ -196,7 +194,7 @@ def evaluate_bounded(
         count *= 2
     # Candidates beyond the cap were left out: they are no nearer than the cap.
     outside = min(outside, limited)
-    store(row, k, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
+    store(row, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
     return pairs
 
 
@@ -213,92 +211,80 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
 
 @kernel
 def evaluate_row(
-    row: int, k: int, whole: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
-    blocks: Blocks, offset: int, scratch: Scratch, lists: Lists, left: Array,
-) -> int:  # fmt: skip
+    row: int, whole: Array, v: Array, open_price: Array, e: Evaluator, lists: Lists, left: Array
+) -> int:
     """``evaluate_bounded`` where there are bounds, or blocks seen before; else ``evaluate``."""
-    seen = lists.low.shape[1] > 0 and lists.theta[row] > -terms.infinity
-    if blocks.offset.size or seen:
-        return evaluate_bounded(
-            row, k, whole, from_fill, terms, v, open_price, blocks, scratch, lists, left
-        )
-    return evaluate(row, k, whole, from_fill, terms, v, open_price, offset, scratch, lists)
+    seen = lists.low.shape[1] > 0 and lists.theta[row] > -e.terms.infinity
+    if e.blocks.offset.size or seen:
+        return evaluate_bounded(row, whole, v, open_price, e, lists, left)
+    offset = offset_of(row, e.seed, e.terms.n_columns)
+    return evaluate(row, whole, v, open_price, offset, e, lists)
 
 
 @kernel
-def renew(
-    row: int, slots: Array, from_fill: bool, terms: Terms, v: Array, open_price: Array,
-    blocks: Blocks, seed: int, scratch: Scratch, lists: Lists, longest: int, f: Frontier,
-    n_settled: int, label: float,
-) -> int:  # fmt: skip
+def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator) -> int:
     """Evaluate a row, for a search, until its threshold grows.
 
     Where it does not, the list is full of columns that the search has settled, or of
     columns that tie at the threshold. The first are left out (``hide``), lest a search that
     must go far fill lists with all that it has passed; for the others the list is doubled.
-    longest: entries of a list that searches can scan. n_settled, label: of the search.
     Returns RENEWED, BAD_ROW_COST, NO_ROOM for a longer list yet, or NO_GROWTH when there
     will be none.
     """
     before = lists.theta[row]
-    counters = lists.counters
-    infinity, blocked = terms.infinity, terms.blocked
-    hidden = f.slack[row] < infinity
+    counts = lists.counts
+    hidden = f.slack[row] < e.terms.infinity
     if hidden:
-        hidden = hide(row, v, blocked, infinity, n_settled, label, f, lists)
+        hidden = hide(row, p.v, e.terms, f, lists)
     while True:
-        counters[EVALUATIONS] += 1
+        counts.evaluations += 1
         pairs = evaluate_row(
-            row, lists.width[row], slots[0 if from_fill else row], from_fill, terms,
-            f.shown if hidden else v, open_price, blocks, offset_of(row, seed, terms.n_columns),
-            scratch, lists, f.left if hidden else f.left[:0],
+            row, e.slots[0 if e.from_fill else row], f.shown if hidden else p.v, p.open_price, e,
+            lists, f.left if hidden else f.left[:0],
         )  # fmt: skip
         if pairs < 0:
             return BAD_ROW_COST
-        counters[PAIRS] += pairs
+        counts.pairs += pairs
         if lists.theta[row] > before:
             return RENEWED
-        if not hidden and n_settled > 0:
-            hidden = hide(row, v, blocked, infinity, n_settled, label, f, lists)
+        if not hidden and f.search.n_settled > 0:
+            hidden = hide(row, p.v, e.terms, f, lists)
             if hidden:
                 continue
-        widened = widen(row, terms.n_columns, longest, lists)
+        widened = widen(row, e.terms.n_columns, e.longest, lists)
         if widened != WIDENED:
             return widened
 
 
 @kernel
 def run_evaluations(
-    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, from_fill: bool,
-    terms: Terms, v: Array, open_price: Array, blocks: Blocks, seed: int, scratches: Scratch,
-    lists: Lists,
+    thread: int, n_threads: int, rows: Array, by_place: bool, v: Array, open_price: Array,
+    e: Evaluator, lists: Lists,
 ) -> int:  # fmt: skip
     """Evaluate many rows, each by whichever thread is free; the result is the same.
 
-    rows: ID (k,). Row rows[p] lies in ``slots[p]`` when ``by_place``, else in
-    ``slots[row]``; unused with ``from_fill``. scratches: arrays with a leading axis of
-    threads. counters[NEXT_ITEM] is the next place to take; returns 0, or 1 with
-    counters[BAD_ROW] when a row holds a bad cost.
+    rows: ID (k,). Row rows[p] lies in ``e.slots[p]`` when ``by_place``, else in ``e.slots[row]``.
+    e: its scratch has arrays with a leading axis of threads. counts.next_item is the next place to
+    take; returns 0, or 1 with counts.bad_row when a row holds a bad cost.
     """
-    mine = Scratch(
+    scratches = e.scratch
+    scratch = Scratch(
         scratches.near[thread], scratches.tau[thread], scratches.free[thread],
         scratches.lanes[thread], scratches.group_low[thread], scratches.best_tau[thread],
         scratches.best_cost[thread], scratches.best_id[thread],
         scratches.bound[thread], scratches.block[thread], scratches.opened[thread],
     )  # fmt: skip
-    counters = lists.counters
+    mine = Evaluator(e.slots, e.from_fill, e.terms, e.blocks, e.seed, scratch, e.longest)
+    counts = lists.counts
     while True:
-        place = fetch_add(counters, NEXT_ITEM, 1)
+        place = add_item(counts, 1)
         if place >= rows.size:
             return 0
         row = rows[place]
         slot = place if by_place else row
-        whole = slots[0 if from_fill else slot]
-        pairs = evaluate_row(
-            row, lists.width[row], whole, from_fill, terms, v, open_price, blocks,
-            offset_of(row, seed, terms.n_columns), mine, lists, lists.order[:0],
-        )  # fmt: skip
+        whole = e.slots[0 if e.from_fill else slot]
+        pairs = evaluate_row(row, whole, v, open_price, mine, lists, lists.order[:0])
         if pairs < 0:
-            counters[BAD_ROW] = row
+            counts.bad_row = row
             return 1
-        fetch_add(counters, PAIRS, pairs)
+        add_pairs(counts, pairs)

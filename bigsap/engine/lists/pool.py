@@ -16,17 +16,8 @@ import numpy as np
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.lists.layout import (
-    DOUBLED,
     ENTRY_BYTES,
-    EVALUATIONS,
-    FIRST_WIDTH,
-    FREED,
-    PAIRS,
     PANEL,
-    POOL_LIMIT,
-    POOL_SIZE,
-    POOL_USED,
-    REFUSED,
     Lists,
 )
 from bigsap.native.kernel import kernel
@@ -63,40 +54,40 @@ def first_pool(lists: Lists, k: int, share: int | None, n_columns: int) -> Lists
     Under a limit one whole row has room beyond the lists, see ``write_whole``. The
     shortest lists may exceed a share that is too small for them.
     """
-    n, counters = lists.start.size, lists.counters
+    n, counts = lists.start.size, lists.counts
     used = n * k
-    counters[POOL_USED], counters[FIRST_WIDTH] = used, k
+    counts.pool_used, counts.first_width = used, k
     if share is None:
         ids, costs = reserve(used + 4096, (1 + _SPARE) * used + 4096, lists.costs.dtype)
-        counters[POOL_SIZE], counters[POOL_LIMIT] = ids.size, UNLIMITED
+        counts.pool_size, counts.pool_limit = ids.size, UNLIMITED
     else:
         size = max(used, share // ENTRY_BYTES - n_columns)
         ids, costs = reserve(size + n_columns, size + n_columns, lists.costs.dtype)
         ids[size:] = np.arange(n_columns)
-        counters[POOL_SIZE] = counters[POOL_LIMIT] = size
+        counts.pool_size = counts.pool_limit = size
     return lists._replace(ids=ids, costs=costs)
 
 
 def pool_bytes(lists: Lists, n_columns: int) -> int:
     """Bytes that lists and minima have taken so far."""
-    counters = lists.counters
-    whole = n_columns if counters[POOL_LIMIT] < UNLIMITED else 0
-    return ENTRY_BYTES * (int(counters[POOL_USED]) + whole) + lists.low.nbytes
+    counts = lists.counts
+    whole = n_columns if counts.pool_limit < UNLIMITED else 0
+    return ENTRY_BYTES * (int(counts.pool_used) + whole) + lists.low.nbytes
 
 
 @kernel(nrt=True)
 def _leave(place: int, kind: int, lists: Lists) -> None:
     """Note a place that was left. Kind: how often its width was doubled."""
-    counters = lists.counters
-    # Places of a kind are a chain; in the counters and in the chain, 0 is its end.
-    lists.costs[place] = counters[FREED + kind]
-    counters[FREED + kind] = place + 1
+    freed = lists.freed
+    # Places of a kind are a chain; in ``freed`` and in the chain, 0 is its end.
+    lists.costs[place] = freed[kind]
+    freed[kind] = place + 1
 
 
 def left_places(lists: Lists) -> Array:
     """The places that were left: what is in their first cost is a link of a chain."""
     found = []
-    for end in lists.counters[FREED:].tolist():
+    for end in lists.freed.tolist():
         while end:
             found.append(end - 1)
             end = int(lists.costs[end - 1])
@@ -110,31 +101,31 @@ def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
     For a list shorter than n_columns. longest: entries that searches can scan. Returns
     WIDENED; NO_ROOM, nothing changed, when Python may make some; or NO_GROWTH.
     """
-    counters, start = lists.counters, lists.start
+    counts, freed, start = lists.counts, lists.freed, lists.start
     width, old = lists.width[row], start[row]
     wider = min(2 * width, n_columns)
     if wider > longest:
         return NO_ROOM
-    kind, first = 0, counters[FIRST_WIDTH]
+    kind, first = 0, counts.first_width
     while first << kind < width:
         kind += 1
-    place = counters[FREED + kind + 1] - 1
+    place = freed[kind + 1] - 1
     if place >= 0:
-        counters[FREED + kind + 1] = np.int64(lists.costs[place])
+        freed[kind + 1] = np.int64(lists.costs[place])
     else:
-        place = counters[POOL_USED]
-        if place + wider > counters[POOL_SIZE]:
-            if counters[POOL_SIZE] < counters[POOL_LIMIT]:
+        place = counts.pool_used
+        if place + wider > counts.pool_size:
+            if counts.pool_size < counts.pool_limit:
                 return NO_ROOM
-            counters[REFUSED] += 1
+            counts.refused += 1
             return NO_GROWTH
-        counters[POOL_USED] += wider
+        counts.pool_used += wider
     for k in range(lists.size[row]):
         lists.ids[place + k] = lists.ids[old + k]
         lists.costs[place + k] = lists.costs[old + k]
     start[row] = place
     lists.width[row] = wider
-    counters[DOUBLED] += 1
+    counts.doubled += 1
     if kind > 0:
         _leave(old, kind, lists)
     else:
@@ -155,8 +146,8 @@ def write_whole(
     m = terms.n_columns
     sign, reference, costs = terms.sign, lists.reference[row], lists.costs
     at = lists.ids.size - m
-    lists.counters[EVALUATIONS] += 1
-    lists.counters[PAIRS] += m
+    lists.counts.evaluations += 1
+    lists.counts.pairs += m
     if not from_fill:
         whole = slots[row]
         good = 0

@@ -14,43 +14,27 @@ One thread searches; evaluations of many rows at once use the whole team.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import LINE
-from bigsap.engine.core.state import GROUPED
-from bigsap.engine.lists.bounds import Blocks
-from bigsap.engine.lists.hiding import leave_out, reveal, smallest_label
-from bigsap.engine.lists.layout import EVALUATIONS, Lists, Scratch
-from bigsap.engine.lists.opening import RENEWED, renew
-from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
-from bigsap.engine.lists.workspace import (
-    BAD_COST,
-    CAP,
+from bigsap.engine.core.state import (
     DONE,
-    DROPS,
-    GROUP_PRICE,
-    GROUP_SIZE,
+    GROUPED,
     INFEASIBLE,
-    N_ABANDONED,
-    N_DROPS,
-    N_HIDDEN,
-    N_REQUESTS,
-    N_SETTLED,
+    INVALID,
     PAUSE,
     POOL_FULL,
-    POSITION,
     REFIT,
-    ROOT,
-    SCANS,
-    STOP,
-    SURPLUS,
     YIELD,
-    Frontier,
-    clear,
-    compact,
-    pop,
-    push,
 )
+from bigsap.engine.lists.evaluation import Evaluator
+from bigsap.engine.lists.hiding import leave_out, reveal, smallest_label
+from bigsap.engine.lists.layout import Lists
+from bigsap.engine.lists.opening import RENEWED, renew
+from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
+from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, pop, push
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -59,16 +43,39 @@ _VIRTUAL = -2
 # The lists of so many rows that may be next are fetched while one is scanned.
 _NEXT = 3
 _MOST_AHEAD = 256
+# What ``_next_item`` has come to, besides reasons to return: a row to scan, or nothing nearer than
+# the best free column.
+_ROW, _NOTHING = -1, -2
 
 
-@kernel(nrt=True)
-def _lower_cap(
-    old: float, cap: float, n_virtual: int, v: Array, open_price: Array, row_of_column: Array
-) -> int:
+class Rules(NamedTuple):
+    """What holds for all searches of a phase.
+
+    postpone: added to the key of every event. immediate: evaluate rows here when an event asks for
+    it; otherwise the row joins the requests and its root the abandoned, with nothing changed, for
+    another run after the evaluations; PAUSE as soon as there are ``most_requests``. gather: scans
+    for which a search goes on that will be abandoned, for the rows it may ask for next; as many
+    again as it made before; 0: none. unit: the rounding of P. refit: evaluations, of all so far, at
+    which to return REFIT, and budget: scans at which to return YIELD, both between two searches.
+    """
+
+    epsilon: float
+    postpone: float
+    immediate: bool
+    gather: int
+    most_requests: int
+    unit: float
+    refit: int
+    budget: int
+
+
+@kernel
+def _lower_cap(old: float, cap: float, n_virtual: int, p: Pairs) -> int:
     """Bring the free columns from the old cap, or above the new one, down to the new one.
 
     Returns how many free columns there are at it beyond those that the virtual rows hold.
     """
+    v, open_price, row_of_column = p.v, p.open_price, p.row_of_column
     surplus = -n_virtual
     for j in range(v.size):
         if row_of_column[j] < 0:
@@ -80,14 +87,13 @@ def _lower_cap(
     return surplus
 
 
-@kernel(nrt=True)
-def _look_ahead(
-    keys: Array, items: Array, n_heap: int, dist: Array, row_of_column: Array, lists: Lists
-) -> None:
+@kernel(forceinline=True)
+def _look_ahead(row_of_column: Array, f: Frontier, lists: Lists) -> None:
     """Fetch the lists of the rows at the front of the queue: they lie anywhere in the pool,
     and would be waited for. 3 to 7 % of a phase at 128,000 rows."""
+    keys, items, dist = f.heap_key, f.heap_item, f.dist
     ids, costs = lists.ids, lists.costs
-    for place in range(min(n_heap, _NEXT)):
+    for place in range(min(f.search.n_heap, _NEXT)):
         item = items[place]
         if item >= 0 and dist[item] == keys[place]:
             row = row_of_column[item]
@@ -101,305 +107,334 @@ def _look_ahead(
                 prefetch(at + line * LINE)
 
 
-@kernel(nrt=True)
-def run_searches(
-    v: Array, open_price: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
-    group: Array, f: Frontier, lists: Lists, blocks: Blocks, order: Array, epsilon: float,
-    postpone: float, immediate: bool, slots: Array, from_fill: bool, terms: Terms, seed: int,
-    scratch: Scratch, gather: int, most_requests: int, longest: int, unit: float, refit: int,
-    budget: int,
-) -> int:  # fmt: skip
-    """Augment every row of ``order`` that is still ahead.
+@kernel(forceinline=True)
+def _open(root: int, terms: Terms, f: Frontier) -> None:
+    """Begin a search: nothing is reached but its root."""
+    s, infinity, zero = f.search, terms.infinity, terms.sign - terms.sign
+    s.root = s.row = root
+    s.h = s.sink_cost = s.held_cost = zero
+    s.label = -infinity
+    s.best_free = s.group_label = s.group_at = s.held_label = s.held_at = infinity
+    s.sink = s.sink_row = s.group_row = s.held_row = s.held_by = -1
+    s.n_heap = s.n_touched = s.n_settled = s.member = 0
+    s.group_settled = s.held_settled = s.abandoned = s.whole = 0
+    s.first_scan, s.last_scan = f.at.scans, 0
 
-    immediate: evaluate rows here when an event asks for it (rows in ``slots``, or from
-    the filler); otherwise the row joins the requests and its root the abandoned, with
-    nothing changed, for another run after the evaluations; PAUSE as soon as there are
-    ``most_requests``. postpone: added to the key of every event.
-    gather: scans for which a search goes on that will be abandoned, for the rows it may ask
-    for next; as many again as it made before. 0: none.
-    match_cost: P (n_rows,) signed cost of each row's pair. group: rows holding virtual
-    columns. longest: entries a list may have. unit: the rounding of P. refit: evaluations,
-    of all so far, at which to return REFIT, and budget: scans at which to return YIELD, both
-    between two searches; within one words[STOP] makes it return YIELD. A row whose list may
-    not grow is scanned as a whole for the event.
+
+@kernel(forceinline=True)
+def _queue(key: float, item: int, f: Frontier, n_heap: int) -> int:
+    """Queue a column or an event; the new size."""
+    if n_heap == f.heap_key.size:
+        n_heap = compact(f.heap_key, f.heap_item, n_heap, f.dist)
+    return push(f.heap_key, f.heap_item, n_heap, key, item)
+
+
+@kernel(forceinline=True)
+def _scan(p: Pairs, f: Frontier, lists: Lists, terms: Terms, postpone: float) -> None:
+    """Scan the search's row at its h: relax its list, queue its event."""
+    s, at = f.search, f.at
+    v, row_of_column, n_group = p.v, p.row_of_column, p.group.size
+    dist, pred, pred_cost, touched, reached = f.dist, f.pred, f.pred_cost, f.touched, f.reached
+    ids, costs = lists.ids, lists.costs
+    infinity, zero, one = terms.infinity, terms.sign - terms.sign, terms.sign * terms.sign
+    row, h, best_free, n_heap = s.row, s.h, s.best_free, s.n_heap
+    cap, held = at.cap, p.column_of_row.size < terms.n_columns and at.surplus == 0
+    at.scans += 1
+    f.h[row] = h
+    start, size = lists.start[row], lists.size[row]
+    event = h + lists.theta[row]
+    if s.whole != 0:
+        start, size, event = ids.size - terms.n_columns, terms.n_columns, infinity
+        s.whole = 0
+    _look_ahead(row_of_column, f, lists)
+    for k in range(size):
+        reached[k] = h + (costs[start + k] - v[ids[start + k]])
+    for k in range(size):
+        g = reached[k]
+        if g < best_free:
+            j = ids[start + k]
+            old = dist[j]
+            if g < old:
+                if row_of_column[j] < 0:
+                    if held and v[j] == cap:
+                        if g < s.held_label and s.held_settled == 0:
+                            s.held_label, s.held_row, s.held_by = g, row, j
+                            s.held_cost = costs[start + k]
+                    else:
+                        best_free = g
+                        s.sink, s.sink_row, s.sink_cost = j, row, costs[start + k]
+                else:
+                    if old == infinity:
+                        touched[s.n_touched] = j
+                        s.n_touched += 1
+                    dist[j] = g
+                    pred[j] = row
+                    pred_cost[j] = costs[start + k]
+                    n_heap = _queue(g, j, f, n_heap)
+    if n_group > 0 and s.group_settled == 0:
+        g = h + ((zero - lists.reference[row]) - at.group_price)
+        if g < s.group_label:
+            s.group_label, s.group_row = g, row
+    # Not limited by the group's label: once the group is settled, keys beyond it
+    # count again.
+    if event < best_free:
+        event += postpone + f.delay[row]
+        if event < best_free or best_free == infinity:
+            event = min(event, infinity - one)  # int64: none may pass for infinity
+            n_heap = _queue(event, -1 - row, f, n_heap)
+    s.best_free, s.n_heap = best_free, n_heap
+
+
+@kernel(forceinline=True)
+def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, postpone: float) -> int:
+    """Evaluate a row whose event has come; _ROW, or why that cannot be done now."""
+    s, zero = f.search, e.terms.sign - e.terms.sign
+    renewed = renew(row, p, f, lists, e)
+    if renewed == NO_GROWTH:
+        s.whole = write_whole(row, e.slots, e.from_fill, e.terms, e.scratch.near, lists)
+        return _ROW if s.whole != 0 else INVALID
+    if renewed != RENEWED:
+        return POOL_FULL if renewed == NO_ROOM else INVALID
+    if f.slack[row] < e.terms.infinity and postpone > zero:
+        f.delay[row] = min(2 * f.delay[row] + postpone, max(s.label, postpone))
+    return _ROW
+
+
+@kernel
+def _request(row: int, f: Frontier, gather: int) -> None:
+    """Ask for a row that only Python can read: the search is abandoned, after some scans more."""
+    s, at = f.search, f.at
+    if f.requested[row] == 0:
+        f.requested[row] = 1
+        f.requests[at.n_requests] = row
+        at.n_requests += 1
+    if s.abandoned == 0:
+        s.last_scan = at.scans + (gather + at.scans - s.first_scan if gather else 0)
+    s.abandoned = 1
+
+
+@kernel(forceinline=True)
+def _next_item(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
+    """Settle the next column or serve the next event; the row behind is to be scanned."""
+    s, at, dist = f.search, f.at, f.dist
+    keys, items = f.heap_key, f.heap_item
+    blocked = e.terms.blocked
+    while s.n_heap > 0:
+        key, item = keys[0], items[0]
+        if key >= s.best_free or (s.group_settled == 0 and key >= s.group_label):
+            break
+        if s.held_settled == 0 and key >= s.held_label:
+            break
+        s.n_heap = pop(keys, items, s.n_heap)
+        if item >= 0:
+            if dist[item] != key:
+                continue
+            s.label = max(s.label, key)
+            dist[item] = blocked
+            f.settled[s.n_settled] = item
+            f.settled_dist[s.n_settled] = key
+            s.n_settled += 1
+            if at.n_hidden > 0:
+                leave_out(item, key, blocked, f)
+            s.row = p.row_of_column[item]
+            s.h = s.label - (p.match_cost[s.row] - p.v[item])
+            return _ROW
+        s.row = -1 - item
+        s.h = f.h[s.row]
+        if rules.immediate:
+            return _renew(s.row, p, f, lists, e, rules.postpone)
+        _request(s.row, f, rules.gather)
+        if at.scans >= s.last_scan:
+            break
+    return _NOTHING
+
+
+@kernel
+def _settle_virtual_rows(p: Pairs, f: Frontier, terms: Terms) -> None:
+    """Settle all columns that the virtual rows hold, since these are interchangeable, and relax
+    every other column from there."""
+    s, cap, v, dist = f.search, f.at.cap, p.v, f.dist
+    zero = terms.sign - terms.sign
+    s.held_settled = 1
+    s.label = max(s.label, s.held_label)
+    s.held_at = s.label
+    for j in range(terms.n_columns):
+        g = s.label + (cap - v[j])
+        if g < s.best_free and g < dist[j]:
+            if p.row_of_column[j] >= 0:
+                if dist[j] == terms.infinity:
+                    f.touched[s.n_touched] = j
+                    s.n_touched += 1
+                dist[j] = g
+                f.pred[j] = _VIRTUAL
+                f.pred_cost[j] = zero
+                s.n_heap = _queue(g, j, f, s.n_heap)
+            elif v[j] != cap:
+                s.best_free, s.sink, s.sink_row, s.sink_cost = g, j, _VIRTUAL, zero
+
+
+@kernel
+def _next_member(p: Pairs, f: Frontier, lists: Lists, terms: Terms) -> None:
+    """The next row of the virtual columns, which are settled, is to be scanned."""
+    s, zero = f.search, terms.sign - terms.sign
+    s.row = p.group[s.member]
+    # Its cost there is 0, less its reference.
+    s.h = s.label - ((zero - lists.reference[s.row]) - f.at.group_price)
+    s.member += 1
+
+
+@kernel(forceinline=True)
+def _search(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
+    """Dijkstra from the search's root: DONE with a sink or abandoned, or why there is none."""
+    s, at = f.search, f.at
+    while True:
+        if at.stop != 0:
+            return YIELD
+        _scan(p, f, lists, e.terms, rules.postpone)
+        if s.group_settled != 0 and s.member < at.group_size:
+            _next_member(p, f, lists, e.terms)
+            continue
+        while True:
+            found = _next_item(p, f, lists, e, rules)
+            if found >= 0:
+                return found
+            if s.abandoned != 0 and (found == _NOTHING or at.scans >= s.last_scan):
+                return DONE
+            if found == _ROW:
+                break
+            if s.held_settled == 0 and s.held_label < s.best_free:
+                _settle_virtual_rows(p, f, e.terms)
+                continue
+            if s.group_settled == 0 and s.group_label < s.best_free:
+                s.label = max(s.label, s.group_label)
+                if at.group_size < p.group.size:
+                    s.sink = GROUPED
+                    return DONE
+                s.group_settled, s.group_at = 1, s.label
+                _next_member(p, f, lists, e.terms)
+                break
+            if s.sink < 0:
+                return INFEASIBLE
+            s.label = max(s.label, s.best_free)
+            return DONE
+
+
+@kernel(forceinline=True)
+def _lower_prices(p: Pairs, f: Frontier, epsilon: float) -> None:
+    """Lower the prices of the settled columns, and of the sink. No price rises, since the label
+    is the running maximum."""
+    s, at, v = f.search, f.at, p.v
+    for k in range(s.n_settled):
+        fall = s.label - f.settled_dist[k]
+        at.drops += fall
+        v[f.settled[k]] -= fall + epsilon
+    at.n_drops += s.n_settled
+    if s.group_settled != 0:
+        at.group_price -= (s.label - s.group_at) + epsilon
+    if s.sink != GROUPED:
+        fall = s.label - s.best_free
+        at.drops += fall
+        at.n_drops += 1
+        v[s.sink] -= fall + epsilon
+
+
+@kernel(forceinline=True)
+def _flip(p: Pairs, f: Frontier, lists: Lists, terms: Terms) -> int:
+    """Flip the path that ends in the sink; the column that virtual rows took, or -1."""
+    s, at, took = f.search, f.at, -1
+    column_of_row, row_of_column, group = p.column_of_row, p.row_of_column, p.group
+    zero = terms.sign - terms.sign
+    row, cost, column = s.sink_row, s.sink_cost, s.sink
+    if column == GROUPED:
+        row, column = s.group_row, GROUPED - at.group_size
+        cost = zero - lists.reference[row]
+        group[at.group_size] = row
+        at.group_size += 1
+    else:
+        p.open_price[column] = terms.blocked
+    while True:
+        if row == _VIRTUAL:
+            # They give up the column they were reached by and take this one.
+            row_of_column[column] = -1
+            took = column
+            p.open_price[s.held_by] = terms.blocked
+            column, row, cost = s.held_by, s.held_row, s.held_cost
+        old = column_of_row[row]
+        column_of_row[row] = column
+        p.match_cost[row] = cost
+        if column >= 0:
+            row_of_column[column] = row
+        if row == s.root:
+            return took
+        if old <= GROUPED:
+            # The row leaves the virtual columns; the row that reached them enters.
+            column, row = old, s.group_row
+            cost = zero - lists.reference[row]
+            group[GROUPED - old] = row
+        else:
+            column, cost, row = old, f.pred_cost[old], f.pred[old]
+
+
+@kernel(forceinline=True)
+def _commit(p: Pairs, f: Frontier, lists: Lists, terms: Terms, epsilon: float) -> None:
+    """Put a search into effect: prices fall, the path is flipped."""
+    s, at, v, cap = f.search, f.at, p.v, f.at.cap
+    n_virtual = max(0, terms.n_columns - p.column_of_row.size)
+    at_cap = s.sink != GROUPED and v[s.sink] == cap
+    _lower_prices(p, f, epsilon)
+    took = _flip(p, f, lists, terms)
+    if s.held_settled != 0:
+        at.drops += n_virtual * (s.label - s.held_at)
+        at.n_drops += n_virtual
+        lower = cap - ((s.label - s.held_at) + epsilon)
+        if took >= 0:
+            # The same number but for rounding, by which no price may rise.
+            lower = min(lower, v[took])
+            p.open_price[took] = v[took]
+            v[s.held_by] = lower
+        at.cap = lower
+        at.surplus = _lower_cap(cap, lower, n_virtual, p)
+    elif n_virtual > 0 and at_cap:
+        at.surplus -= 1
+
+
+@kernel
+def run_searches(
+    order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules
+) -> int:
+    """Augment every row of ``order`` that is still ahead: DONE, or why it returns before.
+
+    Within a search at.stop makes it return YIELD. A row whose list may not grow is scanned as a
+    whole for the event.
 
     The virtual rows hold free columns at the cap. While there are more than they need
-    (words[SURPLUS]) each of these is a sink; after that a search that comes to one comes
+    (at.surplus) each of these is a sink; after that a search that comes to one comes
     to all of them, and from there to every column at the label plus ``cap - v``.
     """
-    infinity, blocked = terms.infinity, terms.blocked
-    zero = terms.sign - terms.sign
-    one = terms.sign * terms.sign
-    n_columns = terms.n_columns
-    n_group = group.size
-    n_virtual = max(0, n_columns - column_of_row.size)
-    dist, pred, pred_cost = f.dist, f.pred, f.pred_cost
-    keys, items = f.heap_key, f.heap_item
-    touched, settled, settled_dist = f.touched, f.settled, f.settled_dist
-    h_of, reached = f.h, f.reached
-    words, values = f.words, f.values
-    ids, costs, theta = lists.ids, lists.costs, lists.theta
-    starts, sizes = lists.start, lists.size
-    capacity = keys.size
-    scans_at_entry = words[SCANS]
-    position = words[POSITION]
-
-    while position < order.size:
-        words[POSITION] = position
-        if lists.counters[EVALUATIONS] >= refit:
+    s, at, infinity = f.search, f.at, e.terms.infinity
+    scans_at_entry = at.scans
+    while at.position < order.size:
+        if lists.counts.evaluations >= rules.refit:
             return REFIT
-        if words[SCANS] - scans_at_entry >= budget:
+        if at.scans - scans_at_entry >= rules.budget:
             return YIELD
-        root = order[position]
-        first_scan = words[SCANS]
-        n_heap, n_touched, n_settled = 0, 0, 0
-        best_free, sink, sink_row = infinity, -1, -1
-        sink_cost = zero
-        group_label, group_row, group_settled = infinity, -1, False
-        group_at = infinity
-        cap, surplus = values[CAP], words[SURPLUS]
-        held_label, held_row, held_by, held_settled = infinity, -1, -1, False
-        held_cost, held_at = zero, infinity
-        label = -infinity
-        row, h = root, zero
-        member = 0
-        status = DONE
-        abandoned = False
-        last_scan = 0
-        skip_scan = whole = False
-        while True:
-            if words[STOP] != 0:
-                status = YIELD
-                break
-            # -- scan the row at h: relax its list, queue its event
-            if skip_scan:
-                start, size, event = 0, 0, infinity
-            else:
-                words[SCANS] += 1
-                h_of[row] = h
-                start, size = starts[row], sizes[row]
-                event = h + theta[row]
-                if whole:
-                    start, size, event = ids.size - n_columns, n_columns, infinity
-                    whole = False
-            _look_ahead(keys, items, n_heap, dist, row_of_column, lists)
-            for k in range(size):
-                reached[k] = h + (costs[start + k] - v[ids[start + k]])
-            for k in range(size):
-                g = reached[k]
-                if g < best_free:
-                    j = ids[start + k]
-                    old = dist[j]
-                    if g < old:
-                        if row_of_column[j] < 0:
-                            if n_virtual > 0 and surplus == 0 and v[j] == cap:
-                                if g < held_label and not held_settled:
-                                    held_label, held_row, held_by = g, row, j
-                                    held_cost = costs[start + k]
-                            else:
-                                best_free, sink, sink_row = g, j, row
-                                sink_cost = costs[start + k]
-                        else:
-                            if old == infinity:
-                                touched[n_touched] = j
-                                n_touched += 1
-                            dist[j] = g
-                            pred[j] = row
-                            pred_cost[j] = costs[start + k]
-                            if n_heap == capacity:
-                                n_heap = compact(keys, items, n_heap, dist)
-                            n_heap = push(keys, items, n_heap, g, j)
-            if n_group > 0 and not group_settled and not skip_scan:
-                g = h + ((zero - lists.reference[row]) - values[GROUP_PRICE])
-                if g < group_label:
-                    group_label, group_row = g, row
-            skip_scan = False
-            # Not limited by the group's label: once the group is settled, keys beyond it
-            # count again.
-            if event < best_free:
-                event += postpone + f.delay[row]
-                if event < best_free or best_free == infinity:
-                    event = min(event, infinity - one)  # int64: none may pass for infinity
-                    if n_heap == capacity:
-                        n_heap = compact(keys, items, n_heap, dist)
-                    n_heap = push(keys, items, n_heap, event, -1 - row)
-            if group_settled and member < words[GROUP_SIZE]:
-                row = group[member]
-                h = label - ((zero - lists.reference[row]) - values[GROUP_PRICE])
-                member += 1
-                continue
-
-            # -- the next column, event or sink
-            found = False
-            while n_heap > 0:
-                key, item = keys[0], items[0]
-                if key >= best_free or (not group_settled and key >= group_label):
-                    break
-                if not held_settled and key >= held_label:
-                    break
-                n_heap = pop(keys, items, n_heap)
-                if item >= 0:
-                    if dist[item] != key:
-                        continue
-                    label = max(label, key)
-                    dist[item] = blocked
-                    settled[n_settled] = item
-                    settled_dist[n_settled] = key
-                    n_settled += 1
-                    if words[N_HIDDEN] > 0:
-                        leave_out(item, key, blocked, f)
-                    row = row_of_column[item]
-                    h = label - (match_cost[row] - v[item])
-                    found = True
-                    break
-                row = -1 - item
-                h = h_of[row]
-                if immediate:
-                    renewed = renew(
-                        row, slots, from_fill, terms, v, open_price, blocks, seed, scratch, lists,
-                        longest, f, n_settled, label,
-                    )  # fmt: skip
-                    if renewed == NO_GROWTH:
-                        whole = write_whole(row, slots, from_fill, terms, scratch.near, lists)
-                        status = DONE if whole else BAD_COST
-                    elif renewed != RENEWED:
-                        status = POOL_FULL if renewed == NO_ROOM else BAD_COST
-                    elif f.slack[row] < infinity and postpone > zero:
-                        f.delay[row] = min(2 * f.delay[row] + postpone, max(label, postpone))
-                    found = status == DONE
-                    break
-                if f.requested[row] == 0:
-                    f.requested[row] = 1
-                    f.requests[words[N_REQUESTS]] = row
-                    words[N_REQUESTS] += 1
-                if not abandoned:
-                    last_scan = words[SCANS] + (gather + words[SCANS] - first_scan if gather else 0)
-                abandoned = True
-                if words[SCANS] >= last_scan:
-                    break
-            if status != DONE or (abandoned and (not found or words[SCANS] >= last_scan)):
-                break
-            if found:
-                continue
-            if not held_settled and held_label < best_free:
-                # The virtual rows are interchangeable: all that they hold is settled.
-                held_settled = True
-                label = max(label, held_label)
-                held_at = label
-                for j in range(n_columns):
-                    g = label + (cap - v[j])
-                    if g < best_free and g < dist[j]:
-                        if row_of_column[j] >= 0:
-                            if dist[j] == infinity:
-                                touched[n_touched] = j
-                                n_touched += 1
-                            dist[j] = g
-                            pred[j] = _VIRTUAL
-                            pred_cost[j] = zero
-                            if n_heap == capacity:
-                                n_heap = compact(keys, items, n_heap, dist)
-                            n_heap = push(keys, items, n_heap, g, j)
-                        elif v[j] != cap:
-                            best_free, sink, sink_row, sink_cost = g, j, _VIRTUAL, zero
-                skip_scan = True
-                continue
-            if not group_settled and group_label < best_free:
-                label = max(label, group_label)
-                if words[GROUP_SIZE] < n_group:
-                    sink = GROUPED
-                    break
-                group_settled = True
-                group_at = label
-                member = 1
-                row = group[0]
-                h = label - ((zero - lists.reference[row]) - values[GROUP_PRICE])
-                continue
-            if sink < 0:
-                status = INFEASIBLE
-            else:
-                label = max(label, best_free)
-            break
-
-        if words[N_HIDDEN] > 0:
+        _open(order[at.position], e.terms, f)
+        status = _search(p, f, lists, e, rules)
+        if at.n_hidden > 0:
             # A search that is given up changes no price.
-            final = label if status == DONE else smallest_label(n_settled, f)
-            reveal(n_settled, final, infinity, unit, v, f, lists)
+            final = s.label if status == DONE else smallest_label(s.n_settled, f)
+            reveal(s.n_settled, final, infinity, rules.unit, p.v, f, lists)
+        clear(s.n_touched, f.touched, f.dist, infinity)
         if status != DONE:
-            clear(n_touched, touched, dist, infinity)
-            words[POSITION], words[ROOT] = position, root
-            words[N_SETTLED] = n_settled
-            if status == BAD_COST:
-                words[ROOT] = row
+            at.root, at.n_settled = s.row if status == INVALID else s.root, s.n_settled
             return status
-        clear(n_touched, touched, dist, infinity)
-        if abandoned:
-            f.abandoned[words[N_ABANDONED]] = root
-            words[N_ABANDONED] += 1
-            position += 1
-            # Searches that wait for the same row are likely to have more such company.
-            if words[N_REQUESTS] >= most_requests or words[N_ABANDONED] > words[N_REQUESTS] + 2:
-                words[POSITION] = position
-                return PAUSE
+        at.position += 1
+        if s.abandoned == 0:
+            _commit(p, f, lists, e.terms, rules.epsilon)
             continue
-
-        # -- lower the prices of the settled columns, flip the path
-        for k in range(n_settled):
-            j = settled[k]
-            fall = label - settled_dist[k]
-            values[DROPS] += fall
-            v[j] -= fall + epsilon
-        words[N_DROPS] += n_settled
-        if group_settled:
-            values[GROUP_PRICE] -= (label - group_at) + epsilon
-        took, at_cap = -1, False
-        position += 1
-        row, cost, column = sink_row, sink_cost, sink
-        if sink == GROUPED:
-            place = words[GROUP_SIZE]
-            words[GROUP_SIZE] = place + 1
-            row, column = group_row, GROUPED - place
-            cost = zero - lists.reference[row]
-            group[place] = row
-        else:
-            at_cap = v[sink] == cap
-            fall = label - best_free
-            values[DROPS] += fall
-            words[N_DROPS] += 1
-            v[sink] -= fall + epsilon
-            open_price[sink] = blocked
-        while True:
-            if row == _VIRTUAL:
-                # They give up the column they were reached by and take this one.
-                row_of_column[column] = -1
-                took = column
-                open_price[held_by] = blocked
-                column, row, cost = held_by, held_row, held_cost
-            old = column_of_row[row]
-            column_of_row[row] = column
-            match_cost[row] = cost
-            if column >= 0:
-                row_of_column[column] = row
-            if row == root:
-                break
-            if old <= GROUPED:
-                # The row leaves the virtual columns; the row that reached them enters.
-                column, row = old, group_row
-                cost = zero - lists.reference[row]
-                group[GROUPED - old] = row
-            else:
-                column, cost, row = old, pred_cost[old], pred[old]
-        if held_settled:
-            values[DROPS] += n_virtual * (label - held_at)
-            words[N_DROPS] += n_virtual
-            lower = cap - ((label - held_at) + epsilon)
-            if took >= 0:
-                # The same number but for rounding, by which no price may rise.
-                lower = min(lower, v[took])
-                open_price[took] = v[took]
-                v[held_by] = lower
-            values[CAP] = lower
-            words[SURPLUS] = _lower_cap(cap, lower, n_virtual, v, open_price, row_of_column)
-        elif n_virtual > 0 and at_cap:
-            words[SURPLUS] -= 1
-    words[POSITION] = position
+        f.abandoned[at.n_abandoned] = s.root
+        at.n_abandoned += 1
+        # Searches that wait for the same row are likely to have more such company.
+        if at.n_requests >= rules.most_requests or at.n_abandoned > at.n_requests + 2:
+            return PAUSE
     return DONE

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
+from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.list_engine import ListEngine
@@ -32,29 +33,28 @@ def kept(engine: ListEngine) -> dict[str, Any]:
     engine.bring_lists()
     lists, f, wave = engine.lists, engine.frontier, engine.wave
     # Before the first evaluation the lists are empty.
-    used = int(lists.counters[L.POOL_USED]) if lists.counters[L.EVALUATIONS] else 0
+    used = int(lists.counts.pool_used) if lists.counts.evaluations else 0
     rows, before, done = engine.roots[:0], engine.v[:0], 0
     if wave is not None:
         rows, before = wave.rows, wave.before
         first, underway = wave.done
-        done = first + min(int(lists.counters[L.NEXT_ITEM]), underway)
+        done = first + min(int(lists.counts.next_item), underway)
     return {
         **{name: getattr(lists, name) for name in _BY_ROW},
         "ids": lists.ids[:used],
         "costs": lists.costs[:used],
-        "counters": lists.counters,
+        "counters": np.append(numbers(lists.counts, L.ListCounts)["words"], lists.freed),
         # Where room ran out, a search begins again: so it must after a restart.
-        "pool": int(lists.counters[L.POOL_SIZE]),
+        "pool": int(lists.counts.pool_size),
         "longest": engine.longest,
         "v": engine.v,
         "column_of_row": engine.column_of_row,
         "match_cost": engine.match_cost,
         "group": engine.group,
         "group_reach": np.array(engine.group_reach, engine.price),
-        "words": f.words,
-        "values": f.values,
-        "requests": f.requests[: f.words[F.N_REQUESTS]],
-        "abandoned": f.abandoned[: f.words[F.N_ABANDONED]],
+        **numbers(f.at, F.SearchStanding),
+        "requests": f.requests[: f.at.n_requests],
+        "abandoned": f.abandoned[: f.at.n_abandoned],
         "low": lists.low,
         "block_order": lists.order,
         "slope": engine.blocks.slope,
@@ -79,13 +79,19 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     if saved["low"].shape[1]:
         engine.keep_minima(saved["block_order"])
     lists, f, blocks = engine.lists, engine.frontier, engine.blocks
-    fixed = {name: getattr(lists, name) for name in (*_BY_ROW, "low", "counters")}
+    counts = numbers(lists.counts, L.ListCounts)["words"]
+    _check("counters", saved["counters"], counts.dtype, (counts.size + lists.freed.size,))
+    saved["freed"] = saved["counters"][counts.size :]
+    for name, here in numbers(f.at, F.SearchStanding).items():
+        _check(name, saved[name], here.dtype, here.shape)
+    fixed = {name: getattr(lists, name) for name in (*_BY_ROW, "low", "freed")}
     fixed |= {name: getattr(engine, name) for name in ("v", "column_of_row", "match_cost", "group")}
-    fixed |= {name: getattr(f, name) for name in ("words", "values")}
     fixed |= {name: getattr(blocks, name) for name in ("slope", "offset", "margin")}
     for name, here in fixed.items():
         _check(name, saved[name], here.dtype, here.shape)
         here[:] = saved[name]
+    set_numbers(lists.counts, L.ListCounts, {"words": saved["counters"][: counts.size]})
+    set_numbers(f.at, F.SearchStanding, saved)
     n = lists.start.size
     rows = {name: saved[name] for name in ("requests", "abandoned", "roots", "wave_rows")}
     for name, values in rows.items():
@@ -101,7 +107,7 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     engine.make_room(0, int(saved["longest"]))
     if engine.limited:
         engine.make_reach(engine.terms.n_columns)
-    used = int(lists.counters[L.POOL_USED]) if lists.counters[L.EVALUATIONS] else 0
+    used = int(lists.counts.pool_used) if lists.counts.evaluations else 0
     for name in ("ids", "costs"):
         here = getattr(engine.lists, name)
         values = saved.pop(name)
@@ -114,7 +120,7 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     engine.group_reach = engine.price.type(saved["group_reach"][()])
     engine.roots = rows["roots"]
     if not engine.roots.size:  # no searches are under way
-        f.words[F.POSITION] = f.words[F.N_ABANDONED] = f.words[F.N_REQUESTS] = 0
+        f.at.position = f.at.n_abandoned = f.at.n_requests = 0
         f.requested[:] = 0
     if saved["wave"]:
         engine.wave = Wave(rows["wave_rows"], saved["wave_before"], (int(saved["wave_done"]), 0))

@@ -18,9 +18,11 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
+from bigsap.engine.core.record import record
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
+from bigsap.engine.lists.evaluation import Evaluator
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.opening import run_evaluations
 from bigsap.engine.lists.pool import (
@@ -104,7 +106,7 @@ class ListStore:
             size=np.zeros(n, np.int32), theta=np.full(n, -infinity, price),
             reference=np.zeros(n, price),
             low=np.empty((n, 0), np.float32), order=np.empty(0, S.ID),
-            counters=np.zeros(L.COUNTER_WORDS, np.int64),
+            counts=record(L.ListCounts, price), freed=np.zeros(L.FREED_KINDS, np.int64),
         )  # fmt: skip
         self.lists = first_pool(lists, k, None, m)
         self.longest = 2 * k
@@ -153,12 +155,12 @@ class ListStore:
 
     @property
     def limited(self) -> bool:
-        return bool(self.lists.counters[L.POOL_LIMIT] < UNLIMITED)
+        return bool(self.lists.counts.pool_limit < UNLIMITED)
 
     def affords(self, n_bytes: int) -> bool:
         """Whether that many bytes beside the lists stay within their share."""
-        counters = self.lists.counters
-        room = int(counters[L.POOL_LIMIT] - counters[L.POOL_USED])
+        counts = self.lists.counts
+        room = int(counts.pool_limit - counts.pool_used)
         return not self.limited or n_bytes <= L.ENTRY_BYTES * room
 
     @property
@@ -169,16 +171,16 @@ class ListStore:
     def _grow(self) -> None:
         """Room for lists twice as wide, and more in the pool where that ran out."""
         width = 2 * int(self.lists.width.max())
-        counters = self.lists.counters
-        size, used = int(counters[L.POOL_SIZE]), int(counters[L.POOL_USED])
+        counts = self.lists.counts
+        size, used = int(counts.pool_size), int(counts.pool_used)
         if not self.limited and used + width > size:
             size = max(size * 5 // 4, used + 4 * width)
         self.make_room(size, width)
 
     def make_room(self, pool: int, longest: int) -> None:
         """Room for ``pool`` entries in all and ``longest`` in a list; never less than there is."""
-        if pool > self.lists.counters[L.POOL_SIZE]:  # more than was foreseen
-            self.move_pool(pool, int(self.lists.counters[L.POOL_USED]))
+        if pool > self.lists.counts.pool_size:  # more than was foreseen
+            self.move_pool(pool, int(self.lists.counts.pool_used))
         if longest > self.longest:
             self.longest = longest
             self._make_scratch(longest)
@@ -191,7 +193,7 @@ class ListStore:
         ids[:kept], costs[:kept] = lists.ids[:kept], lists.costs[:kept]
         ids[size:] = np.arange(beyond)
         self.lists = lists._replace(ids=ids, costs=costs)
-        lists.counters[L.POOL_SIZE] = size
+        lists.counts.pool_size = size
 
     def make_reach(self, n_entries: int) -> None:
         """Searches may have to scan so many entries at a time."""
@@ -214,9 +216,9 @@ class ListStore:
         low = np.full((n, -(-m // BLOCK)), -np.inf, np.float32)
         self.lists = self.lists._replace(low=low, order=order)
         if self.limited:  # within the lists' share, see ``affords``
-            counters = self.lists.counters
-            counters[L.POOL_LIMIT] -= -(-low.nbytes // L.ENTRY_BYTES)
-            counters[L.POOL_SIZE] = counters[L.POOL_LIMIT]
+            counts = self.lists.counts
+            counts.pool_limit -= -(-low.nbytes // L.ENTRY_BYTES)
+            counts.pool_size = counts.pool_limit
         self._make_scratch(self.longest)
 
     def fit_bounds(self) -> None:
@@ -273,7 +275,7 @@ class ListStore:
     def _evaluate_batch(self, wave: Wave, rows: Array) -> int:
         """Evaluate the wave's next rows; how many they were."""
         start = wave.done[0]
-        self.lists.counters[L.NEXT_ITEM] = 0
+        self.lists.counts.next_item = 0
         slots, bad = self.read_and_evaluate(rows, lambda: setattr(wave, "done", (start, rows.size)))
         if bad >= 0:
             self.complain(bad)
@@ -298,17 +300,23 @@ class ListStore:
             for row, costs in zip(rows.tolist(), slots, strict=True):
                 self.problem.check_row(row, costs)
                 self.check_size(row, costs, limit)
-        counters = self.lists.counters
-        counters[L.NEXT_ITEM] = 0
-        counters[L.BAD_ROW] = -1
+        counts = self.lists.counts
+        counts.next_item = 0
+        counts.bad_row = -1
         if begin is not None:
             begin()
         self.team.run(
-            run_evaluations, rows, not self.immediate, slots, self.from_fill, self.terms,
-            self.v, self.open_price, self.blocks, self.seed, self.scratches, self.lists,
+            run_evaluations, rows, not self.immediate, self.v, self.open_price,
+            self.evaluator(slots, self.scratches), self.lists,
         )  # fmt: skip
-        counters[L.EVALUATIONS] += rows.size
-        return slots, int(counters[L.BAD_ROW])
+        counts.evaluations += rows.size
+        return slots, int(counts.bad_row)
+
+    def evaluator(self, slots: Array, scratch: L.Scratch) -> Evaluator:
+        """How rows in ``slots`` are evaluated now."""
+        return Evaluator(
+            slots, self.from_fill, self.terms, self.blocks, self.seed, scratch, self.longest
+        )
 
     def check_size(self, row: int, costs: Array, limit: int | None) -> None:
         """Raise for an integer cost that exact arithmetic cannot take."""
@@ -369,8 +377,8 @@ class ListStore:
 
     @property
     def pairs_evaluated(self) -> int:
-        return int(self.lists.counters[L.PAIRS])
+        return int(self.lists.counts.pairs)
 
     @property
     def rows_evaluated(self) -> int:
-        return int(self.lists.counters[L.EVALUATIONS])
+        return int(self.lists.counts.evaluations)

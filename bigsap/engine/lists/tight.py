@@ -14,6 +14,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import fetch_add, lowest_bit, prefetch
 from bigsap.engine.core.precision import INT64_LIMIT, USUAL
+from bigsap.engine.core.record import record
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.state import BLOCK, FREE, ID, LANES
 from bigsap.native.kernel import kernel
@@ -55,10 +56,17 @@ class Tight(NamedTuple):
     marks: Array
 
 
+class MatchingStanding:
+    """Where ``match`` stands: ``Matching.at``."""
+
+    n_rows: int  # gone through
+    n_open: int  # of these, left open
+    n_searches: int
+
+
 class Matching(NamedTuple):
     """column_of_row, row_of_column: FREE where unmatched. seen: ID (n_columns,) the last search
-    that came by. rows, places, visited: the path of a search and all its columns. words:
-    int64 (3,) rows gone through, those left open, searches."""
+    that came by. rows, places, visited: the path of a search and all its columns."""
 
     column_of_row: Array
     row_of_column: Array
@@ -66,10 +74,7 @@ class Matching(NamedTuple):
     rows: Array
     places: Array
     visited: Array
-    words: Array
-
-
-N_ROWS, N_OPEN, N_SEARCHES = range(3)
+    at: MatchingStanding
 
 
 def tight_pairs(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Tight:
@@ -88,7 +93,7 @@ def empty_matching(n: int, m: int) -> Matching:
     """Nothing matched yet."""
     return Matching(
         np.full(n, FREE, ID), np.full(m, FREE, ID), np.zeros(m, ID), np.empty(n + 1, ID),
-        np.empty(n + 1, ID), np.empty(m, ID), np.zeros(3, np.int64),
+        np.empty(n + 1, ID), np.empty(m, ID), record(MatchingStanding, np.dtype(np.int64)),
     )  # fmt: skip
 
 
@@ -258,8 +263,8 @@ def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
     """Match a row along an alternating path of tight pairs, depth first; False if none."""
     column_of_row, row_of_column, seen = m.column_of_row, m.row_of_column, m.seen
     rows, places, visited = m.rows, m.places, m.visited
-    m.words[N_SEARCHES] += 1
-    stamp = m.words[N_SEARCHES]
+    m.at.n_searches += 1
+    stamp = m.at.n_searches
     n_visited = 0
     depth = 0
     rows[0], places[0] = root, 0
@@ -303,12 +308,12 @@ def match(rows: Array, ids: Array, size: Array, m: Matching) -> bool:
 
     Judged row by row, so that the verdict does not depend on how the rows are portioned.
     """
-    words = m.words
+    at = m.at
     for p in range(rows.size):
-        words[N_ROWS] += 1
+        at.n_rows += 1
         if not _search(rows[p], ids, size, m):
-            words[N_OPEN] += 1
-            if words[N_OPEN] > _FEW + words[N_ROWS] // _SHARE:
+            at.n_open += 1
+            if at.n_open > _FEW + at.n_rows // _SHARE:
                 return False
     return True
 
@@ -351,7 +356,7 @@ def match_open(ids: Array, size: Array, m: Matching) -> int:
     n_open = 0
     for j in range(m.seen.size):
         m.seen[j] = 0
-    m.words[N_SEARCHES] = 0
+    m.at.n_searches = 0
     for row in range(m.column_of_row.size):
         if m.column_of_row[row] < 0 and not _search(row, ids, size, m):
             n_open += 1

@@ -7,37 +7,81 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsap.engine.core import state as S
+from bigsap.engine.core.record import record
 from bigsap.engine.core.state import ID
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-# What searches return.
-DONE, YIELD, POOL_FULL, INFEASIBLE, BAD_COST, PAUSE, REFIT = range(7)
 
-# Words of Frontier.words.
-(
-    POSITION,  # next place in the order
-    N_SETTLED,
-    SCANS,
-    N_DROPS,
-    N_REQUESTS,  # rows waiting for an evaluation that only Python can do
-    N_ABANDONED,  # roots to be searched again after those evaluations
-    ROOT,
-    GROUP_SIZE,
-    SURPLUS,  # virtual rows: free columns at the cap beyond those they hold
-    N_HIDDEN,  # rows of the current search whose lists leave its settled columns out
-    STOP,  # set by another thread: give the search up, with nothing changed
-    WORD_COUNT,
-) = range(12)
+class SearchStanding:
+    """Where the searches of a phase stand: ``Frontier.at``. A search changes only what says so
+    before its end."""
 
-# Words of Frontier.values.
-(
-    DROPS,
-    GROUP_PRICE,
-    CAP,  # virtual rows: the price of the free columns they hold, the largest there is
-    VALUE_COUNT,
-) = range(4)
+    position: int  # next place in the order
+    n_settled: int  # of the last search, if it failed
+    scans: int  # counted at once
+    n_drops: int
+    n_requests: int  # rows waiting for an evaluation that only Python can do; counted at once
+    n_abandoned: int  # roots to be searched again after those evaluations
+    root: int  # whose search was given up; the row, with INVALID
+    group_size: int  # virtual columns: places taken
+    surplus: int  # virtual rows: free columns at the cap beyond those they hold
+    n_hidden: int  # rows of the current search whose lists leave its settled columns out
+    stop: int  # set by another thread: give the search up, with nothing changed
+    drops: float
+    group_price: float
+    cap: float  # virtual rows: the price of the free columns they hold, the largest there is
+
+
+class Search:
+    """The search at hand: ``Frontier.search``. Nothing of it outlives the search."""
+
+    root: int
+    row: int  # scanned next, or just being so
+    n_heap: int
+    n_touched: int  # columns with a label
+    n_settled: int
+    sink: int  # the best free column, -1 before there is one; GROUPED, the virtual columns
+    sink_row: int  # by which it was reached
+    first_scan: int  # scans made before the search
+    abandoned: int  # 1: it waits for a row that only Python can read
+    last_scan: int  # with that, scans at which it ends
+    whole: int  # 1: ``row`` lies as a list of all columns at the pool's end
+    # Virtual columns: the row that reached them; 1 once they are settled; next member to scan.
+    group_row: int
+    group_settled: int
+    member: int
+    # Virtual rows: by what they were reached; 1 once they are settled.
+    held_row: int
+    held_by: int
+    held_settled: int
+    h: float  # of ``row``, see ``Frontier.h``
+    label: float  # running maximum of the settled labels: never falls
+    best_free: float  # label of the sink; nothing at or beyond it is noted
+    sink_cost: float
+    group_label: float
+    group_at: float  # label at which virtual columns were settled
+    held_label: float
+    held_cost: float
+    held_at: float
+
+
+class Pairs(NamedTuple):
+    """Prices and matching. P is the price type.
+
+    v: P (n_columns,) prices, which only fall. open_price: P (n_columns,) v where a column is free,
+    else the blocked price. column_of_row, row_of_column: ID, FREE where unmatched. match_cost:
+    P (n_rows,) signed cost of each row's pair. group: ID (n_virtual_columns,) rows that hold the
+    virtual columns.
+    """
+
+    v: Array
+    open_price: Array
+    column_of_row: Array
+    row_of_column: Array
+    match_cost: Array
+    group: Array
 
 
 class Frontier(NamedTuple):
@@ -48,11 +92,11 @@ class Frontier(NamedTuple):
     heap_key, heap_item: the queue; item >= 0 a column, < 0 the event of row -1 - item.
     Entries whose key is no longer the column's label are stale and skipped.
     h: P (n_rows,) for scanned rows, the number to which ``c - v`` adds up to a label.
-    shown, label_of: P (n_columns,), meaningful while words[N_HIDDEN] > 0: v, with the
+    shown, label_of: P (n_columns,), meaningful while at.n_hidden > 0: v, with the
     blocked price where settled, and the labels of those. hidden: ID (n_rows,) see
     ``hide``; slack: P (n_rows,) infinity for the other rows; delay: P (n_rows,) by which
     their events are postponed beyond the usual, 0 for the other rows. left: int32, how many
-    columns of each block of neighbours are not settled, while words[N_HIDDEN] > 0.
+    columns of each block of neighbours are not settled, while at.n_hidden > 0.
     """
 
     dist: Array
@@ -74,8 +118,8 @@ class Frontier(NamedTuple):
     slack: Array
     delay: Array
     left: Array
-    words: Array
-    values: Array
+    at: SearchStanding
+    search: Search
 
 
 def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
@@ -90,11 +134,11 @@ def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
         shown=np.zeros(m, price), label_of=np.zeros(m, price), hidden=np.zeros(n, ID),
         slack=np.full(n, S.infinity(price), price), delay=np.zeros(n, price),
         left=np.zeros(-(-m // BLOCK), np.int32),
-        words=np.zeros(WORD_COUNT, np.int64), values=np.zeros(VALUE_COUNT, price),
+        at=record(SearchStanding, price), search=record(Search, price),
     )  # fmt: skip
 
 
-@kernel(nrt=True)
+@kernel
 def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
     """Queue an item; among equal keys columns come before events. The new size."""
     place = n
@@ -111,7 +155,7 @@ def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
     return n + 1
 
 
-@kernel(nrt=True)
+@kernel
 def pop(keys: Array, items: Array, n: int) -> int:
     """Drop the first item of a queue of n; the new size."""
     n -= 1
@@ -138,7 +182,7 @@ def pop(keys: Array, items: Array, n: int) -> int:
     return n
 
 
-@kernel(nrt=True)
+@kernel
 def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
     """Rebuild the queue without its stale entries; the new size."""
     kept = 0
@@ -149,7 +193,7 @@ def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
     return kept
 
 
-@kernel(nrt=True)
+@kernel
 def clear(n_touched: int, touched: Array, dist: Array, infinity: float) -> None:
     """Forget the labels of what was touched."""
     for k in range(n_touched):
