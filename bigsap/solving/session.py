@@ -31,6 +31,7 @@ from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.certificate import certify as prove
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
+from bigsap.solving.ahead import compile_ahead
 from bigsap.solving.call import BLOCK_SECONDS, Call
 from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.solving.identity import identity
@@ -114,6 +115,7 @@ class Run(Call):
         if n == 0 or m == 0:
             empty = np.full(n, -1, np.intp)
             return self._conclude(Answer(empty, certificate=self._prove(empty, np.zeros(m))))
+        compile_ahead(self.problem, self.method, self.arithmetic.price)
         with Team(self.n_threads) as team:
             self.team = team
             if not self.options.certify and self.rows.policy != "in place":

@@ -265,18 +265,7 @@ class ListEngine(ListStore):
     def _search(self, executor: ThreadPoolExecutor, epsilon: float, postpone: float) -> int:
         """A slice of searches; of many rows by another thread, since one of them may take
         seconds, with nobody to hear signals or to look at limits."""
-        kind = self.price.type
-        unit = kind(0 if self.problem.integer else UNIT)
-        pairs = F.Pairs(
-            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
-            self.group,
-        )  # fmt: skip
-        rules = Rules(
-            kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
-            self._next_fit(), self._budget,
-        )  # fmt: skip
-        evaluator = self.evaluator(self.slots, self.scratch)
-        args = self.roots, pairs, self.frontier, self.lists, evaluator, rules
+        args = self._search_arguments(epsilon, postpone)
         if self.column_of_row.size < _WATCHED:
             return run_searches(*args)
         at = self.frontier.at
@@ -292,6 +281,24 @@ class ListEngine(ListStore):
             return watched(executor, look, stop, run_searches, *args)
         finally:
             at.stop = 0
+
+    def _search_arguments(self, epsilon: float, postpone: float) -> tuple[Any, ...]:
+        kind = self.price.type
+        unit = kind(0 if self.problem.integer else UNIT)
+        pairs = F.Pairs(
+            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
+            self.group,
+        )  # fmt: skip
+        rules = Rules(
+            kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
+            self._next_fit(), self._budget,
+        )  # fmt: skip
+        evaluator = self.evaluator(self.slots, self.scratch)
+        return self.roots, pairs, self.frontier, self.lists, evaluator, rules
+
+    def search_kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel of a phase, and arguments as it is called with."""
+        return run_searches, self._search_arguments(0.0, 0.0)
 
     def _next_fit(self) -> int:
         """The number of evaluations at which majorants are fitted anew: they loosen as prices

@@ -305,12 +305,17 @@ class ListStore:
         counts.bad_row = -1
         if begin is not None:
             begin()
-        self.team.run(
-            run_evaluations, rows, not self.immediate, self.v, self.open_price,
-            self.evaluator(slots, self.scratches), self.lists,
-        )  # fmt: skip
+        self.team.run(run_evaluations, *self._evaluation_arguments(rows, slots))
         counts.evaluations += rows.size
         return slots, int(counts.bad_row)
+
+    def _evaluation_arguments(self, rows: Array, slots: Array) -> tuple[Any, ...]:
+        evaluator = self.evaluator(slots, self.scratches)
+        return rows, not self.immediate, self.v, self.open_price, evaluator, self.lists
+
+    def evaluation_kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel of evaluations, and arguments as it is called with."""
+        return run_evaluations, (0, 1, *self._evaluation_arguments(np.empty(0, S.ID), self.slots))
 
     def evaluator(self, slots: Array, scratch: L.Scratch) -> Evaluator:
         """How rows in ``slots`` are evaluated now."""
