@@ -40,9 +40,10 @@ from bigsap.solving.pair_costs import pair_costs, unproved
 from bigsap.solving.sorted_first import sorted_outcome
 from bigsap.solving.stopped import Answer, Deadline, Late, answer, as_float
 from bigsap.solving.warm_start import WarmStart
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import Array, CostSource, Crewed
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
+from bigsap.sources.spread.crew import Crew
 
 # Lists are given up once evaluations have taken so many times all pairs, if they still take longer
 # than scans of whole rows would. Most problems take one to three.
@@ -62,11 +63,12 @@ class Run(Call):
     def __init__(
         self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
         n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
-        *, gated: Gated | None = None, large: bool = False,
+        *, gated: Gated | None = None, large: bool = False, crew: Crew | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            given, problem, monitor, options, n_threads, warm_start, saved, gated=gated, large=large
-        )
+            given, problem, monitor, options, n_threads, warm_start, saved,
+            gated=gated, large=large, crew=crew,
+        )  # fmt: skip
         self._open_checkpoint()
 
     # -- checkpoints ----------------------------------------------------------------
@@ -353,7 +355,10 @@ class Run(Call):
     def _looked_at(self) -> CostSource:
         """What a proof reads: kept rows where there are any."""
         source = self.reading.source
-        return source.looking() if isinstance(source, KeptRows) else source
+        if not isinstance(source, KeptRows):
+            return source
+        elsewhere = isinstance(source.source, Crewed) and not source.complete
+        return source.source if elsewhere else source.looking()
 
     def _certified(self, outcome: Outcome) -> Answer:
         """Prove the outcome; a matching that is not tight is repaired from its prices."""

@@ -18,13 +18,14 @@ from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
 from bigsap.engine.core.watch import watched
 from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.afar import SentPrices, evaluate_afar
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.engine.lists.search import Rules, run_searches
-from bigsap.engine.lists.store import ListStore
+from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, Crewed
 
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_SCANS, _MOST_SCANS = 2000, 1 << 40
@@ -71,6 +72,19 @@ class ListEngine(ListStore):
         #: how many the phase visits.
         self.roots = np.empty(0, S.ID)
         self._visited = 0
+
+    #: The prices that workers elsewhere have, where these evaluate rows.
+    _sent: SentPrices | None = None
+
+    def go_through(self, wave: Wave) -> None:
+        source = self.problem.source
+        if self.immediate or not isinstance(source, Crewed):
+            super().go_through(wave)
+            return
+        if self._sent is None:
+            self._sent = SentPrices(source, self.blocked)
+        evaluate_afar(self, wave, self._sent, self._tick)
+        self._tick()
 
     #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
     most_pairs: int | None = None
