@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.core.known import _row_floors
+from bigsap.engine.core.known import Known, _row_floors
 from bigsap.problem import Problem
 from bigsap.solving.stopped import complete
 from bigsap.sources import as_source
@@ -360,6 +360,18 @@ def test_a_stop_at_any_moment_leaves_an_assignment_and_a_bound(method, metric, n
         assert best <= high + 1e-9
         assert res.gap == pytest.approx(high - low)
         res.verify(source)
+
+
+def test_the_best_bound_is_kept_with_its_duals():
+    """Prices that prove less, seen before or after, change nothing."""
+    cost = np.array([[3.0, 5.0], [4.0, 9.0]])
+    good, poor = np.array([0.0, 1.0]), np.array([0.0, -20.0])
+    for order in ([poor, good], [good, poor]):
+        known = Known(Problem(as_source(cost)), np.inf, active=True)
+        for v in order:
+            known.see_duals((cost - v).min(axis=1), v)
+        assert known.bound == pytest.approx(8.0)
+        assert known.v.tolist() == good.tolist()
 
 
 @pytest.mark.parametrize("maximize", [False, True])
