@@ -15,7 +15,10 @@ import pytest
 
 import bigsap
 import cluster_costs
+from bigsap.engine.core import state as S
+from bigsap.engine.lists.afar import SentPrices, lists_of
 from bigsap.sources.functions.speed import PerformanceWarning
+from bigsap.sources.spread.worker import Built, KeptOnWorker
 from remote_provider import Provider
 
 dask = pytest.importorskip("dask")
@@ -365,3 +368,47 @@ def test_nothing_of_it_is_imported_without_a_cluster():
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "set()\n"
+
+
+class Sharing:
+    """Keeps what would be sent to workers."""
+
+    row_bytes = 8
+
+    def __init__(self):
+        self.shared = []
+
+    def share(self, values):
+        self.shared.append(values)
+        return values
+
+
+def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
+    n = 400
+    cost = called("row", n)
+    built = Built(cost, KeptOnWorker(cost, 0))
+    generator = np.random.default_rng(11)
+    blocked = S.blocked_price(np.dtype(np.float64))
+    sharing = Sharing()
+    sent = SentPrices(sharing, blocked)
+    v = -generator.random(n) / 10
+    sent.changes(v, v.copy())
+    some = generator.permutation(n)[:8]
+    v[some[:6]] -= 0.3
+    open_price = v.copy()
+    open_price[some[4:]] = blocked
+    changes = sent.changes(v, open_price)
+    assert len(sharing.shared) == 1
+    assert changes[0].tolist() == sorted(some.tolist())
+    anew = SentPrices(sharing, blocked)
+    nothing = anew.changes(v, open_price)
+    rows = np.arange(0, n, 3)
+    rest = np.full(rows.size, 50, np.int32), np.zeros(rows.size), np.ones(rows.size, bool)
+
+    def lists(shared, changed):
+        return lists_of(built, shared, rows, "<f8", 50, 0, False, False, *changed, *rest)
+
+    one, other = lists(sent.shared, changes), lists(anew.shared, nothing)
+    assert [a.tobytes() for a in one] == [b.tobytes() for b in other]
+    stale = lists(sent.shared, nothing)
+    assert [a.tobytes() for a in one] != [b.tobytes() for b in stale]
