@@ -15,6 +15,7 @@
     |   +-- SourceError                  a source could not give a row
     |       +-- CallbackError            the user's function raised (chained)
     |       +-- StoreError               a file, store or provider is damaged, incomplete, not there
+    +-- ClusterError (also ConnectionError)  the cluster of a solve is lost, or has no worker
     +-- DeviceMemoryError (also MemoryError) a device has too little memory: names the bytes
     +-- InfeasibleError (also ValueError)    no complete assignment exists
     +-- CertificateError (also ValueError)   a result is not what it claims
@@ -81,6 +82,14 @@ class DeviceMemoryError(BigsapError, MemoryError):
     def __init__(self, message: str, nbytes: int) -> None:
         super().__init__(message)
         self.nbytes = nbytes
+
+
+class ClusterError(BigsapError, ConnectionError):
+    """The scheduler of a solve's cluster is lost, or the cluster has no worker.
+
+    Where a checkpoint was asked for it holds what was done: ``resume`` goes on from it, with a
+    cluster or without.
+    """
 
 
 class InvalidCostError(InputError):

@@ -60,6 +60,7 @@ _EXTRAS = {
     "gpu12": ("cupy-cuda12x",),
     "gpu13": ("cupy-cuda13x",),
     "mpi": ("mpi4py",),
+    "cluster": ("distributed",),
     "demo": ("scikit-learn", "pillow"),
 }
 

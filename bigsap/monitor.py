@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from bigsap.errors import OptionError
+from bigsap.errors import ClusterError, OptionError
 
 #: Names to arrays or JSON values: what a method needs to continue. Empty: no moment for that.
 Snapshot: TypeAlias = dict[str, Any]
@@ -51,7 +51,8 @@ class Progress:
     user's sense; None while unknown. One of them is the cost of an assignment known
     already, the other is proved. level: 0 for the problem itself, else the parts within
     parts that the work at hand is about, with level_rows rows, level_assigned of them
-    assigned.
+    assigned. workers: rows that each worker of a cluster has evaluated so far, by address;
+    empty without one.
     """
 
     n_rows: int = 0
@@ -69,6 +70,7 @@ class Progress:
     level: int = 0
     level_rows: int = 0
     level_assigned: int = 0
+    workers: dict[str, int] = field(default_factory=dict)
 
 
 Callback = Callable[[Progress], Any]
@@ -184,13 +186,16 @@ class Monitor:
             self._asked = now + _ASKING_SHARE * took
         self.progress.seconds = now - self._started
         for listener in self.listeners:
-            listener(replace(self.progress))
+            listener(self._copy())
         if self.callback is not None:
             try:
-                self.callback(replace(self.progress))
+                self.callback(self._copy())
             except StopIteration:
                 self._refused = True
                 raise Stopped("cancelled") from None
+
+    def _copy(self) -> Progress:
+        return replace(self.progress, workers=dict(self.progress.workers))
 
     def conclude(self) -> None:
         """Report once more how the solve has ended; nothing is stopped by it any more.
@@ -274,7 +279,7 @@ class Monitor:
         outer, self._snapshot = self._snapshot, snapshot
         try:
             yield
-        except (Stopped, KeyboardInterrupt):
+        except (Stopped, KeyboardInterrupt, ClusterError):
             self.save_now()
             raise
         finally:

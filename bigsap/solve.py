@@ -15,6 +15,7 @@ from bigsap import checkpoint as checkpoints
 from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
+from bigsap.errors import OptionError
 from bigsap.memory import free_memory as free_memory
 from bigsap.methods.orientation import orient
 from bigsap.methods.placement import place_costs
@@ -33,6 +34,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.device.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
+from bigsap.sources.spread.spread import hired, spread_out
 
 # Fewer columns a thread than this are scanned faster by one thread alone: a barrier
 # costs as much as about a thousand pairs.
@@ -74,6 +76,7 @@ def solve(
     checkpoint_every: float = 60.0,
     certify: bool | str = True,
     start: str = "auto",
+    cluster: Any = None,
     seed: int = 0,
 ) -> Result:
     """The optimal assignment of rows to columns, with its proof.
@@ -147,6 +150,13 @@ def solve(
         columns, a sixteenth, ...; ``"estimate"``, of the estimator of A1015 (section 3.4), with
         "ssp" the published method; ``"none"``, zero; ``"auto"`` decides by a sample.
         ``stats["first_prices"]`` says which were taken. Without ``epsilon`` always zero.
+    cluster: workers that evaluate rows: a ``distributed.Client``, the address of a scheduler, or
+        ``"local"``, processes on this machine, one a core, for functions that hold the
+        interpreter's lock. They build the costs once, from the function, path or address, keep
+        rows, and send lists and duals; the search runs here. The result is the same, bit for bit.
+        Worth it where a row takes milliseconds; a ``PerformanceWarning`` says where it is not. What
+        workers did is ``stats["cluster"]``. ``ClusterError`` when the scheduler is lost; a
+        checkpoint then continues. Needs ``pip install "bigsap[cluster]"``; the CPU only.
     seed: of the row order; ties may be broken differently for another seed.
 
     Returns a ``Result``. An infeasible problem is a result with status ``infeasible``
@@ -200,6 +210,8 @@ def solve(
         found = solve_small(small, options.maximize)
         if found is not None:
             return found  # what is hard for its size needs epsilon phases
+    if cluster is not None and device != "cpu":
+        raise OptionError('cluster= evaluates rows on the CPUs of its workers: leave device="cpu"')
     gated = None
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
@@ -224,10 +236,14 @@ def solve(
         monitor.listeners.append(bar.update)
         told = compilation_told(bar.say, bar.compiling)
     try:
-        with told, intact_throughout(problem.source), naming_bytes():
+        with told, intact_throughout(problem.source), naming_bytes(), hired(cluster) as crew:
+            if crew is not None:
+                problem = replace(problem, source=spread_out(problem.source, crew))
+                monitor.progress.workers = crew.counts.by_worker
             run = partial(
-                Run, given, problem, monitor, options, n_threads, warm, saved, gated=gated
-            )
+                Run, given, problem, monitor, options, n_threads, warm, saved,
+                gated=gated, crew=crew,
+            )  # fmt: skip
             try:
                 result = run().result()
             except LargeCosts:

@@ -85,7 +85,7 @@ MUTATIONS = [
              "                self.u, self.v = u.copy()",
              "if self.bound is None or bound < self.bound:\n"
              "            self.bound = bound\n            if self.active:\n"
-             "                self.u, self.v = u.copy()", "tests/test_control.py"),
+             "                self.u, self.v = u.copy()", "tests/test_control.py -k best_bound"),
     Mutation("bigsap/engine/core/selection.py", "count += 1 if values[j] <= x else 0",
              "count += 1 if values[j] < x else 0", "tests/test_selection.py"),
     Mutation("bigsap/engine/dense/small_proof.py", "tau = matched[i] - prices[j]",

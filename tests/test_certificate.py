@@ -412,6 +412,10 @@ def test_hall_violators(maximize, threads):
     for no_proof in ([0], [0, 1], [0, 1, 2][:2]):
         with pytest.raises(CertificateError, match="does not rule out"):
             certify_infeasible(ArraySource(cost), no_proof, **options)
+    # Each column is allowed in one of the rows of a block, and forbidden in the others.
+    whole = np.where(np.eye(3) > 0, 1, -inf if maximize else inf)
+    with pytest.raises(CertificateError, match="does not rule out"):
+        certify_infeasible(ArraySource(whole), [0, 1, 2], maximize=maximize, threads=threads)
     # Four rows for two columns: two may stay free, so one allowed column is too few only
     # for more than three rows.
     tall = np.array([[1, inf], [1, inf], [2, inf], [3, inf]])
@@ -421,6 +425,14 @@ def test_hall_violators(maximize, threads):
         certify_infeasible(ArraySource(tall), [0, 1, 2], **options)
     wide = np.array([[1, inf, inf, inf], [inf, inf, inf, inf]])
     certify_infeasible(ArraySource(-wide if maximize else wide), [1], **options)
+
+
+def test_integers_are_tight_or_not():
+    """A pair one unit from tight is not, whatever the size of the costs."""
+    cost = np.array([[5, 4], [9, 9]])
+    c = certify(ArraySource(cost), [0, 1], np.zeros(2, np.int64))
+    assert (c.fun, c.bound, c.gap) == (14, 13, 1)
+    assert c.loose_rows.tolist() == [0]
 
 
 @pytest.mark.parametrize("rows", [[], [0, 0], [-1], [3], [0.5], [[0], [1]]])

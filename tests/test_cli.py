@@ -304,7 +304,8 @@ def test_info_names_the_machine(capsys):
     assert facts["numpy"] == np.__version__
     assert 1 <= facts["threads"] <= os.cpu_count()
     assert facts["memory_bytes"] > 2**20
-    assert set(facts["extras"]) == {"zarr", "http", "server", "gpu12", "gpu13", "mpi", "demo"}
+    extras = {"zarr", "http", "server", "gpu12", "gpu13", "mpi", "cluster", "demo"}
+    assert set(facts["extras"]) == extras
     assert run("info") == 0
     text = capsys.readouterr().out
     for label in ("bigsap", "numba", "cpu", "threads", "memory", "kernel cache", "extra zarr"):

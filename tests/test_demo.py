@@ -157,7 +157,9 @@ def test_peak_counts_service_and_workers(tmp_path):
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT]
+)
 def test_stopped_demo_leaves_no_service_behind(tmp_path, number):
     child = subprocess.Popen(
         # So many that it cannot be over before the signal comes.

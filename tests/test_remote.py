@@ -23,8 +23,6 @@ from bigsap.sources.remote import wire as remote_wire
 from contracts import SourceContract, read
 from remote_provider import Provider
 
-pytestmark = pytest.mark.alone
-
 httpx = pytest.importorskip("httpx", reason="extra http")
 
 COST = np.random.default_rng(11).uniform(0, 9, (40, 25))

@@ -172,6 +172,19 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         return None if packed is None else unpack(packed, target_context)
 
 
+def on_disk(function: Any, signature: Any) -> bool:
+    """Whether a kernel has been kept, or came with the package."""
+    kept, own = _destination()
+    places = [(store.BUILT / store.folder_of(level), level) for level in levels.usable_levels()]
+    if kept is not None:
+        places.append((kept, own))
+    for folder, level in places:
+        name = name_of(function, signature, level)
+        if name is not None and store.holds(folder, name):
+            return True
+    return False
+
+
 def _destination() -> tuple[Path | None, str]:
     if target is not None:
         return target.folder, target.level

@@ -8,10 +8,13 @@ Python calls, with all that it links.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import operator
 import pickle
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -174,6 +177,38 @@ def _wide(kind: Any) -> Any:
     return kind
 
 
+_collecting = threading.Lock()
+_n_compiling = 0
+_usual: tuple[int, int, int] = gc.get_threshold()
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """Within, the garbage collector runs less often.
+
+    The compiler makes millions of objects that live on; looking through them again and again
+    takes a tenth of its time.
+    """
+    global _n_compiling, _usual
+    with _collecting:
+        if not _n_compiling:
+            _usual = gc.get_threshold()
+            # None at all where the process has switched it off.
+            gc.set_threshold(_usual[0] and max(_usual[0], _NEW_OBJECTS), *_usual[1:])
+        _n_compiling += 1
+    try:
+        yield
+    finally:
+        with _collecting:
+            _n_compiling -= 1
+            if not _n_compiling:
+                gc.set_threshold(*_usual)
+
+
+#: Between two collections while kernels are compiled.
+_NEW_OBJECTS = 100_000
+
+
 class Kernel(registry.CPUDispatcher):  # type: ignore[misc]
     """A function for Python to call; what other kernels call is its part."""
 
@@ -189,6 +224,10 @@ class Kernel(registry.CPUDispatcher):  # type: ignore[misc]
         self._compiler = _Compiler(function, options, _KernelCompiler)
         self._cache = KernelCache(function)
         self._part = _Part(function, options)
+
+    def compile(self, sig: Any) -> Any:
+        with _rarely_collected():
+            return super().compile(sig)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         wide = {name: _wide(kind) for name, kind in kws.items()}

@@ -25,11 +25,14 @@ def row_minima(
     threads: int,
     block_bytes: int,
     tick: Callable[[int], None] | None,
+    *,
+    names: Array | None = None,
 ) -> tuple[Array, Array]:
     """Read all costs once: the row duals and the costs of the assigned pairs.
 
     matching: (n,) intp, -1 = unassigned; None when there is no assignment.
     prices: (m,) float64, or int64 (integer costs only), in the minimising sense.
+    names: (n,) what errors call the rows; their numbers where None.
     Returns u (n,), ``min_j (c[i, j] - prices[j])`` in the minimising sense and the
     dtype of ``prices``, +inf for a row without allowed pairs; and the assigned costs
     (n,) in the user's sense, float64 or int64, 0 for unassigned rows.
@@ -46,6 +49,7 @@ def row_minima(
     lowest, highest = int(prices.min()), int(prices.max())
     # Rows of which some part had minima too large for ``number``: other parts may have less.
     doubtful: list[int] = []
+    called = np.arange(n) if names is None else names
     size = min(max(_TILE_ROWS * m, _LEAST_TILE), _LARGEST_TILE)
     if gives_parts(source):  # blocks are such tiles
         size = block_bytes // 8
@@ -86,8 +90,8 @@ def row_minima(
             if number == np.float64 and not np.isfinite(best).all():
                 # NaN and the wrong infinity show in the minima.
                 if not (best > -np.inf).all():
-                    refuse_invalid(block, np.arange(start, start + k), maximize, first)
-                doubtful.extend((start + _overflown(block, best, start)).tolist())
+                    refuse_invalid(block, called[start : start + k], maximize, first)
+                doubtful.extend((start + _overflown(block, best, called[start:])).tolist())
             _lower(start, best)
             _take_matched(start, first, block)
 
@@ -106,14 +110,14 @@ def row_minima(
         if costs.dtype.kind == "f" and not np.isfinite(costs).all():
             row = here[np.argmin(np.isfinite(costs))]
             raise CertificateError(
-                f"the assignment uses the forbidden pair ({start + row}, {columns[row]})"
+                f"the assignment uses the forbidden pair ({called[start + row]}, {columns[row]})"
             )
         matched[start + here] = costs
 
     stream(source, prepare, threads=threads, block_bytes=block_bytes, tick=tick)
     for row in sorted(doubtful):
         if u[row] == _worst(number):
-            raise _too_far(row, number)
+            raise _too_far(int(called[row]), number)
     return u, matched
 
 
@@ -155,15 +159,15 @@ def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> Non
         )
 
 
-def _overflown(block: Array, best: Array, start: int) -> Array:
-    """Rows of a block without a finite minimum that have finite costs.
+def _overflown(block: Array, best: Array, rows: Array) -> Array:
+    """Rows of a block without a finite minimum that have finite costs. rows: what they are called.
 
     Raises OverflowRiskError for a minimum of -inf, which no other part can mend.
     """
     beyond = np.flatnonzero(~np.isfinite(best))
     beyond = beyond[np.isfinite(block[beyond]).any(axis=1)]
     for k in beyond[best[beyond] < 0]:
-        raise _too_far(start + int(k), best.dtype)
+        raise _too_far(int(rows[k]), best.dtype)
     return beyond
 
 

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bigsap.errors import OptionError
-from bigsap.sources.base import Array, CostSource, Fillable, Ids, Resident, read_while
+from bigsap.errors import BigsapError, OptionError
+from bigsap.sources.base import Array, CostSource, Crewed, Fillable, Ids, Resident, read_while
 
 #: Default size of a thread's block: beyond it the shared cache is too small, and below it the
 #: threads come to wait for the interpreter. Two threads, 1,024,000 columns of points, ns a
@@ -74,6 +74,9 @@ def stream(
         height = min(height, -(-total // (_BLOCKS_PER_THREAD * threads)))
     n_blocks = -(-total // height)
 
+    if isinstance(source, Crewed):
+        _as_they_come(source, prepare(), rows, total, tick)
+        return
     lock = threading.Lock()
     stopped = threading.Event()
     failures: list[tuple[int, BaseException]] = []
@@ -153,6 +156,30 @@ def stream(
                 if member.ident is not None:
                     member.join()
     failures = [failure for failure in failures if not isinstance(failure[1], _Left)]
+    if failures:
+        raise min(failures, key=lambda failure: failure[0])[1]
+
+
+def _as_they_come(
+    source: Crewed, work: Work, rows: Ids | None, total: int, tick: Callable[[int], None] | None
+) -> None:
+    """The pass over rows that workers elsewhere make, in the order in which they arrive."""
+    done = 0
+    ids = np.arange(total) if rows is None else np.asarray(rows)
+    place = np.empty(int(ids.max()) + 1 if total else 0, np.intp)
+    place[ids] = np.arange(total)
+
+    failures: list[tuple[int, BigsapError]] = []
+
+    def take(row: int, costs: Array) -> None:
+        nonlocal done
+        try:
+            work(int(place[row]), 0, costs[None])
+        except BigsapError as error:  # of several that of the first row counts
+            failures.append((int(place[row]), error))
+        done += 1
+
+    source.show(ids, take, lambda: None if tick is None else tick(done))
     if failures:
         raise min(failures, key=lambda failure: failure[0])[1]
 

@@ -26,6 +26,7 @@ from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.solving.warm_start import WarmStart
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
+from bigsap.sources.spread.crew import Crew
 
 # The certificate looks at the clock after each block or part: one of slow rows is no longer.
 BLOCK_SECONDS = 0.1
@@ -37,7 +38,7 @@ class Call:
     given: the problem as the user has it; problem: as it is solved. saved: the
     checkpoint to continue. gated: the source of ``given`` before it was placed on a device,
     where rows may stay unassigned. large: integer costs exceeded the usual range, see
-    ``precision``.
+    ``precision``. crew: the workers of a cluster, where one was given.
     """
 
     team: Team  # from the beginning of the search on
@@ -45,11 +46,11 @@ class Call:
     def __init__(
         self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
         n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
-        *, gated: Gated | None = None, large: bool = False,
+        *, gated: Gated | None = None, large: bool = False, crew: Crew | None = None,
     ) -> None:  # fmt: skip
         self.given, self.problem, self.monitor = given, problem, monitor
         self.options, self.n_threads, self.saved = options, n_threads, saved
-        self.warm_start, self.gated = warm_start, gated
+        self.warm_start, self.gated, self.crew = warm_start, gated, crew
         self.method, self.why = options.method, "asked for"
         budget = options.cache_budget(problem)
         if self.method == "auto":

@@ -83,6 +83,7 @@ def solve_stats(call: Call) -> dict[str, Any]:
         **lists,
         "auction": call.auction,
         "first_prices": first.first_prices if first is not None else None,
+        "cluster": None if call.crew is None else call.crew.told(),
         "phases": call.phases,
         "gaps": call.monitor.gaps,
         "seconds": {**call.seconds, "total": call.monitor.seconds},

@@ -29,6 +29,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
     CostSource,
+    Crewed,
     Fillable,
     Ids,
     Interruptible,
@@ -73,6 +74,8 @@ def kept_problem(call: Call) -> Problem:
         return Problem(matrix, problem.maximize, problem.transposed)
     if not behind:
         return problem
+    if lists and isinstance(source, Crewed):
+        return problem  # workers keep rows, and send lists of them
     kept = KeptRows(source, rows, keep=lists)
     return Problem(kept, problem.maximize, problem.transposed)
 
@@ -164,6 +167,11 @@ class KeptRows:
     def kind(self) -> str | None:
         """Of a function: how it is called."""
         return getattr(self.source, "kind", None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row is here."""
+        return bool((self.rows.table.slot_of_row != ABSENT).all())
 
     def looking(self) -> KeptRows:
         """The same rows, none of which is put away or counted any more: for the proof."""

@@ -31,6 +31,7 @@ from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.certificate import certify as prove
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
+from bigsap.solving.ahead import compile_ahead
 from bigsap.solving.call import BLOCK_SECONDS, Call
 from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.solving.identity import identity
@@ -39,9 +40,10 @@ from bigsap.solving.pair_costs import pair_costs, unproved
 from bigsap.solving.sorted_first import sorted_outcome
 from bigsap.solving.stopped import Answer, Deadline, Late, answer, as_float
 from bigsap.solving.warm_start import WarmStart
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import Array, CostSource, Crewed
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
+from bigsap.sources.spread.crew import Crew
 
 # Lists are given up once evaluations have taken so many times all pairs, if they still take longer
 # than scans of whole rows would. Most problems take one to three.
@@ -61,11 +63,12 @@ class Run(Call):
     def __init__(
         self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
         n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
-        *, gated: Gated | None = None, large: bool = False,
+        *, gated: Gated | None = None, large: bool = False, crew: Crew | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            given, problem, monitor, options, n_threads, warm_start, saved, gated=gated, large=large
-        )
+            given, problem, monitor, options, n_threads, warm_start, saved,
+            gated=gated, large=large, crew=crew,
+        )  # fmt: skip
         self._open_checkpoint()
 
     # -- checkpoints ----------------------------------------------------------------
@@ -112,6 +115,7 @@ class Run(Call):
         if n == 0 or m == 0:
             empty = np.full(n, -1, np.intp)
             return self._conclude(Answer(empty, certificate=self._prove(empty, np.zeros(m))))
+        compile_ahead(self.problem, self.method, self.arithmetic.price)
         with Team(self.n_threads) as team:
             self.team = team
             if not self.options.certify and self.rows.policy != "in place":
@@ -351,7 +355,10 @@ class Run(Call):
     def _looked_at(self) -> CostSource:
         """What a proof reads: kept rows where there are any."""
         source = self.reading.source
-        return source.looking() if isinstance(source, KeptRows) else source
+        if not isinstance(source, KeptRows):
+            return source
+        elsewhere = isinstance(source.source, Crewed) and not source.complete
+        return source.source if elsewhere else source.looking()
 
     def _certified(self, outcome: Outcome) -> Answer:
         """Prove the outcome; a matching that is not tight is repaired from its prices."""

@@ -274,6 +274,35 @@ def read_while(
 
 
 @runtime_checkable
+class Crewed(Protocol):
+    """Rows are made by workers elsewhere, which can also make of them what is wanted."""
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row of costs takes."""
+        ...
+
+    def share(self, values: Array) -> Any:
+        """Send what all rows of a wave need; what ``wave`` takes for it."""
+        ...
+
+    def wave(
+        self, name: str, rows: Array, *, kind: str, row_bytes: int, tick: Callable[[], None],
+        shared: Any = None, args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
+    ) -> Iterator[tuple[Array, Array]]:  # fmt: skip
+        """Positions in ``rows`` and the bytes that the function ``name`` made of them, in no
+        fixed order; see ``sources.spread.crew``."""
+        ...
+
+    def show(
+        self, rows: Array, take: Callable[[int, Array], None],
+        tick: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Hand every row of costs to ``take(row, costs)`` as it arrives."""
+        ...
+
+
+@runtime_checkable
 class Minimised(Protocol):
     """A source that makes the certificate's pass by itself, by code of its own."""
 

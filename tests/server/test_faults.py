@@ -138,6 +138,7 @@ def test_cancel_now_kills_the_process_and_no_other_job(server, slow):
         assert (job["state"], job["attempt"]) == ("succeeded", 1)
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_obey_is_killed(server, slow):
     with server.client() as client:
         job_id = post(client, slow)
@@ -251,6 +252,7 @@ def cluster(tmp_path):
     cluster.close()
 
 
+@pytest.mark.slow
 def test_an_operators_cluster_outlives_the_server_and_its_scheduler_is_restarted(
     start_server, costs, slow, expected, cluster
 ):
@@ -310,6 +312,7 @@ def fill(folder):
     return ballast
 
 
+@pytest.mark.slow
 def test_a_full_disk_interrupts_the_job_and_not_the_service(
     start_server, small_disk, costs, slow, expected
 ):

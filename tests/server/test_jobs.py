@@ -87,6 +87,11 @@ def test_jobs_are_claimed_in_order_and_once(store):
     assert store.submit(SPEC)[0].id not in ids
 
 
+def test_the_oldest_job_is_claimed_first(store):
+    ids = [store.submit(SPEC)[0].id for _ in range(5)]
+    assert [store.claim().id for _ in ids] == ids
+
+
 def test_an_idempotency_key_makes_one_job(store):
     first, new = store.submit(SPEC, owner="ann", idempotency_key="k")
     again, repeated = store.submit(SPEC, owner="ann", idempotency_key="k")

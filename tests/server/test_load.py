@@ -20,6 +20,7 @@ JOBS = 300
 GROWTH_MIB = 8.0
 
 
+@pytest.mark.slow
 def test_200_clients_are_served_while_a_job_runs(tmp_path: Path) -> None:
     """Half of them stream; nobody gets an error, and a look at the job is quick."""
     for attempt in range(2):
@@ -36,7 +37,7 @@ def test_200_clients_are_served_while_a_job_runs(tmp_path: Path) -> None:
     pytest.fail(f"slow answers: {found}")
 
 
-@pytest.mark.parametrize("executor", ["inline", "dask"])
+@pytest.mark.parametrize("executor", ["inline", pytest.param("dask", marks=pytest.mark.slow)])
 def test_memory_does_not_grow_with_jobs(executor: str, tmp_path: Path) -> None:
     found = measure_jobs(tmp_path, JOBS, executor)
     server = found["server_mib"]

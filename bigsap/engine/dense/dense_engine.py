@@ -207,6 +207,14 @@ class Engine:
         self.known.tell(self.monitor)
         return True
 
+    def phase_kernel(self, square: bool) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel of a phase, and arguments as it is called with."""
+        order, none = np.empty(0, S.ID), self.price.type(0)
+        head = (0, 1, self.state, self.rows.table, self.terms, order, False, none)
+        if square:
+            return run_square, (*head, self._budget)
+        return run_phase, (*head, 0, self._budget)
+
     def matching(self) -> Array:
         """The column of each row so far, FREE where it has none; a copy, intp."""
         if self.sweeping:

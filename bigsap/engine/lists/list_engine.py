@@ -18,13 +18,14 @@ from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
 from bigsap.engine.core.watch import watched
 from bigsap.engine.lists import workspace as F
+from bigsap.engine.lists.afar import SentPrices, evaluate_afar
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.engine.lists.search import Rules, run_searches
-from bigsap.engine.lists.store import ListStore
+from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, Crewed
 
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_SCANS, _MOST_SCANS = 2000, 1 << 40
@@ -71,6 +72,19 @@ class ListEngine(ListStore):
         #: how many the phase visits.
         self.roots = np.empty(0, S.ID)
         self._visited = 0
+
+    #: The prices that workers elsewhere have, where these evaluate rows.
+    _sent: SentPrices | None = None
+
+    def go_through(self, wave: Wave) -> None:
+        source = self.problem.source
+        if self.immediate or not isinstance(source, Crewed):
+            super().go_through(wave)
+            return
+        if self._sent is None:
+            self._sent = SentPrices(source, self.blocked)
+        evaluate_afar(self, wave, self._sent, self._tick)
+        self._tick()
 
     #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
     most_pairs: int | None = None
@@ -251,18 +265,7 @@ class ListEngine(ListStore):
     def _search(self, executor: ThreadPoolExecutor, epsilon: float, postpone: float) -> int:
         """A slice of searches; of many rows by another thread, since one of them may take
         seconds, with nobody to hear signals or to look at limits."""
-        kind = self.price.type
-        unit = kind(0 if self.problem.integer else UNIT)
-        pairs = F.Pairs(
-            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
-            self.group,
-        )  # fmt: skip
-        rules = Rules(
-            kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
-            self._next_fit(), self._budget,
-        )  # fmt: skip
-        evaluator = self.evaluator(self.slots, self.scratch)
-        args = self.roots, pairs, self.frontier, self.lists, evaluator, rules
+        args = self._search_arguments(epsilon, postpone)
         if self.column_of_row.size < _WATCHED:
             return run_searches(*args)
         at = self.frontier.at
@@ -278,6 +281,24 @@ class ListEngine(ListStore):
             return watched(executor, look, stop, run_searches, *args)
         finally:
             at.stop = 0
+
+    def _search_arguments(self, epsilon: float, postpone: float) -> tuple[Any, ...]:
+        kind = self.price.type
+        unit = kind(0 if self.problem.integer else UNIT)
+        pairs = F.Pairs(
+            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
+            self.group,
+        )  # fmt: skip
+        rules = Rules(
+            kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
+            self._next_fit(), self._budget,
+        )  # fmt: skip
+        evaluator = self.evaluator(self.slots, self.scratch)
+        return self.roots, pairs, self.frontier, self.lists, evaluator, rules
+
+    def search_kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel of a phase, and arguments as it is called with."""
+        return run_searches, self._search_arguments(0.0, 0.0)
 
     def _next_fit(self) -> int:
         """The number of evaluations at which majorants are fitted anew: they loosen as prices

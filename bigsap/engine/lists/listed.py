@@ -23,18 +23,26 @@ class Listed:
 
     def see(self, rows: Array, slots: Array, lists: Lists) -> None:
         """``rows`` were evaluated from ``slots``, (k, m). O(entries)."""
+        self.note(rows, *self.doubtful(rows, slots, lists))
+
+    def doubtful(self, rows: Array, slots: Array, lists: Lists) -> tuple[Array, Array, Array]:
+        """The entries of which other costs could be the origin: places in ``rows``, columns,
+        costs."""
         if self._dtype.kind != "f":
-            return
+            return np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, self._dtype)
         size = lists.size[rows].astype(np.intp)
         owner = np.repeat(np.arange(rows.size), size)
         first = lists.start[rows] - (np.cumsum(size) - size)
         places = np.arange(owner.size) + first[owner]
         entries = lists.costs[places]
         doubtful = np.flatnonzero(~self._restored(entries, lists.reference[rows][owner])[1])
-        if not doubtful.size:
-            return
         owner, columns = owner[doubtful], lists.ids[places[doubtful]]
-        costs = slots[owner, columns]
+        return owner, columns, slots[owner, columns]
+
+    def note(self, rows: Array, owner: Array, columns: Array, costs: Array) -> None:
+        """Take note of what is ``doubtful`` of these rows."""
+        if not owner.size:
+            return
         cuts = np.flatnonzero(np.diff(owner)) + 1
         parts = (np.split(part, cuts) for part in (owner, columns, costs))
         for some, ids, values in zip(*parts, strict=True):

@@ -8,6 +8,7 @@ through Python, many at a time and in order.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -273,6 +274,23 @@ class ListStore:
 
     def _evaluate_batch(self, wave: Wave, rows: Array) -> int:
         """Evaluate the wave's next rows; how many they were."""
+        start = wave.done[0]
+        self.lists.counts.next_item = 0
+        slots, bad = self.read_and_evaluate(rows, lambda: setattr(wave, "done", (start, rows.size)))
+        if bad >= 0:
+            self.complain(bad)
+        if self.listed is not None and not self.immediate:
+            self.listed.see(rows, slots, self.lists)
+        wave.done = (start + rows.size, 0)
+        return int(rows.size)
+
+    def read_and_evaluate(
+        self, rows: Array, begin: Callable[[], None] | None = None
+    ) -> tuple[Array, int]:
+        """Evaluate rows; the costs of those that were read for it, and the first bad row or -1.
+
+        begin: called when they are read. Raises for a cost of these that is invalid.
+        """
         m = self.terms.n_columns
         slots = self.slots
         if not self.immediate:
@@ -285,19 +303,19 @@ class ListStore:
         counts = self.lists.counts
         counts.next_item = 0
         counts.bad_row = -1
-        start = wave.done[0]
-        wave.done = (start, rows.size)
-        self.team.run(
-            run_evaluations, rows, not self.immediate, self.v, self.open_price,
-            self.evaluator(slots, self.scratches), self.lists,
-        )  # fmt: skip
+        if begin is not None:
+            begin()
+        self.team.run(run_evaluations, *self._evaluation_arguments(rows, slots))
         counts.evaluations += rows.size
-        if counts.bad_row >= 0:
-            self.complain(int(counts.bad_row))
-        if self.listed is not None and not self.immediate:
-            self.listed.see(rows, slots, self.lists)
-        wave.done = (start + rows.size, 0)
-        return int(rows.size)
+        return slots, int(counts.bad_row)
+
+    def _evaluation_arguments(self, rows: Array, slots: Array) -> tuple[Any, ...]:
+        evaluator = self.evaluator(slots, self.scratches)
+        return rows, not self.immediate, self.v, self.open_price, evaluator, self.lists
+
+    def evaluation_kernel(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel of evaluations, and arguments as it is called with."""
+        return run_evaluations, (0, 1, *self._evaluation_arguments(np.empty(0, S.ID), self.slots))
 
     def evaluator(self, slots: Array, scratch: L.Scratch) -> Evaluator:
         """How rows in ``slots`` are evaluated now."""

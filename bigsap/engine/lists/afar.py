@@ -1,0 +1,218 @@
+"""Lists of rows that workers of a cluster evaluate: what goes there, what comes back.
+
+A list is made by the same kernel there as here, from the row's costs, the prices of the moment and
+the little that the store knows of the row: so it has the same bits. Prices are sent once and
+then as changes, as long as these are few.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists.listed import Listed
+from bigsap.engine.lists.store import ListStore, Wave
+from bigsap.errors import ClusterError
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.sources.base import Array, Crewed
+
+_LISTS = "bigsap.engine.lists.afar:lists_of"
+#: Prices are sent anew when more than this share of them has changed since the last time: what
+#: goes with every block stays well below its lists.
+_CHANGED_SHARE = 32
+#: int64: pairs looked at, first bad row's place or -1, entries noted.
+_HEAD = 3
+
+
+class SentPrices:
+    """The prices that workers have, and how those of the moment differ from them.
+
+    open_price is the price of a free column and blocked for the others: a bit a column.
+    """
+
+    def __init__(self, source: Crewed, blocked: Any) -> None:
+        self.source, self._blocked = source, blocked
+        self._v, self._taken = np.empty(0), np.empty(0, bool)
+        self.shared: Any = None
+
+    def changes(self, v: Array, open_price: Array) -> tuple[Array, Array, Array]:
+        """Columns, their prices and whether they are taken, for all that differs from
+        ``shared``, which is sent anew where that is much."""
+        taken = open_price != v
+        if not (open_price[taken] == self._blocked).all():
+            raise AssertionError("a taken column's open price is the blocked one")
+        if self.shared is not None:
+            columns = np.flatnonzero((v != self._v) | (taken != self._taken))
+            if columns.size * _CHANGED_SHARE <= v.size:
+                return columns.astype(np.int32), v[columns], taken[columns]
+        self._v, self._taken = v.copy(), taken
+        self.shared = self.source.share(np.concatenate([v.view(np.uint8), np.packbits(taken)]))
+        return np.empty(0, np.int32), v[:0], taken[:0]
+
+
+def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable[[], None]) -> None:
+    """Have the rows of a wave that are still ahead evaluated, in whatever order they come.
+
+    tick: called many times a second, whenever the wave is fit for a checkpoint.
+    """
+    source, lists, price = sent.source, store.lists, store.price
+    columns, v, taken = sent.changes(store.v, store.open_price)
+    first = wave.done[0]
+    rows, before = wave.rows, wave.before
+    finished = np.zeros(rows.size, bool)
+    finished[:first] = True
+    clock, n_done = time.perf_counter(), 0
+    fresh = -store.infinity
+    facts = (
+        price.str, store.k, store.seed, store.problem.maximize, store.listed is not None,
+        columns, v, taken,
+    )  # fmt: skip
+
+    def args(positions: Array) -> tuple[Any, ...]:
+        some = rows[first + positions]
+        return (
+            *facts, lists.width[some], lists.reference[some], lists.theta[some] == fresh,
+        )  # fmt: skip
+
+    def settle() -> None:
+        """What a checkpoint keeps: the rows that are done come first."""
+        order = np.concatenate([np.flatnonzero(finished), np.flatnonzero(~finished)])
+        wave.rows = rows[order]
+        wave.before = before[order] if before.size else before
+        wave.done = int(finished.sum()), 0
+
+    def settled() -> None:
+        settle()
+        tick()
+
+    try:
+        for positions, body in source.wave(
+            _LISTS, rows[first:], kind="list", row_bytes=source.row_bytes, tick=settled,
+            shared=sent.shared, args=args,
+        ):  # fmt: skip
+            _put(store, rows[first + positions], body)
+            finished[first + positions] = True
+            n_done += positions.size
+            store.seconds_per_row = (time.perf_counter() - clock) / n_done
+    except ClusterError:
+        settle()
+        raise
+    wave.rows, wave.before, wave.done = rows, before, (rows.size, 0)
+
+
+def _put(store: ListStore, rows: Array, body: Array) -> None:
+    """Write a block's lists where the store has room for them."""
+    lists, price = store.lists, store.price
+    n_rows = rows.size
+    pairs, bad, n_noted = body[: 8 * _HEAD].view(np.int64).tolist()
+    if bad >= 0:
+        store.complain(int(rows[bad]))
+    at = 8 * _HEAD
+
+    def part(count: int, dtype: Any) -> Array:
+        nonlocal at
+        size = count * np.dtype(dtype).itemsize
+        at += size
+        return body[at - size : at].view(dtype)
+
+    theta, reference = part(n_rows, price), part(n_rows, price)
+    size = part(n_rows, np.int32)
+    total = int(size.sum())
+    ids = part(total, np.int32)
+    if (n_rows + total) % 2:
+        part(1, np.int32)
+    costs = part(total, price)
+    first = np.cumsum(size) - size
+    places = np.arange(total) + np.repeat(lists.start[rows] - first, size)
+    lists.ids[places], lists.costs[places] = ids, costs
+    lists.size[rows], lists.theta[rows], lists.reference[rows] = size, theta, reference
+    lists.counts.evaluations += n_rows
+    lists.counts.pairs += pairs
+    if store.listed is not None and n_noted:
+        owner, columns = part(n_noted, np.int64), part(n_noted, np.int64)
+        store.listed.note(rows, owner, columns, part(n_noted, store.problem.source.dtype))
+
+
+# -- on a worker ----------------------------------------------------------------------
+
+
+class _Bench(NamedTuple):
+    """What one thread of a worker evaluates with."""
+
+    store: ListStore
+    listed: Listed
+
+
+def lists_of(
+    built: Any, shared: Array, rows: Array, price: str, k: int, seed: int, maximize: bool,
+    noting: bool, columns: Array, values: Array, taken: Array, width: Array, reference: Array,
+    fresh: Array,
+) -> list[Array]:  # fmt: skip
+    """Task: the lists of ``rows`` under the shared prices with these changes.
+
+    width, reference, fresh: (k,) of each row the room of its list, what is subtracted from its
+    costs, and whether it was never evaluated.
+    """
+    key = ("lists", price, k, seed, maximize)
+    bench: _Bench = built.kept(key, lambda: _bench(built, np.dtype(price), k, seed, maximize))
+    store = bench.store
+    _set_prices(store, shared, columns, values, taken)
+    lists = store.lists
+    order = rows.astype(S.ID)
+    start = np.cumsum(width, dtype=np.int64) - width
+    total = int(width.sum())
+    if total > lists.ids.size:
+        lists = store.lists = lists._replace(
+            ids=np.empty(total, np.int32), costs=np.empty(total, store.price)
+        )
+    longest = int(width.max())
+    if longest > store.longest:
+        store.longest = longest
+        store._make_scratch(longest)
+    lists.start[order], lists.width[order], lists.size[order] = start, width, 0
+    lists.reference[order] = reference
+    lists.theta[order] = np.where(fresh, -store.infinity, 0)
+    lists.counts.pairs = 0
+    slots, bad = store.read_and_evaluate(order)
+    n_noted, noted = 0, []
+    if bad < 0 and noting and not store.immediate:
+        owner, ids, costs = bench.listed.doubtful(order, slots, lists)
+        n_noted, noted = owner.size, [owner.astype(np.int64), ids.astype(np.int64), costs]
+    size = lists.size[order]
+    if bad >= 0:
+        size[:] = 0
+        bad = int(np.flatnonzero(order == bad)[0])
+    owner = np.repeat(start - (np.cumsum(size) - size), size)
+    places = np.arange(owner.size) + owner
+    ids = lists.ids[places]
+    even = np.zeros((rows.size + ids.size) % 2, np.int32)
+    head = np.array([lists.counts.pairs, bad, n_noted], np.int64)
+    return [
+        head, lists.theta[order], lists.reference[order], size, ids, even, lists.costs[places],
+        *noted,
+    ]  # fmt: skip
+
+
+def _bench(built: Any, price: np.dtype[Any], k: int, seed: int, maximize: bool) -> _Bench:
+    problem = Problem(built.rows, maximize)
+    store = ListStore(problem, Team(1), Monitor(), price, k, seed)
+    # Rows' places are those of the block at hand.
+    store.lists = store.lists._replace(ids=np.empty(0, np.int32), costs=np.empty(0, price))
+    return _Bench(store, Listed(problem.source.dtype, problem.sign))
+
+
+def _set_prices(
+    store: ListStore, shared: Array, columns: Array, values: Array, taken: Array
+) -> None:
+    m, price = store.v.size, store.price
+    size = m * price.itemsize
+    now = np.unpackbits(shared[size:], count=m).astype(bool)
+    store.v[:] = np.frombuffer(shared[:size].tobytes(), price)
+    store.v[columns], now[columns] = values, taken
+    store.open_price[:] = np.where(now, store.blocked, store.v)

@@ -1,0 +1,199 @@
+"""Another process compiles kernels that are about to be needed, while this one does other work.
+
+``request`` names kernels, the one that takes longest first; a process of its own compiles one
+after another and keeps them on the disk, where ``cache`` finds them. Whoever needs one that is
+just being compiled waits for it; one that is not begun yet is compiled by whoever needs it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from numba.core import serialize as numba_serialize
+
+from bigsap.native import cache, levels, store
+from bigsap.native.content import content
+from bigsap.native.kernel import Kernel, compile_record
+
+serialize: Any = numba_serialize
+
+#: Switched off in processes that compile anyway, as many as there are cores.
+allowed = True
+#: A kernel takes a few seconds; a process that is stopped, or swapped out, is not waited for.
+_PATIENCE = 60.0
+#: The process ends when nothing was asked of it for so many seconds.
+_IDLE = 5.0
+_COMPILED = b"\n"
+
+Record = tuple[str, str, bytes]
+
+
+class _Process:
+    """The other process, and what is asked of it."""
+
+    def __init__(self) -> None:
+        # A child of a fork has the object, but neither the thread nor the process.
+        self.owner = os.getpid()
+        self._changed = threading.Condition()
+        self._asked: dict[str, Record] = {}
+        self._at: str | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._serving = False
+
+    def ask(self, found: dict[str, Record]) -> None:
+        with self._changed:
+            self._asked.update(found)
+            if self._asked and not self._serving:
+                self._serving = True
+                threading.Thread(target=self._serve, name="bigsap-ahead", daemon=True).start()
+            self._changed.notify_all()
+
+    def awaited(self, name: str) -> bool:
+        """Whether the other process was compiling this kernel, and is no longer.
+
+        A kernel that it has not begun is no longer asked of it.
+        """
+        with self._changed:
+            if self._asked.pop(name, None) is not None or self._at != name:
+                return False
+            if not self._changed.wait_for(lambda: self._at != name, _PATIENCE):
+                self._kill()
+            return True
+
+    def close(self) -> None:
+        """Nothing more is asked; what is being compiled is given up."""
+        if self.owner == os.getpid():
+            with self._changed:
+                self._asked.clear()
+                self._kill()
+
+    def _kill(self) -> None:
+        if self._child is not None:
+            with contextlib.suppress(OSError):
+                self._child.kill()
+
+    def _serve(self) -> None:
+        try:
+            child = self._child = _start()
+        except OSError:  # no room for another process: each kernel is compiled where it is needed
+            child = None
+        while child is not None:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._asked), _IDLE)
+                if not self._asked:
+                    break
+                name = next(iter(self._asked))
+                self._at, record = name, self._asked.pop(name)
+            done = _compile_there(child, record)
+            with self._changed:
+                self._at = None
+                self._changed.notify_all()
+            if not done:
+                break
+        with self._changed:
+            # What it leaves undone is compiled here.
+            self._asked.clear()
+            self._serving, self._at, self._child = False, None, None
+            self._changed.notify_all()
+        if child is not None:
+            for stream in (child.stdin, child.stdout):
+                with contextlib.suppress(OSError):
+                    stream.close()  # type: ignore[union-attr]
+            child.wait()
+
+
+def _compile_there(child: subprocess.Popen[bytes], record: Record) -> bool:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        pickle.dump(record, child.stdin)
+        child.stdin.flush()
+        return child.stdout.read(len(_COMPILED)) == _COMPILED
+    except (OSError, ValueError):
+        return False
+
+
+def _start() -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(store.PACKAGE.parent), *filter(None, sys.path)])
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,  # an interrupt is for those who wait
+    )  # fmt: skip
+
+
+_process: _Process | None = None
+_starting = threading.Lock()
+_known: set[str] = set()
+
+
+def request(kernels: Sequence[tuple[Kernel, tuple[Any, ...]]]) -> None:
+    """Have kernels compiled for such arguments, those that are not on the disk.
+
+    kernels: each with arguments of the types that it will be called with.
+    """
+    if not possible():
+        return
+    found: dict[str, Record] = {}
+    for kernel, arguments in kernels:
+        signature = tuple(kernel.typeof_pyval(argument) for argument in arguments)
+        if not isinstance(kernel, Kernel) or signature in kernel.overloads:
+            continue
+        function = kernel.py_func
+        name = cache.name_of(function, signature, levels.own_level())
+        if name is None or name in _known or cache.on_disk(function, signature):
+            continue
+        _known.add(name)
+        module, qualified = function.__module__, function.__qualname__
+        if content(module) is not None:
+            found[name] = module, qualified, serialize.dumps(signature)
+    if found:
+        _other().ask(found)
+
+
+def possible() -> bool:
+    """Whether this process may have another compile for it."""
+    frozen = getattr(sys, "frozen", False) or not sys.executable
+    usual = cache.target is None and cache.records is None and store.kept_in() is not None
+    return allowed and usual and not frozen and hasattr(os, "fork")
+
+
+def _other() -> _Process:
+    global _process
+    with _starting:
+        if _process is None or _process.owner != os.getpid():
+            _process = _Process()
+            cache.awaited = _process.awaited
+            atexit.register(_process.close)
+        return _process
+
+
+def main() -> None:
+    """Compile what comes by standard input until it ends."""
+    read, answer = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else is printed must not be taken for an answer
+    while True:
+        try:
+            record = pickle.load(read)
+        except EOFError:
+            return
+        # Whoever needs a kernel that cannot be made gets the reason when it makes it.
+        with contextlib.suppress(Exception):
+            compile_record(record)
+        try:
+            answer.write(_COMPILED)
+            answer.flush()
+        except OSError:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Which kernels a solve will need, named before its first sweep: see ``native.ahead``.
+
+Their types follow from the costs' dtype, the prices', and how kernels read the costs. Arguments
+of those types are taken from engines of a problem of one pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core.team import Team, available_threads
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.methods import ON_LISTS
+from bigsap.methods.placement import device_name
+from bigsap.monitor import Monitor
+from bigsap.native import ahead
+from bigsap.problem import Problem
+from bigsap.rows import RowCache, Rows
+from bigsap.sources.base import Array, CostSource, Fill, Fillable, Resident, Separable
+
+#: What was named in this process.
+_named: set[tuple[object, ...]] = set()
+#: Coarse levels end in a matrix, which is solved by whole rows, from so many rows on.
+_WITH_LEVELS = 4096
+
+
+class _Matrix:
+    """One pair, lying in memory as the costs do."""
+
+    shape = (1, 1)
+
+    def __init__(self, like: Array) -> None:
+        self._costs = np.zeros((1, 1), like.dtype)
+        self._costs.flags.writeable = like.flags.writeable
+        self.dtype = like.dtype
+
+    def resident(self) -> Array:
+        return self._costs
+
+    def read(self, rows: Any, columns: slice, out: Array) -> None:
+        out[:] = self._costs[rows, columns]
+
+
+class _Rows:
+    """One pair, which Python reads; with ``fill``, kernels."""
+
+    shape = (1, 1)
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+    def read(self, rows: Any, columns: slice, out: Array) -> None:
+        out[:] = 0
+
+
+class _Filled(_Rows):
+    def __init__(self, dtype: np.dtype[Any], fill: Fill) -> None:
+        super().__init__(dtype)
+        self._fill = fill
+
+    def fill(self) -> Fill:
+        return self._fill
+
+
+def compile_ahead(problem: Problem, method: str, price: np.dtype[Any]) -> None:
+    """Have the long kernels of this solve compiled by another process, where there is a core
+    for it and they are not on the disk. O(1) once they are named."""
+    if device_name(problem.source) != "cpu" or not ahead.possible() or available_threads() < 2:
+        return
+    source = _one_pair(problem.source)
+    levels = isinstance(problem.source, Separable) and min(problem.shape) >= _WITH_LEVELS
+    kind = type(source), source.dtype, price, method in ON_LISTS, problem.is_square, levels
+    if kind not in _named:
+        _named.add(kind)
+        with Team(1) as team:
+            ahead.request(list(_kernels(source, price, team, method, problem.is_square, levels)))
+
+
+def _kernels(
+    source: CostSource, price: np.dtype[Any], team: Team, method: str, square: bool, levels: bool
+) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """The longest first; sweeps, which come first, are left to whoever makes them."""
+    problem, monitor = Problem(source), Monitor()
+    if method in ON_LISTS:
+        if method == "compressed":
+            lists = ListEngine(problem, team, monitor, price, 1, 0)
+            yield lists.search_kernel()
+            yield lists.evaluation_kernel()
+        if levels:
+            dense = Problem(_Matrix(np.zeros((1, 1))))
+            rows = Rows.in_place(dense.source.resident())  # type: ignore[attr-defined]
+            yield Engine(dense, rows, team, monitor, price).phase_kernel(True)
+        return
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is None:
+        rows = Rows.cached((1, 1), source.dtype, RowCache(), 1 << 20)
+    else:
+        rows = Rows.in_place(matrix)
+    yield Engine(problem, rows, team, monitor, price).phase_kernel(square)
+
+
+def _one_pair(source: CostSource) -> CostSource:
+    """One pair, read as these costs are."""
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is not None:
+        return _Matrix(matrix)
+    fill = source.fill() if isinstance(source, Fillable) else None
+    return _Rows(source.dtype) if fill is None else _Filled(source.dtype, fill)

@@ -1,0 +1,1 @@
+"""Costs evaluated by the workers of a Dask cluster (docs/cluster.md)."""

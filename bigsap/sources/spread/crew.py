@@ -1,0 +1,506 @@
+"""The workers of one solve: waves of rows, cut into blocks, evaluated wherever there is room.
+
+Dask.distributed moves, schedules and repeats tasks. What is decided here: how many rows a block
+has, which worker would best take it (the one that had these rows before), how many are on their
+way, and when a block that does not come back is asked for once more.
+
+A block's answer depends on its rows and on what was sent with it alone, never on who gives it, so
+that losing, adding or waiting for workers changes nothing but time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import pickle
+import queue
+import secrets
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import ClusterError, OptionError, SourceError
+from bigsap.sources.base import Array
+from bigsap.sources.spread import worker
+from bigsap.sources.spread.worker import Failure, opened
+
+_log = logging.getLogger("bigsap")
+
+#: A block takes about so long: a round trip of 5 ms is then a fortieth of it.
+_BLOCK_SECONDS = 0.2
+#: Blocks on their way for each thread: while one is worked on, the next is there.
+_AHEAD = 3
+#: Costs that a worker reads at a time, and answers of a block: at most about so many bytes.
+_BLOCK_BYTES = 32 << 20
+#: Consecutive rows that one worker owns.
+_OWNED = 16
+#: A wave of less work is one block for each worker.
+_SHORT_WAVE = 0.05
+#: Seconds between looks at who is there, and until a block is asked for elsewhere at the
+#: earliest, if some worker is idle.
+_LOOK_SECONDS = 1.0
+_LATE_SECONDS = 2.0
+_LATE_TIMES = 5.0
+#: How often a block that took a worker with it is sent again; Dask has tried before.
+_TRIES = 8
+#: Without any worker for so long, the solve ends.
+_PATIENCE = 300.0
+_TICK_SECONDS = 0.02
+
+
+@dataclass
+class Counts:
+    """What a solve asked of its workers.
+
+    waves, blocks: of rows; again: blocks sent once more. rows: blocks' rows that came back, rows
+    that workers had to ask of the source among them. list_bytes, row_bytes, dual_bytes: of
+    answers, by what they hold. sent_bytes: prices, rows' ids and recipes on their way to workers,
+    as far as the caller sends them. busy: seconds that workers worked; idle: that their
+    threads did not while a wave was out. by_worker: rows by address.
+    """
+
+    waves: int = 0
+    blocks: int = 0
+    again: int = 0
+    rows: int = 0
+    rows_asked: int = 0
+    list_bytes: int = 0
+    row_bytes: int = 0
+    dual_bytes: int = 0
+    sent_bytes: int = 0
+    busy: float = 0.0
+    idle: float = 0.0
+    by_worker: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Block:
+    """positions: of the wave's rows. owner: the address preferred. copies: futures out."""
+
+    positions: Array
+    owner: str | None
+    since: float
+    tries: int = 0
+    copies: list[Any] = field(default_factory=list)
+
+
+class Crew:
+    """The workers behind a ``distributed.Client``, for one solve; a context manager.
+
+    where: a Client, which stays open; a scheduler's address; or "local", a ``LocalCluster`` of
+    ``n_workers`` processes of one thread, closed in the end.
+    """
+
+    def __init__(self, where: Any, n_workers: int) -> None:
+        distributed = _distributed()
+        self.token = f"bigsap-{secrets.token_hex(6)}"
+        self.counts = Counts()
+        self._owned: list[Any] = []
+        self._serial = 0
+        if isinstance(where, distributed.Client):
+            if where.asynchronous:
+                raise OptionError("cluster needs a Client that is not asynchronous")
+            self.client = where
+        elif isinstance(where, str) and where:
+            address = self._local_cluster(distributed, n_workers) if where == "local" else where
+            self.client = self._connect(distributed, address)
+        else:
+            raise OptionError(
+                'cluster must be a distributed.Client, the address of a scheduler, or "local",'
+                f" got {where!r}"
+            )
+        self.local = where == "local"
+        #: Addresses in the order of which rows are shared out, and threads of each.
+        self.seats: list[str] = []
+        self._threads: dict[str, int] = {}
+        self._looked = -math.inf
+        self._pace: dict[str, float] = {}
+        self._tokens: list[str] = []
+        try:
+            self._await_workers()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- coming and going -------------------------------------------------------------
+
+    def _local_cluster(self, distributed: Any, n_workers: int) -> Any:
+        import dask
+
+        # A worker that is not back in time is given up, nanny and all; asked at each loss.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
+        with dask.config.set({"distributed.worker.daemon": True}):
+            cluster = distributed.LocalCluster(
+                n_workers=n_workers, threads_per_worker=1, processes=True, memory_limit=0,
+                dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0",
+                silence_logs=logging.ERROR,
+            )  # fmt: skip
+        self._owned.append(cluster)
+        return cluster
+
+    def _connect(self, distributed: Any, where: Any) -> Any:
+        try:
+            client = distributed.Client(where, timeout=30, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            self.close()
+            raise ClusterError(f"no scheduler answers at {where}: {error}") from error
+        self._owned.insert(0, client)
+        return client
+
+    def _await_workers(self) -> None:
+        try:
+            self.client.wait_for_workers(1, timeout=60)
+        except TimeoutError as error:
+            raise ClusterError("the cluster has no worker") from error
+        self.look()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the workers forget; close what was opened here."""
+        client = getattr(self, "client", None)
+        if client is not None and client.status == "running" and not getattr(self, "local", True):
+            for token in self._tokens:
+                with suppress(Exception):
+                    client.run(worker.forget, token, on_error="ignore")
+        for closing in self._owned:
+            with suppress(OSError, TimeoutError, RuntimeError):
+                closing.close(timeout=5)
+        self._owned = []
+
+    @property
+    def n_threads(self) -> int:
+        """Of all workers together; at least 1."""
+        return max(1, sum(self._threads.values()))
+
+    def look(self) -> None:
+        """See which workers there are; who is new takes the place of one that left."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS and self._threads:
+            return
+        self._alive()
+        try:
+            self._threads = dict(self.client.nthreads())
+        except (OSError, TimeoutError) as error:
+            raise ClusterError(f"the cluster is lost: {error}") from error
+        self._looked = now
+        new = sorted(set(self._threads) - set(self.seats))
+        for place, address in enumerate(self.seats):
+            if address not in self._threads and new:
+                self.seats[place] = new.pop(0)
+        self.seats = [address for address in self.seats if address in self._threads] + new
+
+    def told(self) -> dict[str, Any]:
+        """``stats["cluster"]``: who there was and what they did."""
+        counts = vars(self.counts)
+        return {"workers": len(self.seats), "threads": self.n_threads, **counts}
+
+    def _alive(self) -> None:
+        if self.client.status != "running":
+            raise ClusterError(f"the cluster is lost: its scheduler is {self.client.status}")
+
+    # -- waves ------------------------------------------------------------------------
+
+    def share(self, values: Array) -> Any:
+        """What all blocks of a wave need, sent once: a future to hand to ``wave``."""
+        self.counts.sent_bytes += values.nbytes
+        return self._submit(worker.hold, values, label="hold")
+
+    def costs(self, recipe: bytes) -> tuple[str, Any]:
+        """Costs that workers may build: what ``wave`` takes."""
+        token = f"{self.token}-{len(self._tokens)}"
+        self._tokens.append(token)
+        return token, self.share(np.frombuffer(recipe, np.uint8))
+
+    def _submit(self, function: Any, *args: Any, label: str, **where: Any) -> Any:
+        import dask
+
+        self._serial += 1
+        # A word before the first dash is remembered by the scheduler for ever.
+        key = f"bigsap-{label}-{self.token}-{self._serial}"
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            return self.client.submit(function, *args, key=key, pure=False, **where)
+
+    def wave(
+        self, costs: tuple[str, Any], name: str, rows: Array, *, kind: str, row_bytes: int,
+        tick: Callable[[], None], shared: Any = None,
+        args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
+    ) -> Iterator[tuple[Array, Array]]:  # fmt: skip
+        """Evaluate rows, and yield positions in ``rows`` with their bytes, in no fixed order.
+
+        name: ``module:function``, called with the worker's costs, ``shared``, the block's rows
+        and ``args(positions)``. kind: "list", "row" or "dual". row_bytes: what a row takes
+        on a worker. tick: called many times a second; what it raises ends the wave.
+
+        Of errors of BigSAP on workers, the one of the first row is raised, naming the worker.
+        """
+        if not rows.size:
+            return
+        wave = _Wave(self, costs, name, rows, kind, row_bytes, shared, args)
+        self.counts.waves += 1
+        try:
+            yield from wave.run(tick)
+        finally:
+            wave.end()
+
+
+class _Wave:
+    """One wave: what is still to be sent, what is out, what has failed."""
+
+    def __init__(
+        self, crew: Crew, costs: tuple[str, Any], name: str, rows: Array, kind: str,
+        row_bytes: int, shared: Any, args: Callable[[Array], tuple[Any, ...]],
+    ) -> None:  # fmt: skip
+        self.crew, self.rows, self.name, self.kind = crew, rows, name, kind
+        self.token, self.recipe = costs
+        self.row_bytes, self.shared, self.args = max(1, row_bytes), shared, args
+        self.arrived: queue.SimpleQueue[tuple[_Block, Any]] = queue.SimpleQueue()
+        self.out: list[_Block] = []
+        self.failure: Failure | None = None
+        self.busy = 0.0
+        self.took: list[float] = []
+        self.clock = time.perf_counter()
+        crew.look()
+        self.ahead: dict[str | None, Array] = {}
+        self._share_out(np.arange(rows.size))
+
+    def _share_out(self, positions: Array) -> None:
+        seats = self.crew.seats
+        if not seats:
+            self.ahead = {None: positions}
+            return
+        owner = self.rows[positions] // _OWNED % len(seats)
+        self.ahead = {seat: positions[owner == k] for k, seat in enumerate(seats)}
+
+    def run(self, tick: Callable[[], None]) -> Iterator[tuple[Array, Array]]:
+        alone = time.monotonic()
+        while True:
+            self._send()
+            if not self.out and not self._left():
+                break
+            for block, body in self._receive():
+                yield block.positions, body
+            tick()
+            self._repeat()
+            if self.crew._threads:
+                alone = time.monotonic()
+            elif time.monotonic() - alone > _PATIENCE:
+                raise ClusterError(f"the cluster has had no worker for {_PATIENCE:.0f} s")
+        self.crew.counts.idle += max(
+            0.0, (time.perf_counter() - self.clock) * self.crew.n_threads - self.busy
+        )
+        if self.failure is not None:
+            raise_failure(self.failure)
+
+    def _left(self) -> int:
+        return sum(part.size for part in self.ahead.values())
+
+    # -- sending ----------------------------------------------------------------------
+
+    def _send(self) -> None:
+        crew = self.crew
+        load = dict.fromkeys(crew._threads, 0)
+        for block in self.out:
+            if block.owner in load:
+                load[block.owner] += 1
+        while len(self.out) < _AHEAD * crew.n_threads and self._left():
+            free = [s for s in crew.seats if load.get(s, 0) < _AHEAD * crew._threads.get(s, 1)]
+            if not free and crew.seats:
+                return
+            seat = min(free, key=lambda s: load[s] / crew._threads[s]) if free else None
+            block = _Block(self._cut(seat), seat, time.monotonic())
+            if seat is not None:
+                load[seat] += 1
+            self.out.append(block)
+            self._submit(block)
+
+    def _cut(self, seat: str | None) -> Array:
+        """The next rows for a worker: its own, else some of those of whoever has most left."""
+        own = self.ahead.get(seat)
+        if own is None or not own.size:
+            seat = max(self.ahead, key=lambda s: self.ahead[s].size)
+            own = self.ahead[seat]
+        size = min(own.size, self._size())
+        self.ahead[seat], part = own[size:], own[:size]
+        return part
+
+    def _size(self) -> int:
+        pace = self.crew._pace.get(self.name)
+        left, threads = self._left(), self.crew.n_threads
+        if pace is None:
+            return 1
+        parts = threads if left * pace < _SHORT_WAVE * threads else 2 * threads
+        even = -(-left // parts)
+        return max(1, min(int(_BLOCK_SECONDS / pace), even, _BLOCK_BYTES // self.row_bytes))
+
+    def _submit(self, block: _Block, *, anywhere: bool = False) -> None:
+        crew = self.crew
+        crew._alive()
+        rows = self.rows[block.positions]
+        args = (rows, *self.args(block.positions))
+        crew.counts.blocks += 1
+        crew.counts.sent_bytes += sum(a.nbytes for a in args if isinstance(a, np.ndarray))
+        where: dict[str, Any] = {}
+        if block.owner is not None and not anywhere and block.owner in crew._threads:
+            where = {"workers": [block.owner], "allow_other_workers": True}
+        future = crew._submit(
+            worker.perform, self.recipe, self.shared, self.token, self.name, args,
+            label=self.kind, **where,
+        )  # fmt: skip
+        block.copies.append(future)
+        future.add_done_callback(lambda done: self.arrived.put((block, done)))
+
+    # -- receiving --------------------------------------------------------------------
+
+    def _receive(self) -> list[tuple[_Block, Array]]:
+        ready: list[tuple[_Block, Any]] = []
+        try:
+            ready.append(self.arrived.get(timeout=_TICK_SECONDS))
+            while True:
+                ready.append(self.arrived.get_nowait())
+        except queue.Empty:
+            pass
+        done: dict[int, tuple[_Block, Any]] = {}
+        for block, future in ready:
+            if not any(block is other for other in self.out) or id(block) in done:
+                continue  # a copy was faster
+            if future.status == "finished":
+                done[id(block)] = block, future
+            elif any(future is copy for copy in block.copies):
+                self._lost(block, future)
+        if not done:
+            return []
+        found = []
+        blocks = list(done.values())
+        answers = self._gather([future for _, future in blocks])
+        for (block, future), answer in zip(blocks, answers, strict=True):
+            if answer is None:
+                self._lost(block, future)
+                continue
+            body = self._take(block, future, answer)
+            if body is not None:
+                found.append((block, body))
+        return found
+
+    def _gather(self, futures: list[Any]) -> list[Any]:
+        """The answers; None for one that its worker took with it."""
+        client = self.crew.client
+        try:
+            return list(client.gather(futures))
+        except Exception as error:  # noqa: BLE001 - whatever a lost worker looks like
+            self.crew._alive()
+            if len(futures) == 1:
+                _log.info("a block is asked for again: %s", error)
+                return [None]
+        return [self._gather([future])[0] for future in futures]
+
+    def _take(self, block: _Block, future: Any, answer: Any) -> Array | None:
+        self.out = [other for other in self.out if other is not block]
+        for copy in block.copies:
+            if copy is not future:
+                with suppress(Exception):
+                    copy.cancel()
+        block.copies = []
+        if isinstance(answer, Failure):
+            self._failed(answer)
+            return None
+        crew, counts = self.crew, self.crew.counts
+        seconds, asked, address, body = opened(answer)
+        n_rows = block.positions.size
+        crew._pace[self.name] = max(1e-7, seconds / n_rows)
+        self.took.append(time.monotonic() - block.since)
+        self.busy += seconds
+        counts.busy += seconds
+        counts.rows += n_rows
+        counts.rows_asked += asked
+        name = f"{self.kind}_bytes"
+        setattr(counts, name, getattr(counts, name) + answer.nbytes)
+        counts.by_worker[address] = counts.by_worker.get(address, 0) + n_rows
+        return body
+
+    def _failed(self, failure: Failure) -> None:
+        """Rows before the one that failed are still evaluated: one of them may fail too."""
+        if self.failure is None or failure.first_row < self.failure.first_row:
+            self.failure = failure
+        first = self.failure.first_row
+        self.ahead = {seat: part[self.rows[part] < first] for seat, part in self.ahead.items()}
+
+    def _lost(self, block: _Block, future: Any) -> None:
+        """A block's task ended without an answer."""
+        block.copies = [copy for copy in block.copies if copy is not future]
+        self.crew._alive()
+        block.tries += 1
+        error = future.exception() if future.status == "error" else None
+        died = error is None or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
+        if not died or block.tries > _TRIES:
+            first = int(self.rows[block.positions[0]])
+            raise SourceError(
+                f"row {first} could not be evaluated on a worker: {type(error).__name__}: {error}"
+            ) from error
+        if not block.copies:
+            self.crew.counts.again += 1
+            self._submit(block, anywhere=True)
+
+    def _repeat(self) -> None:
+        """Ask elsewhere for blocks whose worker has left, or that keep others waiting."""
+        crew = self.crew
+        crew.look()
+        now = time.monotonic()
+        typical = statistics.median(self.took) if self.took else 0.0
+        late = max(_LATE_SECONDS, _LATE_TIMES * typical)
+        idle = not self._left() and len(self.out) < crew.n_threads
+        for block in self.out:
+            gone = block.owner is not None and block.owner not in crew._threads
+            if gone:
+                block.owner = None
+            slow = idle and len(crew._threads) > 1 and now - block.since > late
+            if (gone or slow) and len(block.copies) < 2 and crew._threads:
+                block.since = now
+                crew.counts.again += 1
+                self._submit(block, anywhere=True)
+
+    def end(self) -> None:
+        """Give up what is still out."""
+        futures = [copy for block in self.out for copy in block.copies]
+        self.out, self.ahead = [], {}
+        if futures:
+            with suppress(Exception):
+                self.crew.client.cancel(futures)
+
+
+def raise_failure(failure: Failure) -> None:
+    """Raise the error of a worker, naming it."""
+    error = failure.error
+    error.args = (f"{error} (on worker {failure.address})", *error.args[1:])
+    cause: BaseException | None = None
+    if failure.cause is not None:
+        with suppress(Exception):  # a class that is only there
+            cause = pickle.loads(failure.cause)
+    if hasattr(error, "add_note"):
+        error.add_note(failure.text)
+    raise error from cause
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise OptionError(
+            'cluster= needs Dask.distributed: pip install "bigsap[cluster]"'
+        ) from error
+    return distributed
+
+
+def cores_here() -> int:
+    """Processes of a cluster of one's own."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

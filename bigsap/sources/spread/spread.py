@@ -1,0 +1,219 @@
+"""A source whose rows are evaluated by the workers of a cluster.
+
+``Spread`` stands for a source that only Python can read (functions, stores, providers), and does
+nothing else than bring its rows from where they are made: whatever reads it gets the costs that
+the source would have given. What is made of rows on workers, and comes back instead of them
+(lists, duals), is asked of its ``crew``.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from bigsap.sources.base import (
+    Array,
+    CostSource,
+    Fillable,
+    Grouped,
+    Ids,
+    Prefetching,
+    Resident,
+    Waiting,
+    range_of,
+)
+from bigsap.sources.convert import check_rows
+from bigsap.sources.functions.speed import PerformanceWarning
+from bigsap.sources.spread.crew import Crew, cores_here
+from bigsap.sources.spread.recipes import LiesHereError, recipe_of
+
+_ROWS = "bigsap.sources.spread.worker:rows_of"
+_DUALS = "bigsap.solving.part_proof:duals_of"
+#: Rows that are foreseen and come ahead of their reader take at most so many bytes.
+_AHEAD_BYTES = 32 << 20
+
+
+def spread(source: CostSource, crew: Crew) -> Spread:
+    """The source as the workers of ``crew`` evaluate it. Raises as ``recipe_of`` does."""
+    costs = crew.costs(recipe_of(source))
+    grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
+    return (_SpreadGroups if grouped else Spread)(source, crew, costs)
+
+
+@contextmanager
+def hired(cluster: Any) -> Iterator[Crew | None]:
+    """The workers that ``solve(cluster=...)`` names, for one solve; None for None."""
+    if cluster is None:
+        yield None
+        return
+    with Crew(cluster, cores_here()) as crew:
+        yield crew
+
+
+def spread_out(source: CostSource, crew: Crew) -> CostSource:
+    """The source with costs that the workers evaluate, where there is anything for them to do.
+
+    Warns (``PerformanceWarning``) where there is not: costs in this process's memory, and those
+    that compiled code computes within nanoseconds a pair.
+    """
+    matrix = source.resident() if isinstance(source, Resident) else None
+    fill = source.fill() if isinstance(source, Fillable) and matrix is None else None
+    try:
+        if matrix is None and fill is None and 0 not in source.shape:
+            return spread(source, crew)
+    except LiesHereError:
+        pass
+    warnings.warn(
+        f"cluster= does not pay: the costs of {source!r} are in memory here, or computed in"
+        " nanoseconds a pair; they are looked at where solve() was called",
+        PerformanceWarning,
+        stacklevel=3,
+    )
+    return source
+
+
+class Spread:
+    """Rows of ``source``, from workers that have its recipe.
+
+    Rows read one after another, upwards or downwards, come many at a time: twice as many as
+    the last time, up to 32 MiB of them. O(1) memory besides.
+    """
+
+    def __init__(self, source: CostSource, crew: Crew, costs: tuple[str, Any]) -> None:
+        self.source, self.crew, self.costs = source, crew, costs
+        self.shape, self.dtype = source.shape, source.dtype
+        self._waiting = Waiting()
+        self._ahead: dict[int, Array] = {}
+        self._last, self._direction, self._streak = -2, 0, 0
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Spread({self.source!r}, {len(self.crew.seats)} workers)"
+
+    @property
+    def kind(self) -> str | None:
+        """Of a function: how it is called."""
+        return getattr(self.source, "kind", None)
+
+    @property
+    def evaluated_by(self) -> str | None:
+        """What the source tells, see ``FunctionSource``."""
+        told: str | None = getattr(self.source, "evaluated_by", None)
+        return told
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row of costs takes."""
+        return max(1, self.shape[1] * self.dtype.itemsize)
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """That of the source."""
+        return range_of(self.source)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called some fifty times a second while a read of this thread waits."""
+        self._waiting.check = check
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``; whole rows travel, each once."""
+        check_rows(rows, self.shape[0])
+        ids = np.asarray(rows, np.int64)
+        if not ids.size or columns.start >= columns.stop:
+            return
+        with self._lock:
+            wanted = np.unique([row for row in ids.tolist() if row not in self._ahead])
+            if ids.size == 1 and wanted.size:
+                wanted = self._foreseen(int(wanted[0]))
+                self._ahead.clear()
+        found: dict[int, Array] = {}
+        self.show(wanted.astype(np.int64), lambda row, costs: found.__setitem__(row, costs))
+        with self._lock:
+            for k, row in enumerate(ids.tolist()):
+                out[k] = (found if row in found else self._ahead)[row][columns]
+            if ids.size == 1:
+                self._last = int(ids[0])
+                self._ahead.update(found)
+                self._ahead.pop(self._last, None)
+
+    def _foreseen(self, row: int) -> Array:
+        """The row, and those that follow if rows have come in their order."""
+        step = row - self._last
+        if abs(step) == 1 and step == self._direction:
+            most = max(1, _AHEAD_BYTES // self.row_bytes)
+            self._streak = min(most, max(self.crew.n_threads, 2 * self._streak))
+        else:
+            self._direction, self._streak = (step if abs(step) == 1 else 0), 1
+        last = row + (self._streak - 1) * (self._direction or 1)
+        low, high = max(0, min(row, last)), min(self.shape[0] - 1, max(row, last))
+        return np.arange(low, high + 1)
+
+    def share(self, values: Array) -> Any:
+        """See ``Crewed``."""
+        return self.crew.share(values)
+
+    def wave(
+        self, name: str, rows: Array, *, kind: str, row_bytes: int, tick: Callable[[], None],
+        shared: Any = None, args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
+    ) -> Iterator[tuple[Array, Array]]:  # fmt: skip
+        """See ``Crewed`` and ``Crew.wave``."""
+        return self.crew.wave(
+            self.costs, name, rows, kind=kind, row_bytes=row_bytes, tick=tick, shared=shared,
+            args=args,
+        )  # fmt: skip
+
+    def show(
+        self, rows: Array, take: Callable[[int, Array], None],
+        tick: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Hand every row of costs to ``take(row, costs)`` as it arrives, in no fixed order."""
+        m = self.shape[1]
+        wave = self.wave(
+            _ROWS, rows, kind="row", row_bytes=self.row_bytes,
+            tick=tick or self._waiting.look,
+        )  # fmt: skip
+        for positions, body in wave:
+            costs = body.view(self.dtype).reshape(positions.size, m)
+            for row, line in zip(rows[positions].tolist(), costs, strict=True):
+                take(row, line)
+
+    def row_minima(
+        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
+    ) -> tuple[Array, Array]:
+        """See ``Minimised``: the certificate's pass, block by block on the workers."""
+        n = self.shape[0]
+        u = np.empty(n, prices.dtype)
+        matched = np.zeros(n, np.int64 if self.dtype.kind in "iu" else np.float64)
+        done = 0
+
+        def args(positions: Array) -> tuple[Any, ...]:
+            pairs = None if matching is None else matching[positions]
+            return prices.dtype.str, maximize, pairs
+
+        wave = self.wave(
+            _DUALS, np.arange(n), kind="dual", row_bytes=self.row_bytes,
+            tick=lambda: tick(done), shared=self.crew.share(prices), args=args,
+        )  # fmt: skip
+        for positions, body in wave:
+            half = positions.size * prices.dtype.itemsize
+            u[positions] = body[:half].view(prices.dtype)
+            matched[positions] = body[half:].view(matched.dtype)
+            done += positions.size
+        return u, matched
+
+
+class _SpreadGroups(Spread):
+    """Spread rows of a source that reads them in groups, ahead of time."""
+
+    def rows_together(self, row: int) -> tuple[int, int]:
+        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        grouped: Any = self.source
+        start, stop = grouped.rows_together(row)
+        return int(start), int(stop)
+
+    def prefetch(self, row: int) -> None:
+        """Workers read ahead by themselves."""

@@ -1,0 +1,214 @@
+"""What runs on a worker: costs built from their recipe once, rows kept, one block at a time.
+
+What a task returns is one array of bytes: a head of ``HEAD_BYTES``, then what the task's function
+packed. So lists, rows and duals travel as arrays; only an error is an object.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import threading
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import BigsapError
+from bigsap.memory import free_memory
+from bigsap.sources.base import Array, CostSource, Fillable, Ids, Resident
+from bigsap.sources.spread.recipes import followed
+
+#: The head: float64 seconds of work and rows asked of the source; the worker's address.
+HEAD = 2
+_ADDRESS = 64
+HEAD_BYTES = 8 * HEAD + _ADDRESS
+#: Solves whose costs a worker keeps; the oldest is forgotten first.
+_MOST_BUILT = 4
+#: Share of a worker's memory that its rows may take.
+_ROWS_SHARE = 4
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error of BigSAP on a worker. cause: what it was raised from, pickled where that can be;
+    text: the traceback."""
+
+    error: BigsapError
+    cause: bytes | None
+    text: str
+    first_row: int
+    address: str
+
+
+class KeptOnWorker:
+    """Rows of a source, as many of those asked for last as fit ``most`` bytes."""
+
+    def __init__(self, source: CostSource, most: int) -> None:
+        self.source, self.shape, self.dtype = source, source.shape, source.dtype
+        self._rows: OrderedDict[int, Array] = OrderedDict()
+        row_bytes = max(1, source.shape[1] * source.dtype.itemsize)
+        # What kernels read or compute by themselves is not kept twice.
+        matrix = source.resident() if isinstance(source, Resident) else None
+        fill = source.fill() if isinstance(source, Fillable) else None
+        self._room = 0 if matrix is not None or fill is not None else most // row_bytes
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    @property
+    def asked(self) -> int:
+        """Rows that this thread asked of the source itself."""
+        return getattr(self._local, "asked", 0)
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        ids = np.asarray(rows)
+        absent = np.ones(ids.size, bool)
+        with self._lock:
+            for k, row in enumerate(ids.tolist()):
+                found = self._rows.get(row)
+                if found is not None:
+                    out[k], absent[k] = found[columns], False
+                    self._rows.move_to_end(row)
+        (places,) = np.nonzero(absent)
+        if not places.size:
+            return
+        self._local.asked = self.asked + places.size
+        wanted = ids[places]
+        costs = out if places.size == ids.size else np.empty((places.size, out.shape[1]), out.dtype)
+        self.source.read(wanted, columns, costs)
+        if costs is not out:
+            out[places] = costs
+        if not self._room or out.shape[1] != self.shape[1]:
+            return
+        with self._lock:
+            for row, line in zip(wanted.tolist(), costs, strict=True):
+                self._rows[row] = line.copy()
+            while len(self._rows) > self._room:
+                self._rows.popitem(last=False)
+
+
+@dataclass
+class Built:
+    """The costs of one solve on this worker. memo: what tasks keep from one to the next, by
+    thread where it must not be shared."""
+
+    source: CostSource
+    rows: KeptOnWorker
+    memo: dict[Any, Any] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What this thread made under ``key`` before, or makes now."""
+        mine = (threading.get_ident(), key)
+        if mine not in self.memo:
+            self.memo[mine] = make()
+        return self.memo[mine]
+
+
+_built: OrderedDict[str, Built] = OrderedDict()
+_lock = threading.Lock()
+
+
+def hold(values: Array) -> Array:
+    """A task whose result is what it was given: a copy goes to each worker that needs it, and the
+    scheduler has it made again when the last of them is lost."""
+    return values
+
+
+def perform(recipe: Array, shared: Array | None, token: str, name: str, args: Any) -> Any:
+    """One block of a wave: ``module:function`` of the costs of this token.
+
+    recipe: uint8, see ``recipes``. shared: what all blocks of the wave need (prices). args: of
+    this block; ``args[0]`` are its rows. Returns uint8, or a Failure.
+    """
+    clock = time.perf_counter()
+    try:
+        built = _costs(token, recipe)
+        before = built.rows.asked
+        module, _, function = name.partition(":")
+        body = getattr(importlib.import_module(module), function)(built, shared, *args)
+    except BigsapError as error:
+        first = getattr(error, "row", None)
+        first = int(args[0][0]) if first is None else int(first)
+        return Failure(error, _pickled(error.__cause__), traceback.format_exc(), first, address())
+    head = np.array([time.perf_counter() - clock, built.rows.asked - before])
+    where = np.frombuffer(address().encode()[:_ADDRESS].ljust(_ADDRESS, b"\0"), np.uint8)
+    return np.concatenate([head.view(np.uint8), where, *(packed(part) for part in body)])
+
+
+def opened(answer: Array) -> tuple[float, int, str, Array]:
+    """Seconds, rows asked, address and body of what ``perform`` returned."""
+    seconds, asked = answer[: 8 * HEAD].view(np.float64)
+    where = answer[8 * HEAD : HEAD_BYTES].tobytes().rstrip(b"\0").decode()
+    return float(seconds), int(asked), where, answer[HEAD_BYTES:]
+
+
+def _pickled(error: BaseException | None) -> bytes | None:
+    if error is None:
+        return None
+    try:
+        return pickle.dumps(error)
+    except Exception:  # noqa: BLE001 - whatever the caller's own class does
+        return None
+
+
+def address() -> str:
+    """Of this worker."""
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().address)
+    except ValueError:  # called outside of a task
+        return ""
+
+
+def packed(values: Array) -> Array:
+    """An array as bytes."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def forget(token: str) -> None:
+    """The solve is over: its costs and rows are given up."""
+    with _lock:
+        _built.pop(token, None)
+
+
+def rows_of(built: Built, shared: Any, rows: Array) -> list[Array]:
+    """Task: whole rows of costs."""
+    m = built.source.shape[1]
+    out = np.empty((rows.size, m), built.source.dtype)
+    built.rows.read(rows, slice(0, m), out)
+    return [out]
+
+
+def _costs(token: str, recipe: Array) -> Built:
+    with _lock:
+        if token not in _built:
+            source = followed(np.asarray(recipe).tobytes())
+            _built[token] = Built(source, KeptOnWorker(source, _room_for_rows()))
+            while len(_built) > _MOST_BUILT:
+                _built.popitem(last=False)
+        _built.move_to_end(token)
+        return _built[token]
+
+
+def _room_for_rows() -> int:
+    """Bytes: a share of the limit that Dask has for this worker, or of what as many workers as
+    the machine has cores for have free together."""
+    from distributed import get_worker
+
+    try:
+        state = get_worker()
+    except ValueError:  # called outside of a task
+        return free_memory() // _ROWS_SHARE
+    limit = state.memory_manager.memory_limit
+    if limit:
+        return int(limit) // _ROWS_SHARE
+    neighbours = max(1, (os.cpu_count() or 1) // max(1, state.state.nthreads))
+    return free_memory() // (_ROWS_SHARE * neighbours)

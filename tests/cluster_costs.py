@@ -1,0 +1,63 @@
+"""Cost functions for tests of clusters: in a module, so that workers find them too."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+
+
+def row(i, x, y):
+    return ((x[i] - y) ** 2).sum(axis=1)
+
+
+def part(i, start, stop, x, y):
+    return ((x[i] - y[start:stop]) ** 2).sum(axis=1)
+
+
+def block(rows, out, x, y):
+    for k, i in enumerate(rows):
+        out[k] = ((x[i] - y) ** 2).sum(axis=1)
+
+
+def value(i, j, x, y):
+    return float(((x[i] - y[j]) ** 2).sum())
+
+
+def whole(i, x, y):
+    return np.rint(100 * np.abs(x[i] - y).sum(axis=1)).astype(np.int64)
+
+
+def single(i, x, y):
+    return ((x[i] - y) ** 2).sum(axis=1).astype(np.float32)
+
+
+def slow_row(i, x, y):
+    time.sleep(0.002)
+    return row(i, x, y)
+
+
+def failing(i, x, y):
+    if i in (37, 90):
+        raise ZeroDivisionError("no such row")
+    return row(i, x, y)
+
+
+def failing_pair(i, j, x, y):
+    if (i, j) == (20, 5):
+        raise ZeroDivisionError("no such pair")
+    return value(i, j, x, y)
+
+
+def nan_row(i, x, y):
+    costs = row(i, x, y)
+    if i == 41:
+        costs[3] = np.nan
+    return costs
+
+
+def told_row(i, x, y, folder):
+    """Leaves a file that says which process was asked."""
+    (folder / f"{i}-{os.getpid()}").touch()
+    return row(i, x, y)

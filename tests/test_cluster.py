@@ -1,0 +1,414 @@
+"""One solve over the workers of a cluster: the bits of one machine, whatever happens to workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import bigsap
+import cluster_costs
+from bigsap.engine.core import state as S
+from bigsap.engine.lists.afar import SentPrices, lists_of
+from bigsap.sources.functions.speed import PerformanceWarning
+from bigsap.sources.spread.worker import Built, KeptOnWorker
+from remote_provider import Provider
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.filterwarnings("ignore::bigsap.sources.functions.speed.PerformanceWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    # Otherwise a worker that is not back soon enough is given up, nanny and all.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, memory_limit=0,
+        dashboard_address="127.0.0.1:0", silence_logs=50,
+    ) as made:  # fmt: skip
+        yield made
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    with distributed.Client(cluster, set_as_default=False) as made:
+        yield made
+
+
+def points(n, m=None, seed=0):
+    generator = np.random.default_rng(seed)
+    return generator.random((n, 2)), generator.random((m or n, 2))
+
+
+def called(name, n=300, m=None, kind="row", seed=0):
+    x, y = points(n, m, seed)
+    function = getattr(cluster_costs, name)
+    return bigsap.from_function(function, (n, m or n), (x, y), kind=kind, compiled=False)
+
+
+def same(one, other):
+    """Whether two results have the same bits."""
+    for name in ("col4row", "row4col", "u", "v"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
+    assert (one.fun, one.bound, one.gap, one.status) == (
+        other.fun, other.bound, other.gap, other.status,
+    )  # fmt: skip
+    assert one.stats["method"] == other.stats["method"]
+    return True
+
+
+def few_rows(n, m=None):
+    """A cache that does not hold all rows: lists are evaluated again and again."""
+    return 40 * 8 * (m or n)
+
+
+FUNCTIONS = {
+    "row": ("row", "row"), "part": ("part", "part"), "block": ("block", "block"),
+    "integers": ("whole", "row"), "float32": ("single", "row"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", ["all", "few"])
+@pytest.mark.parametrize("which", FUNCTIONS)
+def test_functions_of_rows(client, which, kept):
+    name, kind = FUNCTIONS[which]
+    options = {} if kept == "all" else {"cache": few_rows(300), "method": "compressed"}
+    cost = called(name, kind=kind)
+    assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
+
+
+def test_values_that_python_computes(client):
+    cost = called("value", 60, kind="value")
+    assert same(bigsap.solve(cost), bigsap.solve(cost, cluster=client))
+
+
+@pytest.mark.parametrize("shape", [(200, 330), (330, 200), (800, 800)])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_shapes_and_senses(client, shape, maximize):
+    cost = called("row", *shape)
+    options = {"maximize": maximize, "cache": few_rows(*shape)}
+    assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "ssp"},
+        {"method": "compressed", "start": "levels"},
+        {"method": "compressed", "start": "estimate"},
+        {"method": "compressed", "epsilon": False},
+        {"method": "auction"},
+        {"certify": False},
+        {"certify": "pairs"},
+        {"unassigned_cost": 0.01},
+        {"unassigned_cost": 0.01, "maximize": True},
+        {"gap": 0.5},
+        {"memory_limit": 120_000, "method": "compressed"},
+    ],
+    ids=str,
+)
+def test_options(client, options):
+    cost = called("row", 120)
+    for cache in (None, 40 * 8 * 120):
+        asked = {**options, "cache": cache}
+        if cache is not None and options.get("method") in ("ssp", "auction"):
+            continue  # row by row, a round trip each
+        assert same(bigsap.solve(cost, **asked), bigsap.solve(cost, cluster=client, **asked))
+
+
+def test_ssp_without_room_for_its_rows(client):
+    cost = called("row", 40)
+    options = {"method": "ssp", "cache": 20 * 8 * 40}
+    assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
+
+
+def test_levels_from_few_kept_rows(client):
+    cost = called("row", 1200)
+    options = {"method": "compressed", "start": "levels", "cache": few_rows(1200)}
+    one, spread = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
+    assert same(one, spread)
+    assert spread.stats["first_prices"] == "levels"
+
+
+def test_hungarian_through_lists(client):
+    cost = called("whole", 200)
+    options = {"method": "hungarian", "cache": few_rows(200)}
+    assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
+
+
+def test_uncertified_costs_come_from_lists(client):
+    cost = called("row", 400)
+    options = {"method": "compressed", "cache": few_rows(400), "certify": False}
+    assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
+
+
+@pytest.mark.parametrize("kept", ["all", "few"])
+@pytest.mark.parametrize("layout", ["decoded", "raw", "shards"])
+def test_zarr(client, tmp_path, layout, kept):
+    zarr = pytest.importorskip("zarr")
+    costs = np.random.default_rng(4).random((200, 200))
+    more = {
+        "decoded": {"chunks": (16, 200), "compressors": "auto"},
+        "raw": {"chunks": (16, 200), "compressors": None},
+        "shards": {"chunks": (8, 200), "shards": (40, 200), "compressors": "auto"},
+    }[layout]
+    path = tmp_path / "costs.zarr"
+    zarr.create_array(store=path, data=costs, **more)
+    options = {} if kept == "all" else {"cache": few_rows(200), "method": "compressed"}
+    one, spread = bigsap.solve(path, **options), bigsap.solve(path, cluster=client, **options)
+    assert same(one, spread)
+    assert spread.stats["cluster"]["rows"] > 0
+
+
+def test_a_provider(client):
+    costs = np.random.default_rng(5).random((150, 150))
+    with Provider(costs) as provider:
+        for options in ({}, {"cache": few_rows(150), "method": "compressed"}):
+            with bigsap.from_http(provider.url, costs.shape, costs.dtype) as source:
+                one = bigsap.solve(source, **options)
+                assert same(one, bigsap.solve(source, cluster=client, **options))
+
+
+def test_sources_that_stay_here(client, tmp_path):
+    x, y = points(900)
+    costs = np.random.default_rng(6).random((300, 300))
+    np.save(tmp_path / "costs.npy", costs)
+    for cost in (
+        bigsap.points(x, y),
+        bigsap.lowrank(x, y),
+        bigsap.expression("abs(x[i,0]-y[j,0])", (900, 900), x=x, y=y),
+        bigsap.from_function(lambda i, j: abs(i - j) * 1.5, (300, 300)),
+        costs,
+        tmp_path / "costs.npy",
+    ):
+        assert same(bigsap.solve(cost), bigsap.solve(cost, cluster=client))
+
+
+def test_it_is_said_where_a_cluster_does_not_pay(client):
+    with pytest.warns(PerformanceWarning, match="does not pay"):
+        bigsap.solve(bigsap.points(*points(800)), cluster=client)
+
+
+def test_rows_are_evaluated_by_the_workers_alone(client, tmp_path):
+    x, y = points(200)
+    cost = bigsap.from_function(
+        cluster_costs.told_row, (200, 200), (x, y, tmp_path), kind="row", compiled=False
+    )
+    for file in tmp_path.iterdir():  # the probe of row 0
+        file.unlink()
+    result = bigsap.solve(cost, cluster=client, method="compressed", cache=few_rows(200))
+    processes = {file.name.partition("-")[2] for file in tmp_path.iterdir()}
+    told = result.stats["cluster"]
+    assert len(processes) == 2
+    assert str(threading.get_native_id()) not in processes
+    assert processes == {str(pid) for pid in client.run(os.getpid).values()}
+    assert sum(told["by_worker"].values()) == told["rows"] >= 200
+    # Rows stay where they were evaluated: hardly any is asked of the function twice.
+    assert told["rows_asked"] < 1.5 * 200 < told["rows"]
+
+
+def test_lists_take_little_more_than_their_entries(client):
+    n = 1000
+    cost = called("row", n)
+    options = {"method": "compressed", "cache": few_rows(n), "start": "none"}
+    told = bigsap.solve(cost, cluster=client, **options).stats["cluster"]
+    # 128 entries of 12 bytes to begin with.
+    assert told["row_bytes"] == 0
+    assert told["list_bytes"] <= 1.2 * 128 * 12 * told["rows"]
+
+
+def test_progress_tells_rows_by_worker(client):
+    seen = []
+    bigsap.solve(called("slow_row", 300), cluster=client, callback=seen.append, callback_every=0.01)
+    assert any(sum(p.workers.values()) > 0 for p in seen)
+    assert all(isinstance(p.workers, dict) for p in seen)
+
+
+@pytest.mark.parametrize("cache", [None, 1 << 15])
+def test_an_error_names_row_and_worker(client, cache):
+    with pytest.raises(bigsap.errors.CallbackError, match=r"row 37.*on worker tcp://") as caught:
+        bigsap.solve(called("failing"), cluster=client, cache=cache, method="compressed")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_an_error_names_the_column(client):
+    with pytest.raises(bigsap.errors.CallbackError, match=r"row 20, column 5 \(on worker"):
+        bigsap.solve(called("failing_pair", 60, kind="value"), cluster=client)
+
+
+@pytest.mark.parametrize("cache", [None, 1 << 15])
+def test_an_invalid_cost_is_named(client, cache):
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[41, 3\] is nan") as caught:
+        bigsap.solve(called("nan_row"), cluster=client, cache=cache, method="compressed")
+    assert (caught.value.row, caught.value.column) == (41, 3)
+
+
+def test_costs_that_cannot_be_sent(client):
+    lock = threading.Lock()
+
+    def row(i):
+        with lock:
+            return np.zeros(100)
+
+    cost = bigsap.from_function(row, (100, 100), kind="row", compiled=False)
+    wire = socket.socket()
+    try:
+        cost.args = (wire,)
+        with pytest.raises(bigsap.OptionError, match="cannot be sent"):
+            bigsap.solve(cost, cluster=client)
+    finally:
+        wire.close()
+
+
+def test_what_is_no_cluster():
+    for wrong in (3, "", object()):
+        with pytest.raises(bigsap.OptionError, match="cluster must be"):
+            bigsap.solve(called("row", 30), cluster=wrong)
+    with pytest.raises(bigsap.OptionError, match="CPUs"):
+        bigsap.solve(called("row", 30), cluster="local", device="cuda")
+
+
+def test_limits(client):
+    result = bigsap.solve(called("slow_row", 2000), cluster=client, time_limit=0.5)
+    assert result.status == "time_limit"
+    event = threading.Event()
+    threading.Timer(0.3, event.set).start()
+    clock = time.monotonic()
+    result = bigsap.solve(called("slow_row", 3000), cluster=client, cancel=event)
+    assert result.status == "cancelled"
+    assert time.monotonic() - clock < 3
+
+
+def test_workers_die_join_and_are_slow(cluster, client):
+    cost = called("slow_row", 400)
+    options = {"method": "compressed", "cache": few_rows(400)}
+    one = bigsap.solve(cost, **options)
+    stop, killed = threading.Event(), [0]
+
+    def kill():
+        while not stop.wait(0.3):
+            pids = list(client.run(os.getpid).values())
+            if len(pids) == 2:
+                os.kill(pids[killed[0] % 2], signal.SIGKILL)
+                killed[0] += 1
+                stop.wait(1.0)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        spread = bigsap.solve(cost, cluster=client, **options)
+    finally:
+        stop.set()
+        thread.join()
+        client.wait_for_workers(2, timeout=60)
+    assert same(one, spread)
+    assert killed[0] > 0
+
+
+def test_a_lost_scheduler_ends_with_a_checkpoint(tmp_path):
+    file = tmp_path / "solve.ckpt"
+    cost = called("slow_row", 300, seed=8)
+    options = {"method": "compressed", "cache": few_rows(300)}
+    one = bigsap.solve(cost, **options)
+    own = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, memory_limit=0,
+        dashboard_address="127.0.0.1:0", silence_logs=50,
+    )  # fmt: skip
+    try:
+        seen = []
+
+        def callback(progress):
+            if progress.rows_evaluated > 50 and not seen:
+                seen.append(progress)
+                threading.Thread(target=lambda: own.close(timeout=5)).start()
+
+        with pytest.raises(bigsap.errors.ClusterError):
+            bigsap.solve(
+                cost, cluster=own.scheduler_address, checkpoint=file, callback=callback,
+                callback_every=0.02, **options,
+            )  # fmt: skip
+    finally:
+        own.close()
+    assert seen
+    resumed = bigsap.resume(file, cost, cache=few_rows(300))
+    assert same(one, resumed)
+    assert resumed.stats["resumed"] == 1
+
+
+def test_resumed_with_a_cluster(client, tmp_path):
+    file = tmp_path / "solve.ckpt"
+    cost = called("slow_row", 300, seed=9)
+    options = {"method": "compressed", "cache": few_rows(300)}
+    one = bigsap.solve(cost, **options)
+    stopped = bigsap.solve(cost, time_limit=0.3, checkpoint=file, **options)
+    assert stopped.status == "time_limit"
+    assert same(one, bigsap.resume(file, cost, cache=few_rows(300), cluster=client))
+
+
+def test_nothing_of_it_is_imported_without_a_cluster():
+    code = (
+        "import sys, numpy as np, bigsap\n"
+        "bigsap.solve(lambda i: np.arange(40.0) * (i % 7), shape=(40, 40), method='compressed')\n"
+        "print({'distributed', 'dask', 'cloudpickle', 'tornado'} & set(sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "set()\n"
+
+
+class Sharing:
+    """Keeps what would be sent to workers."""
+
+    row_bytes = 8
+
+    def __init__(self):
+        self.shared = []
+
+    def share(self, values):
+        self.shared.append(values)
+        return values
+
+
+def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
+    n = 400
+    cost = called("row", n)
+    built = Built(cost, KeptOnWorker(cost, 0))
+    generator = np.random.default_rng(11)
+    blocked = S.blocked_price(np.dtype(np.float64))
+    sharing = Sharing()
+    sent = SentPrices(sharing, blocked)
+    v = -generator.random(n) / 10
+    sent.changes(v, v.copy())
+    some = generator.permutation(n)[:8]
+    v[some[:6]] -= 0.3
+    open_price = v.copy()
+    open_price[some[4:]] = blocked
+    changes = sent.changes(v, open_price)
+    assert len(sharing.shared) == 1
+    assert changes[0].tolist() == sorted(some.tolist())
+    anew = SentPrices(sharing, blocked)
+    nothing = anew.changes(v, open_price)
+    rows = np.arange(0, n, 3)
+    rest = np.full(rows.size, 50, np.int32), np.zeros(rows.size), np.ones(rows.size, bool)
+
+    def lists(shared, changed):
+        return lists_of(built, shared, rows, "<f8", 50, 0, False, False, *changed, *rest)
+
+    one, other = lists(sent.shared, changes), lists(anew.shared, nothing)
+    assert [a.tobytes() for a in one] == [b.tobytes() for b in other]
+    stale = lists(sent.shared, nothing)
+    assert [a.tobytes() for a in one] != [b.tobytes() for b in stale]
