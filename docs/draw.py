@@ -11,7 +11,6 @@ import numpy as np
 import bigsap
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import bounds
-from bigsap.engine.lists import layout as lists
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.methods.levels import SHARE
@@ -118,7 +117,7 @@ def draw_blocks(file: Path, n: int) -> None:
     axis.plot(true[order], ".", label="smallest c - v of the block")
     axis.plot(found[order], "_", color="tab:orange", label="bound, without looking at it")
     axis.axhline(engine.lists.theta[0], color="tab:red", label="threshold of the list of 128")
-    opened = int(engine.lists.counters[lists.PAIRS]) / n
+    opened = int(engine.lists.counts.pairs) / n
     axis.set_yscale("symlog", linthresh=0.1)
     axis.set(xlabel=f"blocks of 128 columns; the evaluation saw {opened:.0%} of the pairs")
     axis.legend(fontsize=7)
