@@ -265,6 +265,7 @@ def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "rounds": {},
         "trees": {},
         "auction": {},
+        "cluster": None,
         "first_prices": None,
         "phases": [phase],
         "gaps": [],
