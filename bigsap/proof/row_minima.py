@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,8 @@ def row_minima(
     lowest, highest = int(prices.min()), int(prices.max())
     # Rows of which some part had minima too large for ``number``: other parts may have less.
     doubtful: list[int] = []
-    called = np.arange(n) if names is None else names
+    # A range takes no memory beside the vectors.
+    called: Sequence[int] | Array = range(n) if names is None else names
     size = min(max(_TILE_ROWS * m, _LEAST_TILE), _LARGEST_TILE)
     if gives_parts(source):  # blocks are such tiles
         size = block_bytes // 8
@@ -90,7 +91,7 @@ def row_minima(
             if number == np.float64 and not np.isfinite(best).all():
                 # NaN and the wrong infinity show in the minima.
                 if not (best > -np.inf).all():
-                    refuse_invalid(block, called[start : start + k], maximize, first)
+                    refuse_invalid(block, np.asarray(called[start : start + k]), maximize, first)
                 doubtful.extend((start + _overflown(block, best, called[start:])).tolist())
             _lower(start, best)
             _take_matched(start, first, block)
@@ -159,7 +160,7 @@ def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> Non
         )
 
 
-def _overflown(block: Array, best: Array, rows: Array) -> Array:
+def _overflown(block: Array, best: Array, rows: Sequence[int] | Array) -> Array:
     """Rows of a block without a finite minimum that have finite costs. rows: what they are called.
 
     Raises OverflowRiskError for a minimum of -inf, which no other part can mend.
