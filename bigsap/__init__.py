@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         CallbackError,
         CertificateError,
         CheckpointError,
+        ClusterError,
         DeviceMemoryError,
         DtypeError,
         ExpressionError,
@@ -62,6 +63,7 @@ __all__ = [
     "Certificate",
     "CertificateError",
     "CheckpointError",
+    "ClusterError",
     "CostSource",
     "DeviceMemoryError",
     "DtypeError",
@@ -106,7 +108,8 @@ __all__ = [
 _HOMES = {
     "bigsap.proof.certificate": "Certificate certify",
     "bigsap.errors": (
-        "BigsapError CallbackError CertificateError CheckpointError DeviceMemoryError DtypeError "
+        "BigsapError CallbackError CertificateError CheckpointError ClusterError DeviceMemoryError "
+        "DtypeError "
         "ExpressionError InfeasibleError InputError InvalidCostError KernelError OptionError "
         "OverflowRiskError ShapeError SourceError StoreError"
     ),

@@ -8,6 +8,7 @@ A keys file is TOML, one table a key::
     active_jobs = 20                 # quotas, optional: the service's limits otherwise
     requests_per_s = 10
     stored_bytes = 10_000_000_000
+    spread_workers = 4               # of one job with "spread"; 0: none may be spread
 
 ``python -m bigsap_server.auth alice read submit`` prints a new random key and its table.
 Keys are random 256-bit numbers, so that one round of SHA-256 is enough: there is nothing to
@@ -46,6 +47,7 @@ class Key(BaseModel):
     burst: int | None = Field(None, ge=1)
     stored_bytes: int | None = Field(None, ge=0)
     streams: int | None = Field(None, ge=0)
+    spread_workers: int | None = Field(None, ge=0)
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Caller:
     active_jobs: int
     stored_bytes: int
     max_streams: int
+    spread_workers: int | None = None
     streams: int = 0
     bucket: Bucket | None = field(default=None, repr=False)
 
@@ -116,13 +119,15 @@ class Keys:
                 limits.active_jobs if key.active_jobs is None else key.active_jobs,
                 limits.stored_bytes if key.stored_bytes is None else key.stored_bytes,
                 limits.streams if key.streams is None else key.streams,
+                limits.spread_workers if key.spread_workers is None else key.spread_workers,
                 bucket=Bucket(
                     key.requests_per_s or limits.requests_per_s, key.burst or limits.burst
                 ),
             )
         self._anybody = Caller(
-            "", frozenset({"admin"}), limits.active_jobs, limits.stored_bytes, limits.streams
-        )
+            "", frozenset({"admin"}), limits.active_jobs, limits.stored_bytes, limits.streams,
+            limits.spread_workers,
+        )  # fmt: skip
         # Guessing is hopeless anyway; this keeps it from being a load.
         self._strangers = Bucket(limits.requests_per_s, limits.burst)
 

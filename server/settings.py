@@ -43,6 +43,9 @@ class Limits(BaseModel):
     memory_bytes: int | None = Field(None, ge=MIB, description="estimated memory of one job")
     time_limit_s: float | None = Field(None, gt=0, description="longest time limit of a job")
     threads: int | None = Field(None, ge=1, description="threads of one job; default: the cores")
+    spread_workers: int | None = Field(
+        None, ge=0, description="workers of one spread job; 0: none is spread; default: all"
+    )
     zarr_chunk_bytes: int = Field(256 * MIB, ge=1024, description="largest decoded zarr chunk")
     depth: int = Field(16, ge=1, le=64, description="nesting of sum, scale, mask, forbid_above")
     wait_s: float = Field(60.0, ge=0, description="longest long poll and Prefer: wait")

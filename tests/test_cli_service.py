@@ -273,3 +273,9 @@ def test_serve_without_its_packages_names_the_extra(capsys, monkeypatch):
     monkeypatch.delitem(sys.modules, "bigsap_server.serve", raising=False)
     assert run("serve") == 1
     assert "bigsap[server]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("spread", [("--spread",), ("--spread", 3)])
+def test_a_job_cannot_be_spread_over_one_worker(service, spec, spread, capsys):
+    assert run("submit", spec, "--dry-run", *spread) != 0
+    assert "no cluster to spread a job over" in capsys.readouterr().err

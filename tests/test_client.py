@@ -213,6 +213,11 @@ def test_list_is_paged_and_limited(client):
 def test_estimate_and_check_start_nothing(client):
     before = len(list(client.jobs()))
     found = client.estimate({"type": "points", "x": [[0.0], [1.0]], "y": [[1.0], [3.0]]})
+    assert found["spec"]["spread"] is False
+    with pytest.raises(ServiceError, match="no cluster to spread a job over"):
+        client.estimate([[1.0, 2.0], [3.0, 1.0]], spread=True)
+    with pytest.raises(ServiceError, match="has one worker"):
+        client.submit([[1.0, 2.0], [3.0, 1.0]], spread=4)
     assert found["spec"]["shape"] == [2, 2]
     assert found["estimate"]["memory_bytes"] > 0
     checked = client.check({"type": "expression", "code": "i + 2*j"}, shape=(3, 3))

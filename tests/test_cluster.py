@@ -412,3 +412,13 @@ def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
     assert [a.tobytes() for a in one] == [b.tobytes() for b in other]
     stale = lists(sent.shared, nothing)
     assert [a.tobytes() for a in one] != [b.tobytes() for b in stale]
+
+
+@pytest.mark.parametrize("asleep", [(), ("--asleep",)])
+def test_the_benchmark_runs(capsys, asleep):
+    from bigsap.benchmarks import cluster
+
+    assert cluster.main(["--n", "60", "--micro", "1", "--workers", "1", *asleep]) == 0
+    told = capsys.readouterr().out
+    assert told.count("times faster") == 2
+    assert "the same bits everywhere" in told

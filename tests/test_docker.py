@@ -181,9 +181,9 @@ def test_compose_services_are_locked_down(name):
         for port in service.get("ports") or []:
             assert port.startswith("127.0.0.1:")
         for volume in service["volumes"]:
-            name_of, target = volume.split(":")
+            name_of, target = volume.removesuffix(":ro").split(":")
             assert name_of in found["volumes"]
-            assert target in ("/data", "/var/cache/bigsap")
+            assert target in ("/data", "/stores", "/var/cache/bigsap")
         for secret in service.get("secrets") or []:
             assert secret in found["secrets"]
 
@@ -205,6 +205,11 @@ def test_cluster_shares_data_and_hides_the_scheduler():
     assert "data:/data" in services["service"]["volumes"]
     assert "data:/data" in services["worker"]["volumes"]
     assert services["worker"]["deploy"]["replicas"] >= 2
+    # What a spread job reads is in the same place for all, and workers change nothing there.
+    assert "stores:/stores" in services["service"]["volumes"]
+    assert "stores:/stores:ro" in services["worker"]["volumes"]
+    stores = {services[n]["environment"]["BIGSAP_STORES"] for n in ("service", "worker")}
+    assert [json.loads(text) for text in stores] == [{"shared": "/stores"}]
 
 
 # --- documentation ------------------------------------------------------------------------

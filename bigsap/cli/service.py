@@ -56,6 +56,10 @@ def add_commands(command: _AddCommand) -> None:
     submit.add_argument("--gap", type=float, metavar="G", help="stop when this close")
     submit.add_argument("--seed", type=int, metavar="N")
     submit.add_argument(
+        "--spread", type=int, nargs="?", const=True, metavar="N",
+        help="over several workers of the service's cluster; N: at most so many",
+    )  # fmt: skip
+    submit.add_argument(
         "--dry-run", action="store_true", help="only say what memory and time it would take"
     )
     submit.add_argument(
@@ -167,6 +171,8 @@ def _submit(args: argparse.Namespace) -> Exit:
     given = {name: value for name, value in options.items() if value is not None}
     if given:
         request["options"] = {**(request.get("options") or {}), **given}
+    if args.spread is not None:
+        request["spread"] = args.spread
     uploaded = dict(_file_and_id(text) for text in args.uploaded)
     with _client(args) as client:
         files = _Files(client, args, Path(args.spec).parent, uploaded)

@@ -92,6 +92,7 @@ class Client:
         options: Mapping[str, Any] | None = None,
         shape: Sequence[int] | None = None,
         label: str | None = None,
+        spread: bool | int = False,
         wait: float | bool = False,
         progress: bool = False,
         idempotency_key: str | None = None,
@@ -108,6 +109,8 @@ class Client:
             uploaded, by blocks, small ones sent in place.
         options: those of a job request (``{"maximize": True, "gap": 0.1}``), before its own.
         shape: (n_rows, n_columns), where the costs do not tell.
+        spread: True to have rows evaluated by several workers of the service's cluster, or by
+            how many at most.
         wait: True, or seconds, to return only once the job has ended; progress draws a
             bar meanwhile.
         idempotency_key: submitting twice under one key makes one job. One is made up when
@@ -121,6 +124,8 @@ class Client:
         body = self.request_of(spec, options=options, shape=shape)
         if label is not None:
             body["label"] = label
+        if spread is not False:
+            body["spread"] = spread
         key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
         answer = self._transport.call(
             "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": key}
@@ -138,12 +143,15 @@ class Client:
         *,
         options: Mapping[str, Any] | None = None,
         shape: Sequence[int] | None = None,
+        spread: bool | int = False,
     ) -> Record:
         """What the service would make of this: the whole request, memory and time.
 
-        spec, options, shape: as for ``submit``. Arrays are uploaded.
+        spec, options, shape, spread: as for ``submit``. Arrays are uploaded.
         """
         body = self.request_of(spec, options=options, shape=shape)
+        if spread is not False:
+            body["spread"] = spread
         return self._json("POST", "/v1/jobs", json=body, params={"dry_run": "true"})
 
     def check(self, cost: Any, shape: Sequence[int] | None = None) -> Record:

@@ -169,10 +169,16 @@ def _load(file: Path, pointer: str) -> np.ndarray[Any, Any]:
 def build_source(
     request: Mapping[str, Any], data: str | Path, settings: Mapping[str, Any]
 ) -> bigsap.CostSource:
-    """The source of a normalised request. Raises Problem, with the pointer to the field."""
+    """The source of a normalised request. Raises Problem, with the pointer to the field.
+
+    Where the job is spread, workers that it is sent to call this as well, see ``made_again``.
+    """
     parsed = JobRequest.model_validate(request)
     resolver = Resolver(Path(data), settings)
-    return build(parsed.cost, resolver, parsed.shape, parsed.options.maximize, "/cost")
+    source = build(parsed.cost, resolver, parsed.shape, parsed.options.maximize, "/cost")
+    if parsed.spread:
+        source.made_again = (build_source, (dict(request), str(data), dict(settings)))  # type: ignore[attr-defined]
+    return source
 
 
 def unassigned_cost(

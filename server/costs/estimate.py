@@ -15,6 +15,7 @@ from typing import Any
 
 from bigsap_server.costs.plan import Plan
 from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.spreading import spread_seconds
 
 _LIST = 128  # columns kept of a row
 # In a checkpoint: entries of a list (of many rows, see ``methods.compressed``), bytes of one
@@ -23,6 +24,7 @@ _LONG, _LONG_LIST = 10_000, 160
 _KEPT_BYTES, _KEPT_VECTORS = 14, 3
 _VECTORS = 24  # of 8 bytes, a row and column, certificate included
 _BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
+_ASKED = 2  # evaluations of a row on workers, which keep it for the others while there is room
 _START_S = 0.2  # opening, kernels from their cache
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -39,13 +41,16 @@ def size_bytes(value: int | str | None) -> int | None:
     return int(float(number) * (1024**power if binary else _UNITS[unit]))
 
 
-def estimate(request: JobRequest, plan: Plan, threads: int) -> dict[str, Any]:
-    """Memory and disk in bytes and time in seconds, with what they are made of."""
+def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) -> dict[str, Any]:
+    """Memory and disk in bytes and time in seconds, with what they are made of.
+
+    workers: of the cluster, that a spread job will probably have.
+    """
     options = request.options
     if plan.shape is None:
         return {
             "memory_bytes": None, "seconds": None, "seconds_low": None, "seconds_high": None,
-            "memory": {}, "disk_bytes": None, "disk": {}, "infinite": plan.infinite,
+            "memory": {}, "disk_bytes": None, "disk": {}, "infinite": plan.infinite, "spread": None,
             "notes": ["the shape is known only when the costs are opened"],
         }  # fmt: skip
     n, m = min(plan.shape), max(plan.shape)
@@ -87,7 +92,20 @@ def estimate(request: JobRequest, plan: Plan, threads: int) -> dict[str, Any]:
     work = pairs * plan.pair_ns * (evaluations * share + 1) * 1e-9
     searching = 1e-8 * n**1.25 * m**0.9 if dense else 6e-8 * n**1.36 * min(_LIST, m) ** 0.9
     effective = 1.0 if plan.python_rows else max(1.0, 0.7 * threads)
-    seconds = _START_S + (work + searching) / effective
+    alone = seconds = _START_S + (work + searching) / effective
+    spread = None
+    if request.spread:
+        if plan.python_rows:
+            whole = asked is None or asked >= pairs * item
+            answered = n if whole else n * (evaluations * share + 1)
+            rows = spread_seconds(
+                n, m, m * plan.pair_ns * 1e-9, workers,
+                asked=min(answered, _ASKED * n), answered=answered, whole=whole,
+            )  # fmt: skip
+            seconds = _START_S + rows + searching / effective
+        spread = {"workers": workers, "seconds_alone": round(alone, 3), "pays": seconds < alone}
+        if not plan.python_rows:
+            notes.append("spreading does not help: these costs are computed where the search runs")
     if options.time_limit_s is not None:
         seconds = min(seconds, options.time_limit_s * 1.1)
     if plan.python_rows:
@@ -104,6 +122,7 @@ def estimate(request: JobRequest, plan: Plan, threads: int) -> dict[str, Any]:
         "rows": plan.shape[0],
         "columns": plan.shape[1],
         "threads": threads,
+        "spread": spread,
         "notes": notes,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from bigsap_server.costs.sizes import Size
 from bigsap_server.costs.specs import (
@@ -100,6 +100,9 @@ class JobRequest(Model):
     cost: Cost
     options: Options = Field(default_factory=Options)
     warm_start: WarmStart | None = None
+    spread: bool | Annotated[int, Field(ge=2, le=1024)] = Field(
+        False, description="over several workers of the cluster; a number: at most so many"
+    )
     label: str | None = Field(None, max_length=200, description="for people, and for the list")
 
 

@@ -122,6 +122,7 @@ def create_app(
         jobs.on_change(notifier.wake)
         metrics.watch_jobs(jobs.counts)
         supervisor = Supervisor(jobs, executor or make_executor(settings), settings)
+        metrics.watch_workers(supervisor.workers)
         app.state.service = Service(
             settings=settings,
             plain=settings.model_dump(mode="json"),

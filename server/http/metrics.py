@@ -36,6 +36,9 @@ class Metrics:
         self.submitted = Counter(
             "bigsap_jobs_submitted_total", "Jobs accepted", registry=self.registry
         )
+        self.spread = Counter(
+            "bigsap_spread_jobs_total", "Accepted jobs over several workers", registry=self.registry
+        )
         self.uploaded = Counter(
             "bigsap_uploaded_bytes_total", "Bytes of arrays received", registry=self.registry
         )
@@ -43,19 +46,28 @@ class Metrics:
 
     def watch_jobs(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Export the number of jobs in each state, asked for when scraped."""
-        self.registry.register(_Jobs(counts))
+        self.registry.register(_Counts("bigsap_jobs", "Jobs by state", "state", counts))
+
+    def watch_workers(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export the number of the cluster's workers by what they do."""
+        self.registry.register(
+            _Counts("bigsap_workers", "Workers by what they do", "doing", counts)
+        )
 
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self.registry)
 
 
-class _Jobs(Collector):
-    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        self._counts = counts
+class _Counts(Collector):
+    def __init__(
+        self, name: str, text: str, label: str, counts: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self._family, self._counts = (name, text, label), counts
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily("bigsap_jobs", "Jobs by state", labels=["state"])
-        for state, count in self._counts().items():
-            family.add_metric([state], count)
+        name, text, label = self._family
+        family = GaugeMetricFamily(name, text, labels=[label])
+        for value, count in self._counts().items():
+            family.add_metric([value], count)
         yield family

@@ -14,6 +14,7 @@ from bigsap_server.costs.estimate import estimate, over_memory
 from bigsap_server.costs.plan import plan
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.costs.spreading import workers_asked, workers_of
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, matches, preferred_wait
@@ -80,7 +81,9 @@ async def submit(
     if body.warm_start is not None and body.warm_start.job is not None:
         await _check_warm_start(body.warm_start.job, found.shape, service, caller)
     spec["shape"] = None if found.shape is None else list(found.shape)
-    effort = estimate(body, found, settings.default_threads)
+    spec["spread"] = workers_asked(body, settings, caller.spread_workers)
+    there = sum(service.supervisor.workers().values())
+    effort = estimate(body, found, settings.default_threads, workers_of(spec["spread"], there))
     if over_memory(effort, settings.limits.memory_bytes):
         raise Problem(
             "over-limit",
@@ -101,6 +104,8 @@ async def submit(
     if not created:
         return await _replay(service, caller, job, prefer)
     service.metrics.submitted.inc()
+    if body.spread:
+        service.metrics.spread.inc()
     first = await _answer(service, caller, job, wait)
     if key is not None and wait is not None:
         # The job is accepted, whatever becomes of this record.

@@ -9,6 +9,7 @@ from typing import Any
 
 from bigsap_server.costs.request import Options
 from bigsap_server.costs.specs import DTYPES, MEMBERS
+from bigsap_server.costs.spreading import has_cluster
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.metrics import MEDIA_TYPE
@@ -44,10 +45,12 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
                 "active_jobs": caller.active_jobs,
                 "stored_bytes": caller.stored_bytes,
                 "streams": caller.max_streams,
+                "spread_workers": caller.spread_workers,
             },
             "devices": list(settings.devices),
             "workers": None if settings.scheduler else settings.default_workers,
             "threads_per_job": settings.default_threads,
+            "spread": has_cluster(settings) and caller.spread_workers not in (0, 1),
             "methods": list(Options.model_json_schema()["properties"]["method"]["enum"]),
             "costs": members,
             "dtypes": list(DTYPES),

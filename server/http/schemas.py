@@ -48,6 +48,7 @@ class Progress(BaseModel):
     gap: float | None = None
     seconds: float | None = None
     eta_s: float | None = None
+    workers: dict[str, int] | None = Field(None, description="of a spread job: rows by worker")
 
 
 class Job(BaseModel):
@@ -64,6 +65,7 @@ class Job(BaseModel):
     label: str | None
     cost: str = Field(description="type of the cost spec")
     shape: list[int] | None
+    spread: bool | int = Field(False, description="over several workers; a number: at most so many")
     progress: Progress | None
     cancel: Literal["graceful", "now"] | None
     problem: ProblemDocument | None

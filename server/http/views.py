@@ -49,6 +49,7 @@ def job_view(job: Job) -> dict[str, Any]:
         "cost": job.spec["cost"]["type"],
         "shape": job.spec.get("shape"),
         "maximize": job.spec["options"]["maximize"],
+        "spread": job.spec.get("spread", False),
         "progress": job.progress,
         "cancel": job.cancel,
         "problem": job.problem,

@@ -4,6 +4,7 @@
 ``begun-N``          attempt N has begun; it may begin once
 ``run.lock``         held by the process that runs the job, for as long as it lives
 ``progress.json``    the running attempt's latest report
+``workers.json``     whose workers a spread attempt may use besides its own; written by the server
 ``outcome-N.json``   how attempt N ended; written last, when all it names is on the disk
 ``result-N/``        the arrays of attempt N
 ``checkpoint``       where any attempt continues
@@ -60,6 +61,17 @@ class Folder:
             return "fenced"
         command: Command = control["command"]
         return command
+
+    def lend(self, attempt: int, workers: list[str]) -> None:
+        """Let the attempt use these workers, and no others but its own."""
+        write_json(self.path / "workers.json", {"attempt": attempt, "workers": workers})
+
+    def lent(self, attempt: int) -> list[str]:
+        """The workers that the attempt may use besides its own."""
+        found = read_json(self.path / "workers.json")
+        if found is None or found["attempt"] != attempt:
+            return []
+        return [str(address) for address in found["workers"]]
 
     def begin(self, attempt: int) -> bool:
         """Whether the attempt begins now; False when it has begun before."""

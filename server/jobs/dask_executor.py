@@ -1,4 +1,8 @@
-"""Attempts as Dask futures: on a ``LocalCluster`` of our own, or on an existing scheduler."""
+"""Attempts as Dask futures: on a ``LocalCluster`` of our own, or on an existing scheduler.
+
+A spread job has a worker of its own, as every job has, and borrows idle ones besides. They count
+as free: a job that comes gets one of them at once, and the spread one goes on with those left.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ import dask
 import distributed
 from bigsap_server.jobs.control import Command, Folder
 from bigsap_server.jobs.executor import Listener, Order, Report
+from bigsap_server.jobs.lending import lent_to
 from bigsap_server.jobs.worker import run_job
 
 _log = logging.getLogger("bigsap_server.executor")
@@ -45,9 +50,12 @@ _CONFIG = {
 
 @dataclass
 class _Flight:
+    """lent: the idle workers that a spread attempt may use, as last told."""
+
     order: Order
     future: Any
     worker: str | None
+    lent: list[str] | None = None
 
 
 class DaskExecutor:
@@ -114,6 +122,7 @@ class DaskExecutor:
                     self._connect()
         if now - self._looked >= _LOOK_S:
             self._look()
+        self._lend()
 
     def ready(self) -> bool:
         return bool(self._threads)
@@ -122,19 +131,33 @@ class DaskExecutor:
         with self._lock:
             return len(self._threads) - len(self._flights)
 
+    def workers(self) -> dict[str, int]:
+        with self._lock:
+            busy = len(self._flights)
+            lent = len(
+                {address for flight in self._flights.values() for address in flight.lent or ()}
+            )
+        there = max(len(self._threads), busy + lent)
+        return {"busy": busy, "lent": lent, "idle": there - busy - lent}
+
     def submit(self, order: Order) -> None:
         if self._client is None:
             raise ConnectionError("there is no scheduler")
         with self._lock:
-            busy = {flight.worker for flight in self._flights.values()}
+            flights = list(self._flights.values())
+        busy = {flight.worker for flight in flights}
+        lent = {address for flight in flights for address in flight.lent or ()}
         idle = [address for address in self._threads if address not in busy]
-        # One job a worker also where workers have several threads: we choose among the
-        # idle ones. Only a preference, or Dask would wait for a worker that has died.
-        # Workers of one thread need none, and are better off without: a task that finds no
-        # worker at all (its last one was killed just now) and has a preference is never
-        # looked at again by the scheduler when the next worker comes.
-        spread = max(self._threads.values(), default=1) > 1
-        worker = idle[0] if idle and spread else None
+        idle.sort(key=lambda address: address in lent)
+        # One job a worker also where workers have several threads, and where a spread job has
+        # let go of its only one: we choose among the idle ones. Only a preference, or Dask
+        # would wait for a worker that has died. Other workers of one thread need none, and are
+        # better off without: a task that finds no worker at all (its last one was killed just
+        # now) and has a preference is never looked at again by the scheduler when the next
+        # worker comes.
+        spread = any(one.spread > 1 for one in (order, *(flight.order for flight in flights)))
+        several = max(self._threads.values(), default=1) > 1
+        worker = idle[0] if idle and (several or spread) else None
         future = self._client.submit(
             _run,
             self._topic,
@@ -203,6 +226,31 @@ class DaskExecutor:
             with suppress(OSError, TimeoutError, RuntimeError):
                 found = dict(self._client.nthreads())
         self._threads = found
+        with self._lock:
+            flights = list(self._flights.items())
+        for key, flight in flights:
+            order = flight.order
+            gone = found and flight.worker is not None and flight.worker not in found
+            if gone and not Folder(order.folder).begun(order.attempt):
+                # Dask may never look at it again, see ``submit``.
+                with suppress(OSError, TimeoutError, RuntimeError):
+                    flight.future.cancel()
+                self._land(key, "lost", {"detail": "the worker was lost"})
+
+    def _lend(self) -> None:
+        """Share the idle workers out among the spread attempts, and tell them."""
+        with self._lock:
+            flights = list(self._flights.values())
+        spread = [one for one in flights if one.order.spread > 1 and one.worker is not None]
+        if not spread:
+            return
+        busy = {flight.worker for flight in flights}
+        idle = sorted(address for address in self._threads if address not in busy)
+        for k, flight in enumerate(spread):
+            share = idle[k :: len(spread)][: flight.order.spread - 1]
+            if share != flight.lent:
+                Folder(flight.order.folder).lend(flight.order.attempt, share)
+                flight.lent = share
 
     def _lose(self, detail: str) -> None:
         with self._lock:
@@ -258,4 +306,9 @@ def _run(
         data = {**data, "worker": worker.address} if kind == "begun" else data
         worker.log_event(topic, (job_id, attempt, kind, data))
 
-    return run_job(folder, spec, attempt, settings, report=tell)
+    if not spec.get("spread", False):
+        return run_job(folder, spec, attempt, settings, report=tell)
+    # Rows may be evaluated on this worker's thread while this one waits for them.
+    distributed.secede()  # type: ignore[no-untyped-call]
+    with lent_to(Folder(Path(folder)), attempt) as cluster:
+        return run_job(folder, spec, attempt, settings, report=tell, cluster=cluster)

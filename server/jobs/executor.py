@@ -14,6 +14,8 @@ from typing import Any, Literal, Protocol
 
 from bigsap_server.jobs.control import Command
 
+_ANY_NUMBER = 1 << 30
+
 
 @dataclass(frozen=True)
 class Order:
@@ -24,6 +26,12 @@ class Order:
     folder: Path
     spec: dict[str, Any] = field(repr=False)
     settings: dict[str, Any] = field(repr=False)
+
+    @property
+    def spread(self) -> int:
+        """Workers that it may use at most: 1 for one that is not spread."""
+        asked = self.spec.get("spread", False)
+        return _ANY_NUMBER if asked is True else max(1, int(asked))
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,10 @@ class Executor(Protocol):
 
     def free(self) -> int:
         """How many more attempts could run now."""
+
+    def workers(self) -> dict[str, int]:
+        """Workers of the cluster by what they do: ``busy`` with a job, ``lent`` to spread ones,
+        ``idle``. Empty where there is no cluster."""
 
     def submit(self, order: Order) -> None:
         """Run it. Raises OSError when nobody can take it."""

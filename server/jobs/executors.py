@@ -51,6 +51,9 @@ class InlineExecutor:
         with self._lock:
             return self._slots - len(self._threads)
 
+    def workers(self) -> dict[str, int]:
+        return {}
+
     def submit(self, order: Order) -> None:
         key = (order.job_id, order.attempt)
         thread = threading.Thread(target=self._run, args=(order,), name=f"bigsap-{key[0]}")

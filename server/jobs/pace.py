@@ -55,6 +55,7 @@ class Pace:
                 "gap": None if lower is None or upper is None else abs(upper - lower),
                 "seconds": progress.seconds,
                 "eta_s": self._eta(progress),
+                "workers": dict(progress.workers) or None,
             }
 
     def _follow(self, progress: bigsap.Progress) -> None:

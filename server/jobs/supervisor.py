@@ -98,6 +98,10 @@ class Supervisor:
         """Whether jobs submitted now would find a worker, sooner or later."""
         return self.alive and self._started and self._executor.ready()
 
+    def workers(self) -> dict[str, int]:
+        """Workers of the cluster by what they do, see ``Executor``."""
+        return self._executor.workers()
+
     # The loop
 
     def _hear(self, report: Report) -> None:

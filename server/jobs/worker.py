@@ -66,12 +66,14 @@ def run_job(
     attempt: int,
     settings: dict[str, Any],
     report: Report | None = None,
+    cluster: Any = None,
 ) -> dict[str, Any]:
     """Run attempt ``attempt`` of the job in ``folder`` and return its outcome.
 
     spec: a normalised request. settings: the server's, as JSON, with ``threads`` (of this
     job), ``time_left`` (seconds or None: the limit of the spec), ``warm_folder`` (of the job
-    to start from, or None) and ``own_process`` (whether ``now`` may kill this process).
+    to start from, or None) and ``own_process`` (whether ``now`` may kill this process). cluster:
+    what ``bigsap.solve`` takes as such, for a job that is spread.
 
     The outcome has ``state``: succeeded, failed, cancelled, interrupted, or ``stale`` when this
     attempt had no business to run (any more); and ``result``, ``problem`` or neither.
@@ -81,7 +83,7 @@ def run_job(
         logs.set_level(settings.get("log_level") or "info")
     try:
         with logs.about(alone, job=Path(folder).name, attempt=attempt):
-            return _run_job(Folder(Path(folder)), spec, attempt, settings, report)
+            return _run_job(Folder(Path(folder)), spec, attempt, settings, report, cluster)
     except OSError as error:
         if not is_disk_full(error):
             raise
@@ -94,6 +96,7 @@ def _run_job(
     attempt: int,
     settings: dict[str, Any],
     report: Report | None,
+    cluster: Any,
 ) -> dict[str, Any]:
     if place.commanded(attempt) == "fenced":
         return {"state": "stale"}
@@ -109,7 +112,7 @@ def _run_job(
             return _interrupted("worker-lost", "another worker still holds the job")
         time.sleep(_LOOK_S / 2)
     try:
-        outcome = Attempt(place, spec, attempt, settings, report).run()
+        outcome = Attempt(place, spec, attempt, settings, report, cluster).run()
         place.end(attempt, outcome)
         return outcome
     finally:
@@ -126,9 +129,10 @@ class Attempt:
         attempt: int,
         settings: dict[str, Any],
         report: Report | None,
+        cluster: Any = None,
     ) -> None:
         self.folder, self.spec, self.attempt, self.settings = folder, spec, attempt, settings
-        self._report = report
+        self._report, self._cluster = report, cluster
         self._cancel = threading.Event()
         self._over = threading.Event()
         self._command: Command = "run"
@@ -187,6 +191,8 @@ class Attempt:
             "callback": self._pace.see,
             "cancel": self._cancel,
         }
+        if self._cluster is not None:
+            given |= {"device": "cpu", "cluster": self._cluster}
         if self.folder.checkpoint.exists():
             try:
                 return bigsap.resume(self.folder.checkpoint, source, **given)
@@ -288,6 +294,8 @@ class Attempt:
             return _interrupted("disk-full", f"the disk is full: {what} cannot be written")
         if self._command == "fenced":
             return {"state": "stale"}
+        if isinstance(error, bigsap.ClusterError):
+            return _interrupted("worker-lost", str(error))
         problem = from_error(error)
         cause = error.__cause__ if isinstance(error, Problem) else error
         if problem.slug == "source-failed" and may_pass(cause):

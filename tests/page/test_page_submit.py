@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -231,3 +232,25 @@ def test_everything_by_keyboard(opened: Callable[..., Any], service: Service) ->
     page.wait_for_url(re.compile("#/jobs/job_"))
     assert cost_shown(page) == 5
     assert page.evaluate("document.activeElement.tagName") == "H1"
+
+
+def test_a_job_over_several_workers(opened: Callable[..., Any], service: Service) -> None:
+    """The page asks for it, shows what is expected of it, and who did what."""
+    page = opened(service.url)
+    points = {"type": "points", "x": [[k, 2 * k % 7] for k in range(50)]}
+    points["y"] = points["x"]
+    cost = {"type": "scale", "factor": 2.0, "cost": points}
+    page.get_by_label("A JSON document").check()
+    page.get_by_role("textbox", name=re.compile("JSON|Document|document")).first.fill(
+        json.dumps({"cost": cost})
+    )
+    page.locator("summary", has_text="Options").click()
+    page.get_by_label("Spread over workers").check()
+    needs = wait_text(page, "#estimate", "With one worker")
+    assert re.search(r"Workers\s+2", needs), needs
+    job = submit(page)
+    wait_text(page, "#verdict", "smallest cost possible")
+    assert service.get(f"/v1/jobs/{job}").json()["spread"] is True
+    assert re.search(r"Rows by worker\s+\d+", wait_text(page, "#job-facts", "Rows by worker"))
+    page.locator("summary", has_text="About this job").click()
+    assert "all idle workers" in page.locator("main").inner_text()

@@ -2,8 +2,9 @@
 
 A recipe is the source pickled by cloudpickle, the caller's own code for the caller's own
 cluster, without what belongs to one process: locks, compiled code, connections, maps of files.
-These are made again where the recipe is followed. Never a way in for what a client of the service
-sends: there, costs are specs.
+These are made again where the recipe is followed. A source with an attribute ``made_again``, a
+pair ``(function, arguments)``, is not looked into: the call is its recipe. So the service sends its
+workers what clients send it, specs, which each worker judges and builds for itself.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ def followed(recipe: bytes) -> CostSource:
 def _reduced(obj: Any) -> Any:
     """What stands for an object that belongs to this process; None for all others."""
     kind = type(obj)
+    again = getattr(obj, "made_again", None) if hasattr(kind, "read") else None
+    if again is not None:
+        return again
     if kind is ArraySource:
         return _open_map, _map_of(obj)
     if kind in (DecodedZarrSource, RawZarrSource):

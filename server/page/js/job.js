@@ -120,6 +120,7 @@ export async function showJob(main, { id, signal }) {
       fact("Id", el("code", {}, job.id)),
       job.shape && fact("Size", `${count(job.shape[0])} × ${count(job.shape[1])}`),
       fact("Costs", KINDS[job.cost] ?? job.cost),
+      job.spread && fact("Spread over", job.spread === true ? "all idle workers" : `at most ${count(job.spread)} workers`),
       fact("Created", moment(job.created)),
       job.started && fact("Started", moment(job.started)),
       job.finished && fact("Finished", moment(job.finished)),
@@ -216,6 +217,12 @@ export async function showJob(main, { id, signal }) {
   });
 }
 
+/** How many rows each worker of a spread job has evaluated, the busiest first. */
+function byWorker(workers) {
+  const rows = Object.values(workers).sort((a, b) => b - a);
+  return rows.map((one) => count(one)).join(" + ");
+}
+
 /** The part that moves: bar, figures, curves. */
 function liveView() {
   const bar = el("progress", { max: 1, "aria-labelledby": "bar-text", id: "job-bar" });
@@ -236,6 +243,7 @@ function liveView() {
       active && progress.phase > 0 && fact("Epsilon", rough(progress.epsilon)),
       fact("Rows evaluated", count(progress.rows_evaluated)),
       fact("Rows scanned", count(progress.rows_scanned)),
+      progress.workers && fact("Rows by worker", byWorker(progress.workers)),
       progress.cache_hit != null && fact("Cache hit rate", percent(progress.cache_hit)),
       active && progress.lower_bound != null && fact("Lower bound", number(progress.lower_bound)),
       active && progress.upper_bound != null && fact("Upper bound", number(progress.upper_bound)),

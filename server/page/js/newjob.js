@@ -30,6 +30,7 @@ async function knownOptions() {
   return {
     methods: names(known.methods, ["auto", "ssp", "compressed"]),
     devices: names(known.devices, ["auto", "cpu"]),
+    spread: known.spread === true,
   };
 }
 
@@ -190,6 +191,10 @@ export function showEstimate(place, answer, document) {
   facts.push(fact("Time", likely == null ? "unknown" : `about ${duration(likely)}`.replace("about less", "less")));
   if (low != null && high != null) facts.push(fact("Could be", `${duration(low)} to ${duration(high)}`));
   if (found.threads) facts.push(fact("Threads", count(found.threads)));
+  if (found.spread) {
+    facts.push(fact("Workers", count(found.spread.workers)));
+    facts.push(fact("With one worker", `about ${duration(found.spread.seconds_alone)}`.replace("about less", "less")));
+  }
   const notes = (found.notes ?? []).map((note) => el("p", { class: "help" }, asSentence(note)));
   fill(place, el("dl", { class: "facts" }, facts), notes);
 }

@@ -56,6 +56,11 @@ export class Options {
         help: "How often the state is saved; an interrupted job continues from there.",
       }),
     };
+    this.spread = field({
+      label: "Spread over workers", kind: "checkbox",
+      help: "Rows of costs are evaluated by the idle workers of the cluster too. The result is the same.",
+    });
+    this.spread.node.hidden = !known.spread;
     this.warmStart = field({
       label: "Start from job", placeholder: "none", class: "code",
       help: "The id of a job of the same size: similar costs are then solved sooner.",
@@ -63,13 +68,13 @@ export class Options {
     const { maximize, ...others } = this.fields;
     this.node = el("details", { class: "card" },
       el("summary", {}, el("h2", {}, "Options")),
-      maximize.node,
+      maximize.node, this.spread.node,
       el("div", { class: "fields" }, Object.values(others).map((one) => one.node), this.warmStart.node));
   }
 
   parts() {
     const named = Object.entries(this.fields).map(([name, one]) => [`/options/${name}`, one]);
-    return { ...Object.fromEntries(named), "/label": this.label, "/warm_start": this.warmStart };
+    return { ...Object.fromEntries(named), "/label": this.label, "/warm_start": this.warmStart, "/spread": this.spread };
   }
 
   check() {
@@ -88,6 +93,7 @@ export class Options {
     const found = {};
     if (Object.keys(options).length) found.options = options;
     if (this.warmStart.value()) found.warm_start = { job: this.warmStart.value() };
+    if (this.spread.value()) found.spread = true;
     if (this.label.value()) found.label = this.label.value();
     return found;
   }

@@ -1,0 +1,77 @@
+"""Jobs over several workers of the cluster: who may have them, and how long they take.
+
+The formula is that of docs/cluster.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.problems import Problem
+from bigsap_server.settings import Settings
+
+#: What arrives here from all workers together, bytes a second: an assumption.
+BYTES_A_SECOND = 5e8
+#: A wave of rows that searches wait for: two round trips, and half of the workers wait meanwhile.
+WAVE_SECONDS = 0.01
+#: Rows of such a wave.
+WAVE_ROWS = 32
+#: What comes back of a row that is not brought whole.
+LIST_BYTES = 1600
+
+
+def has_cluster(settings: Settings) -> bool:
+    """Whether there are several workers that a job could be spread over, as far as is known."""
+    if settings.executor == "inline":
+        return False
+    return settings.scheduler is not None or settings.default_workers > 1
+
+
+def workers_asked(request: JobRequest, settings: Settings, most: int | None) -> bool | int:
+    """``spread`` as the job gets it: False, True for all workers, or how many at most.
+
+    most: what the caller's key allows; None: all. Raises Problem with the pointer to the field.
+    """
+    asked = request.spread
+    if not asked:
+        return False
+    if not has_cluster(settings):
+        has = "runs jobs in its own process" if settings.executor == "inline" else "has one worker"
+        raise Problem(
+            "invalid-spec", f"there is no cluster to spread a job over: this service {has}",
+            pointer="/spread",
+        )  # fmt: skip
+    if request.options.device == "cuda":
+        raise Problem(
+            "invalid-spec", "a spread job is solved by the CPUs of its workers", pointer="/spread"
+        )
+    if most is None:
+        return asked
+    if most < 2 or (asked is not True and asked > most):
+        allowed = "none" if most < 2 else f"at most {most}"
+        number = "several" if asked is True else asked
+        raise Problem(
+            "over-limit", f"{number} workers for one job; {allowed} are allowed", pointer="/spread"
+        )
+    return most if asked is True else asked
+
+
+def workers_of(spread: bool | int, there: int) -> int:
+    """How many of the workers that there are such a job will have."""
+    if not spread:
+        return 1
+    return max(1, there if spread is True else min(spread, there))
+
+
+def spread_seconds(
+    n: int, m: int, row_seconds: float, workers: int, *, asked: float, answered: float, whole: bool
+) -> float:
+    """Seconds that the rows of a spread solve take, beside its search.
+
+    asked: rows that workers ask of the costs. answered: rows that they answer for, those that
+    they have kept included. whole: with whole rows; else with lists.
+    """
+    answer = 8 * m if whole else min(8 * m, LIST_BYTES)
+    waves = 0 if whole else math.ceil(max(0.0, answered - n) / WAVE_ROWS)
+    return asked * row_seconds / workers + answered * answer / BYTES_A_SECOND + WAVE_SECONDS * waves

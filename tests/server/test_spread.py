@@ -1,0 +1,307 @@
+"""Jobs over several workers of the cluster: who may have them, what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from bigsap_server.auth import hashed
+from bigsap_server.costs.build import build_source
+from bigsap_server.costs.estimate import estimate
+from bigsap_server.costs.plan import Plan
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.spreading import spread_seconds, workers_of
+from bigsap_server.settings import load
+from checks import SQUARE, problem
+from faults import Cluster, job_of, post, runner, same, states, wait_for
+
+import bigsap
+from live_server import LiveServer
+
+pytestmark = pytest.mark.timeout(180)
+ROWS = 1500
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    zarr = pytest.importorskip("zarr")
+    folder = tmp_path_factory.mktemp("lab")
+    rng = np.random.default_rng(5)
+    for name in "xy":
+        np.save(folder / f"{name}.npy", rng.random((ROWS, 3)))
+        np.save(folder / f"wide_{name}.npy", rng.random((ROWS, 40)))
+    zarr.create_array(
+        store=folder / "costs.zarr", data=rng.random((400, 400)), chunks=(10, 400),
+        shards=(100, 400), compressors="auto",
+    )  # fmt: skip
+    return folder
+
+
+def through_python(kind: str = "") -> dict[str, Any]:
+    """Costs whose rows only Python can read, and lists of them: some seconds of work; more if
+    the points are wide."""
+    points: dict[str, Any] = {"type": "points", "metric": "minkowski", "p": 3.5}
+    names = {side: f"{kind}_{side}" if kind else side for side in "xy"}
+    points |= {side: {"store": "lab", "path": f"{name}.npy"} for side, name in names.items()}
+    cost = {"type": "scale", "factor": 2.0, "cost": points}
+    return {"cost": cost, "options": {"method": "compressed", "cache": 40 * 8 * ROWS}}
+
+
+SHARDS = {"cost": {"type": "zarr", "store": "lab", "path": "costs.zarr"}}
+
+
+def alone(lab: Path, body: dict[str, Any]) -> bigsap.Result:
+    """The same solve in this process."""
+    request = JobRequest.model_validate(body).model_dump(mode="json")
+    given = load(data=lab / "data", stores={"lab": lab}).model_dump(mode="json")
+    options = body.get("options", {})
+    return bigsap.solve(build_source(request, given["data"], given), **options)
+
+
+# -- what is asked ---------------------------------------------------------------------
+
+
+def test_it_is_refused_where_there_is_no_cluster(api: Any) -> None:
+    found = problem(api.post("/v1/jobs", json=SQUARE | {"spread": True}), 422, "invalid-spec")
+    assert found["pointer"] == "/spread"
+    assert "no cluster" in found["detail"]
+    assert api.get("/v1/capabilities").json()["spread"] is False
+
+
+@pytest.mark.parametrize("wrong", [1, 0, -3, 2.5, "yes", None, 5000])
+def test_what_spread_must_be(api: Any, wrong: Any) -> None:
+    found = problem(api.post("/v1/jobs", json=SQUARE | {"spread": wrong}), 422, "invalid-spec")
+    assert found["pointer"].startswith("/spread")
+
+
+@pytest.fixture
+def of_a_cluster(make_app: Callable[..., Any], tmp_path: Path) -> Any:
+    """A service of a scheduler that is not there: jobs wait, but are judged."""
+    keys = {"any": {}, "four": {"spread_workers": 4}, "none": {"spread_workers": 0}}
+    lines = []
+    for name, quotas in keys.items():
+        lines += [f"[{name}]", f'hash = "{hashed(name)}"', 'scopes = ["read", "submit"]']
+        lines += [f"{quota} = {value}" for quota, value in quotas.items()]
+    (tmp_path / "keys.toml").write_text("\n".join(lines))
+    return make_app(executor="dask", scheduler="tcp://127.0.0.1:9", keys=tmp_path / "keys.toml")
+
+
+def asked(api: Any, key: str, spread: Any, **body: Any) -> Any:
+    return api.post(
+        "/v1/jobs?dry_run=true", json=SQUARE | body | {"spread": spread},
+        headers={"Authorization": f"Bearer {key}"},
+    )  # fmt: skip
+
+
+def test_keys_have_limits(of_a_cluster: Any) -> None:
+    api = of_a_cluster
+    for key, spread, given in [
+        ("any", True, True), ("any", 7, 7), ("four", True, 4), ("four", 3, 3),
+        ("none", False, False),
+    ]:  # fmt: skip
+        answer = asked(api, key, spread)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["spec"]["spread"] is given or given == answer.json()["spec"]["spread"]
+    for key, spread in [("four", 5), ("none", True), ("none", 2)]:
+        found = problem(asked(api, key, spread), 422, "over-limit")
+        assert found["pointer"] == "/spread"
+    found = api.get("/v1/capabilities", headers={"Authorization": "Bearer four"}).json()
+    assert (found["spread"], found["caller"]["spread_workers"]) == (True, 4)
+    found = api.get("/v1/capabilities", headers={"Authorization": "Bearer none"}).json()
+    assert found["spread"] is False
+
+
+def test_it_is_solved_by_cpus(make_app: Callable[..., Any]) -> None:
+    api = make_app(executor="dask", scheduler="tcp://127.0.0.1:9", devices=["cpu", "cuda"])
+    body = SQUARE | {"spread": True, "options": {"device": "cuda"}}
+    assert problem(api.post("/v1/jobs", json=body), 422, "invalid-spec")["pointer"] == "/spread"
+
+
+# -- what it will take -----------------------------------------------------------------
+
+
+def guessed(plan: Plan, workers: int, **options: Any) -> dict[str, Any]:
+    body = {
+        "shape": list(plan.shape or ()), "cost": {"type": "expression", "code": "i*1.0"},
+        "options": options, "spread": True,
+    }  # fmt: skip
+    return estimate(JobRequest.model_validate(body), plan, 1, workers)
+
+
+def test_the_estimate_follows_the_formula() -> None:
+    # 20 us a pair: 0.2 s a row, and each row once.
+    plan = Plan((10_000, 10_000), pair_ns=20_000.0, python_rows=True)
+    one, two, four = (guessed(plan, workers)["seconds"] for workers in (1, 2, 4))
+    assert one == pytest.approx(2000, rel=0.05)
+    assert one / two > 0.85 * 2
+    assert one / four > 0.85 * 4
+    assert guessed(plan, 4)["spread"]["pays"] is True
+    lists = guessed(plan, 4, cache=1 << 20)["seconds"]
+    assert four < lists < one
+    cheap = Plan((10_000, 10_000), pair_ns=0.3, python_rows=True)
+    assert guessed(cheap, 2)["spread"]["pays"] is False
+    compiled = Plan((10_000, 10_000), pair_ns=2.0)
+    found = guessed(compiled, 4)
+    assert found["spread"]["pays"] is False
+    assert any("does not help" in note for note in found["notes"])
+
+
+def test_the_formula() -> None:
+    # R s / W + A B / b + 0.01 k, as in docs/cluster.md.
+    whole = spread_seconds(1000, 2000, 0.01, 4, asked=1000, answered=1000, whole=True)
+    assert whole == pytest.approx(1000 * 0.01 / 4 + 1000 * 16_000 / 5e8)
+    lists = spread_seconds(1000, 2000, 0.01, 4, asked=2000, answered=3000, whole=False)
+    assert lists == pytest.approx(2000 * 0.01 / 4 + 3000 * 1600 / 5e8 + 0.01 * 63)
+
+
+def test_how_many_workers_it_will_have() -> None:
+    assert [workers_of(spread, 6) for spread in (False, True, 4, 9)] == [1, 6, 4, 6]
+    assert workers_of(True, 0) == 1
+
+
+# -- what becomes of it ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, lab: Path) -> Iterator[LiveServer]:
+    server = LiveServer(
+        tmp_path_factory.mktemp("spread") / "data", workers=3, heartbeat_s=0.2,
+        stores=json.dumps({"lab": str(lab)}),
+    )  # fmt: skip
+    try:
+        yield server.start()
+    finally:
+        server.kill()
+
+
+def doing(client: Any) -> dict[str, int]:
+    """Workers by what they do, as the metrics have it."""
+    lines = client.get("/metrics").text.splitlines()
+    return {
+        line.split('"')[1]: int(float(line.split()[-1]))
+        for line in lines
+        if line.startswith("bigsap_workers{")
+    }
+
+
+def stats_of(client: Any, job_id: str) -> Any:
+    return client.get(f"/v1/jobs/{job_id}/result").json()["stats"]["cluster"]
+
+
+@pytest.mark.parametrize("body", [through_python(), SHARDS], ids=["rows", "shards"])
+def test_several_workers_and_the_same_bits(
+    server: LiveServer, lab: Path, body: dict[str, Any]
+) -> None:
+    with server.client() as client:
+        job_id = post(client, body | {"spread": True})
+        assert server.finished(job_id)["state"] == "succeeded"
+        assert same(client, job_id, alone(lab, body))
+        told = stats_of(client, job_id)
+        assert len(told["by_worker"]) == 3
+        assert sum(told["by_worker"].values()) == told["rows"] > 0
+        assert client.get(f"/v1/jobs/{job_id}").json()["spread"] is True
+        assert "bigsap_spread_jobs_total" in client.get("/metrics").text
+        wait_for(lambda: doing(client) == {"busy": 0, "lent": 0, "idle": 3})
+
+
+def test_a_number_of_workers(server: LiveServer, lab: Path) -> None:
+    with server.client() as client:
+        job_id = post(client, through_python() | {"spread": 2})
+        wait_for(lambda: doing(client) == {"busy": 1, "lent": 1, "idle": 1})
+        assert server.finished(job_id)["state"] == "succeeded"
+        assert len(stats_of(client, job_id)["by_worker"]) == 2
+        assert same(client, job_id, alone(lab, through_python()))
+
+
+def test_another_job_gets_a_worker_at_once(server: LiveServer, lab: Path) -> None:
+    with server.client() as client:
+        job_id = post(client, through_python() | {"spread": True})
+        wait_for(lambda: doing(client) == {"busy": 1, "lent": 2, "idle": 0})
+        # Progress tells who does what.
+        assert sum(working(client, job_id).values()) > 0
+        others = [post(client, through_python()) for _ in range(2)]
+        wait_for(lambda: doing(client)["busy"] == 3, 10)
+        for one in (*others, job_id):
+            assert server.finished(one)["state"] == "succeeded"
+            assert same(client, one, alone(lab, through_python()))
+        for one in others:
+            assert client.get(f"/v1/jobs/{one}/result").json()["stats"]["cluster"] is None
+
+
+def working(client: Any, job_id: str) -> dict[str, int]:
+    """Wait until the job has had rows from workers; how many from each."""
+
+    def rows() -> dict[str, int]:
+        job = job_of(client, job_id)
+        assert job["state"] not in ("succeeded", "failed"), job
+        return (job["progress"] or {}).get("workers") or {}
+
+    return wait_for(rows)
+
+
+def processes(server: LiveServer) -> set[int]:
+    """The workers of a server's own cluster."""
+    assert server.process is not None
+    found = psutil.Process(server.process.pid).children(recursive=True)
+    return {one.pid for one in found if "spawn_main" in " ".join(one.cmdline())}
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["lent", "own"])
+def test_killed_workers(server: LiveServer, lab: Path, own: bool) -> None:
+    """One that was lent costs time only; the job's own costs an attempt."""
+    body = through_python("wide")
+    with server.client() as client:
+        wait_for(lambda: len(processes(server)) == 3)
+        job_id = post(client, body | {"spread": True})
+        working(client, job_id)
+        home = runner(server, job_id)
+        lent = (processes(server) - {home}).pop()
+        os.kill(home if own else lent, signal.SIGKILL)
+        assert server.finished(job_id, 120)["state"] == "succeeded"
+        assert same(client, job_id, alone(lab, body))
+        assert (("interrupted", 1) in states(client, job_id)) == own
+
+
+def test_no_pickle_of_the_costs_is_sent(lab: Path) -> None:
+    """What workers get is the call that builds the source from the spec."""
+    from bigsap.sources.spread.recipes import recipe_of
+
+    request = JobRequest.model_validate(SHARDS | {"spread": True}).model_dump(mode="json")
+    given = load(data=lab / "data", stores={"lab": lab}).model_dump(mode="json")
+    recipe = recipe_of(build_source(request, given["data"], given))
+    assert b"build_source" in recipe
+    assert b"DecodedZarrSource" not in recipe
+
+
+@pytest.mark.timed
+def test_an_operators_cluster(
+    tmp_path: Path, start_server: Callable[..., LiveServer], lab: Path
+) -> None:
+    """As compose.cluster.yaml has it: a scheduler, two workers, a folder that all see."""
+    cluster = Cluster(tmp_path)
+    try:
+        cluster.start_scheduler()
+        time.sleep(1)
+        for _ in range(2):
+            cluster.start_worker()
+        server = start_server(
+            scheduler=cluster.address, stores=json.dumps({"lab": str(lab)}), heartbeat_s=0.2
+        )
+        with server.client() as client:
+            wait_for(lambda: sum(doing(client).values()) == 2)
+            found = client.post("/v1/jobs?dry_run=true", json=SHARDS | {"spread": True}).json()
+            assert found["estimate"]["spread"]["workers"] == 2
+            job_id = post(client, SHARDS | {"spread": True})
+            assert server.finished(job_id)["state"] == "succeeded"
+            assert same(client, job_id, alone(lab, SHARDS))
+            assert len(stats_of(client, job_id)["by_worker"]) == 2
+    finally:
+        cluster.close()
