@@ -16,7 +16,6 @@ WIDE = {
     "_gather",
     "_lists_there",
     "_reduce_chunk",
-    "gather",
     "keep_tight",
     "lists_of",
     "pick_tight",

@@ -64,6 +64,31 @@ def call_fill(
 
 
 @intrinsic
+def address_of(typing: Any, array: Any) -> Any:
+    """Where an array begins, an int64: ``ctypes.data`` is unsigned, and numba makes a float64 of
+    what is one of the two."""
+
+    def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = ctx.make_array(array)(ctx, builder, args[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), emit
+
+
+@intrinsic
+def call(typing: Any, address: Any, arguments: Any) -> Any:
+    """Call ``int64 f(...)`` at an address with a tuple of numbers: int64, or float64."""
+    wide = [types.float64 if isinstance(a, types.Float) else types.int64 for a in arguments]
+
+    def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        given = [builder.extract_value(args[1], k) for k in range(len(wide))]
+        function = ir.FunctionType(ir.IntType(64), [value.type for value in given])
+        return builder.call(builder.inttoptr(args[0], function.as_pointer()), given)
+
+    return types.int64(types.int64, types.Tuple(wide)), emit
+
+
+@intrinsic
 def call_recover(typing: Any, address: Any, row: Any, start: Any, stop: Any, out: Any) -> Any:
     """Call ``void (int64 row, int64 start, int64 stop, int64 out)`` at an address."""
 

@@ -91,16 +91,13 @@ def extremes(
 
 @kernel
 def gather(
-    tau: Array, cap: float, infinity: float, cost: Array, sign: float, reference: float,
-    column: int, lowest: float, highest: float, best_tau: Array, best_cost: Array, best_id: Array,
-    n: int,
-) -> int:  # fmt: skip
+    tau: Array, cap: float, infinity: float, column: int, best_tau: Array, best_id: Array, n: int
+) -> int:
     """Append all finite ``tau`` <= cap to n candidates, in order; how many they are then.
 
-    tau, cost: of consecutive columns from ``column``. 64 columns become the bits of a word,
+    tau: of consecutive columns from ``column``. 64 columns become the bits of a word,
     and the bits that are set are walked: many times faster than a test per column.
-    -1 where a signed cost is outside (lowest, highest], or candidates are too many to be
-    true: costs that were judged have been changed since.
+    -1 where candidates are too many to be true: costs that were judged have been changed since.
     """
     for first in range(0, tau.size, 64):
         if first + 64 <= tau.size and cap < infinity:
@@ -115,12 +112,10 @@ def gather(
         while word != 0:
             j = first + lowest_bit(word)
             word &= word - np.uint64(1)
-            x = sign * cost[j]
-            if not (x > lowest and x <= highest) or n == best_tau.size:
+            if n == best_tau.size:
                 return -1
             best_tau[n] = tau[j]
             best_id[n] = column + j
-            best_cost[n] = x - reference
             n += 1
     return n
 

@@ -11,26 +11,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
-from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.selection import bracket, extremes, gather, n_within, thin
 from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.bounds import BLOCK, Blocks
-from bigsap.engine.lists.layout import CHUNK, PANEL, Lists, Scratch
+from bigsap.engine.lists.layout import CHUNK, PANEL, PRICE_BYTES, Lists, Scratch
+from bigsap.engine.lists.reading import Costs, copied
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
-from bigsap.sources.compiled import call_fill
+from bigsap.sources.compiled import address_of, call, call_fill
 
 
 class Evaluator(NamedTuple):
     """How a thread evaluates rows.
 
-    slots: the costs, where they lie in memory; unused with ``from_fill``. longest: entries of a
-    list that searches can scan. seed: see ``offset_of``.
+    costs: where they lie in memory, or, with ``from_fill``, only what reads them. longest: entries
+    of a list that searches can scan. seed: see ``offset_of``.
     """
 
-    slots: Array
+    costs: Costs
     from_fill: bool
     terms: Terms
     blocks: Blocks
@@ -65,100 +64,12 @@ def smallest(values: Array, infinity: float) -> np.float32:
 
 
 @kernel
-def _judge(
-    cost: Array, sign: float, lowest: float, highest: float, n: int, lanes: Array, infinity: float
-) -> tuple[int, float]:
-    """How many signed costs are NaN or outside (lowest, highest], and the smallest."""
-    bad = 0
-    for k in range(LANES):
-        lanes[k] = infinity
-    full = n // LANES
-    for b in range(full):
-        p = b * LANES
-        for line in range(cost.itemsize * LANES // LINE):
-            prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
-        c = cost[p : p + LANES]
-        for k in range(LANES):
-            x = sign * c[k]
-            a = lanes[k]
-            lanes[k] = x if x < a else a
-            bad += 0 if (x > lowest) & (x <= highest) else 1
-    for j in range(full * LANES, n):
-        x = sign * cost[j]
-        lanes[0] = min(lanes[0], x)
-        bad += 0 if (x > lowest) & (x <= highest) else 1
-    return bad, fold(lanes, infinity)
-
-
-@kernel
-def _reduce_chunk(
-    cost: Array, at: int, width: int, column: int, place: int, sign: float, reference: float,
-    v: Array, open_price: Array, tau: Array, low: Array, free: Array, infinity: float,
-) -> None:  # fmt: skip
-    """``tau[place:] = (sign * cost[at:] - reference) - v[column:]``, ``width`` columns.
-
-    low: (LANES,) set to the smallest of each group, which is one lane of the chunk.
-    free: (LANES,) lowered to the smallest over free columns.
-    """
-    for k in range(LANES):
-        low[k] = infinity
-    # Four columns of a lane at a time: a quarter of the loads and stores of the minima.
-    step = 4 * LANES
-    full = width // step
-    for b in range(full):
-        p, q, r = at + b * step, column + b * step, place + b * step
-        for line in range(cost.itemsize * step // LINE):
-            prefetch(cost.ctypes.data + p * cost.itemsize + AHEAD + line * LINE)
-        c, w = cost[p : p + step], v[q : q + step]
-        f, t = open_price[q : q + step], tau[r : r + step]
-        for k in range(LANES):
-            x0, x1 = sign * c[k] - reference, sign * c[k + LANES] - reference
-            x2 = sign * c[k + 2 * LANES] - reference
-            x3 = sign * c[k + 3 * LANES] - reference
-            g0, g1 = x0 - w[k], x1 - w[k + LANES]
-            g2, g3 = x2 - w[k + 2 * LANES], x3 - w[k + 3 * LANES]
-            t[k], t[k + LANES], t[k + 2 * LANES], t[k + 3 * LANES] = g0, g1, g2, g3
-            a = g0 if g0 < g1 else g1
-            z = g2 if g2 < g3 else g3
-            a = a if a < z else z
-            z = low[k]
-            low[k] = a if a < z else z
-            h0, h1 = x0 - f[k], x1 - f[k + LANES]
-            h2, h3 = x2 - f[k + 2 * LANES], x3 - f[k + 3 * LANES]
-            a = h0 if h0 < h1 else h1
-            z = h2 if h2 < h3 else h3
-            a = a if a < z else z
-            z = free[k]
-            free[k] = a if a < z else z
-    done = full * step
-    for _ in range((width - done) // LANES):
-        p, q, r = at + done, column + done, place + done
-        c, w = cost[p : p + LANES], v[q : q + LANES]
-        f, t = open_price[q : q + LANES], tau[r : r + LANES]
-        for k in range(LANES):
-            x = sign * c[k] - reference
-            g = x - w[k]
-            h = x - f[k]
-            t[k] = g
-            a, z = low[k], free[k]
-            low[k] = g if g < a else a
-            free[k] = h if h < z else z
-        done += LANES
-    for k in range(done, width):
-        x = sign * cost[at + k] - reference
-        g = x - v[column + k]
-        tau[place + k] = g
-        low[k % LANES] = min(low[k % LANES], g)
-        free[k % LANES] = min(free[k % LANES], x - open_price[column + k])
-
-
-@kernel
 def evaluate(
-    row: int, whole: Array, v: Array, open_price: Array, offset: int, e: Evaluator, lists: Lists
+    row: int, whole: int, v: Array, open_price: Array, offset: int, e: Evaluator, lists: Lists
 ) -> int:
     """Evaluate one whole row under the prices v into its list of at most its width, k entries.
 
-    whole: the row's costs, unless ``from_fill``. open_price: v for free columns, the
+    whole: the address of the row's costs, unless ``from_fill``. open_price: v for free columns, the
     blocked price for matched ones; the best free column always gets a place.
     offset: column to start from; ties at the boundary go to the columns met first, so
     a pseudo-random offset spreads them. Returns the pairs evaluated, -1 on a bad cost (which
@@ -170,15 +81,16 @@ def evaluate(
     terms, from_fill, scratch, k = e.terms, e.from_fill, e.scratch, lists.width[row]
     m = terms.n_columns
     infinity, sign = terms.infinity, terms.sign
-    near, tau, free = scratch.near, scratch.tau, scratch.free
-    group_low, lanes = scratch.group_low, scratch.lanes
+    tau, free, group_low, lanes = scratch.tau, scratch.free, scratch.group_low, scratch.lanes
+    costs, raw_at, item = e.costs, address_of(scratch.raw), e.costs.item
+    v_at, open_at, tau_at = address_of(v), address_of(open_price), address_of(tau)
+    low_at, free_at = address_of(group_low), address_of(free)
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     if not from_fill and lists.theta[row] == -infinity:  # its first evaluation
-        bad, low = _judge(whole, sign, terms.lowest, terms.highest, m, free, infinity)
-        if bad != 0:
+        if call(costs.judge, (whole, m, sign, terms.lowest, terms.highest, infinity, free_at)):
             return -1
-        if low < infinity and low > -infinity:
-            lists.reference[row] = low
+        if free[0] < infinity and free[0] > -infinity:
+            lists.reference[row] = free[0]
     reference = lists.reference[row]
     low, order = lists.low, lists.order
     n_best = 0
@@ -194,27 +106,30 @@ def evaluate(
         width = min(PANEL, m - column, left)
         left -= width
         following = 0 if column + width == m else column + width
-        cost = near if from_fill else whole
-        base = 0 if from_fill else column
+        # The cost of column j is at origin + j * item.
+        origin = raw_at - column * item if from_fill else whole
         # Blocks of columns from all over the row need the whole row's tau.
         at = column if order.size else 0
         for j in range(LANES):
             free[j] = infinity
         n_groups = 0
         for place in range(0, width, CHUNK):
-            part = min(CHUNK, width - place)
+            part, first = min(CHUNK, width - place), column + place
             if from_fill:  # here, while the chunk stays in the first-level cache
                 call_fill(
-                    terms.fill_address, terms.fill_context, row, column + place,
-                    column + place + part, near.ctypes.data + place * near.itemsize,
+                    terms.fill_address, terms.fill_context, row, first, first + part,
+                    origin + first * item,
                 )  # fmt: skip
-                if n_invalid(near, sign, terms.lowest, terms.highest, place, place + part):
-                    return -1
-            _reduce_chunk(
-                cost, base + place, part, column + place, at + place, sign,
-                reference, v, open_price, tau, group_low[n_groups : n_groups + LANES], free,
-                infinity,
-            )  # fmt: skip
+            if call(
+                costs.reduce,
+                (
+                    origin + first * item, part, from_fill, sign, terms.lowest, terms.highest,
+                    reference, infinity, v_at + first * PRICE_BYTES,
+                    open_at + first * PRICE_BYTES, tau_at + (at + place) * PRICE_BYTES,
+                    low_at + n_groups * PRICE_BYTES, free_at,
+                ),
+            ):  # fmt: skip
+                return -1
             n_groups += LANES
         if low.shape[1] > 0 and order.size == 0:
             for first in range(0, width, BLOCK):
@@ -233,22 +148,25 @@ def evaluate(
             for j in range(lane, width, LANES):
                 if tau[at + j] == smallest_free and open_price[column + j] == v[column + j]:
                     free_tau, free_id = smallest_free, column + j
-                    x = sign * cost[base + j]
-                    if not (x > terms.lowest and x <= terms.highest):
+                    # One place beyond the candidates there is always room.
+                    best_id[n_best] = free_id
+                    if not copied(origin, n_best, n_best + 1, reference, costs, terms, scratch):
                         return -1
-                    free_cost = x - reference
+                    free_cost = best_cost[n_best]
                     break
         for lo, hi in ((turn, width), (0, turn)):
             for first in range(lo - lo % CHUNK, hi, CHUNK):
                 if n_within(group_low[first // 16 :], LANES, cap) == 0:
                     continue
                 place, end = max(first, lo), min(first + CHUNK, hi)
+                known = n_best
                 n_best = gather(
-                    tau[at + place : at + end], cap, infinity, cost[base + place : base + end],
-                    sign, reference, column + place, terms.lowest, terms.highest,
-                    best_tau, best_cost, best_id, n_best,
+                    tau[at + place : at + end], cap, infinity, column + place, best_tau, best_id,
+                    n_best,
                 )  # fmt: skip
-                if n_best < 0:
+                if n_best < 0 or not copied(
+                    origin, known, n_best, reference, costs, terms, scratch
+                ):
                     return -1
                 if n_best > best_tau.size - CHUNK - 1:
                     n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)

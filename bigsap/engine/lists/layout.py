@@ -21,6 +21,8 @@ from bigsap.sources.base import Array
 
 #: Bytes of an entry of a list.
 ENTRY_BYTES = 12
+#: Bytes of a price.
+PRICE_BYTES = 8
 #: Columns evaluated at a time: their costs and reduced costs stay in the near caches.
 PANEL = 8192
 #: Columns whose smallest ``c - v`` are kept lane by lane: LANES groups of 16 columns.
@@ -80,7 +82,8 @@ class Lists(NamedTuple):
 class Scratch(NamedTuple):
     """One thread's room for an evaluation.
 
-    near, tau: (PANEL,) costs as they come and ``c - v``. free: P (LANES,).
+    raw: uint8, costs of PANEL columns as they are computed. near: P (BLOCK,) costs of a block. tau:
+    P (PANEL,) ``c - v``, or of the whole row. free: P (LANES,).
     lanes: P (2 * LANES,), see ``selection.extremes``.
     group_low: P (PANEL / 16,) smallest ``c - v`` of each group.
     bound: float64 (n_all,), see ``bounds.Blocks``; block: ID (n_blocks,) the blocks that
@@ -88,6 +91,7 @@ class Scratch(NamedTuple):
     best_tau, best_cost: P (room,), best_id: int32 (room,) candidates.
     """
 
+    raw: Array
     near: Array
     tau: Array
     free: Array

@@ -282,7 +282,9 @@ class ListEngine(ListStore):
         finally:
             at.stop = 0
 
-    def _search_arguments(self, epsilon: float, postpone: float) -> tuple[Any, ...]:
+    def _search_arguments(
+        self, epsilon: float, postpone: float, *, named: bool = True
+    ) -> tuple[Any, ...]:
         kind = self.price.type
         unit = kind(0 if self.problem.integer else UNIT)
         pairs = F.Pairs(
@@ -293,12 +295,12 @@ class ListEngine(ListStore):
             kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
             self._next_fit(), self._budget,
         )  # fmt: skip
-        evaluator = self.evaluator(self.slots, self.scratch)
+        evaluator = self.evaluator(self.slots, self.scratch, named=named)
         return self.roots, pairs, self.frontier, self.lists, evaluator, rules
 
     def search_kernel(self) -> tuple[Any, tuple[Any, ...]]:
         """The kernel of a phase, and arguments as it is called with."""
-        return run_searches, self._search_arguments(0.0, 0.0)
+        return run_searches, self._search_arguments(0.0, 0.0, named=False)
 
     def _next_fit(self) -> int:
         """The number of evaluations at which majorants are fitted anew: they loosen as prices

@@ -19,7 +19,7 @@ from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
 from bigsap.engine.lists.workspace import Frontier, Pairs
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
-from bigsap.sources.compiled import call_fill
+from bigsap.sources.compiled import address_of, call, call_fill
 
 add_item, add_pairs = adding("next_item"), adding("pairs")
 #: The bound of a block of which nothing is known.
@@ -93,7 +93,7 @@ def _bounds(
 
 @kernel
 def evaluate_bounded(
-    row: int, whole: Array, v: Array, open_price: Array, e: Evaluator, lists: Lists, left: Array
+    row: int, whole: int, v: Array, open_price: Array, e: Evaluator, lists: Lists, left: Array
 ) -> int:
     """As ``evaluate``, opening only blocks of columns whose bounds let them matter.
 
@@ -107,7 +107,10 @@ def evaluate_bounded(
     """
     terms, from_fill, scratch, k = e.terms, e.from_fill, e.scratch, lists.width[row]
     m, infinity, sign = terms.n_columns, terms.infinity, terms.sign
-    near, tau, lanes = scratch.near, scratch.tau, scratch.lanes
+    near, tau, lanes, costs = scratch.near, scratch.tau, scratch.lanes, e.costs
+    near_at = address_of(near)
+    # Costs that come as prices need not be copied.
+    raw_at = near_at if costs.plain else address_of(scratch.raw)
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     bound, ids, opened = scratch.bound, scratch.block, scratch.opened
     low, order, reference = lists.low, lists.order, lists.reference[row]
@@ -143,8 +146,7 @@ def evaluate_bounded(
             low_free = infinity
             if order.size:
                 places = order[column : column + width]
-                for j in range(width):
-                    near[j] = whole[places[j]]
+                call(costs.copy, (whole, address_of(places), width, near_at))
                 for j in range(width):
                     x = sign * near[j] - reference
                     tau[j] = x - v[places[j]]
@@ -153,13 +155,14 @@ def evaluate_bounded(
                 if from_fill:
                     call_fill(
                         terms.fill_address, terms.fill_context, row, column, column + width,
-                        near.ctypes.data,
+                        raw_at,
                     )  # fmt: skip
+                    if not costs.plain:
+                        call(costs.copy, (raw_at, 0, width, near_at))
                     if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
                         return -1
                 else:
-                    for j in range(width):
-                        near[j] = whole[column + j]
+                    call(costs.copy, (whole + column * costs.item, 0, width, near_at))
                 for j in range(width):
                     x = sign * near[j] - reference
                     tau[j] = x - v[column + j]
@@ -177,15 +180,17 @@ def evaluate_bounded(
             if keep:
                 low[row, block] = smallest(tau[:width], infinity)
             first = n_best
-            n_best = gather(
-                tau[:width], cap, infinity, near[:width], sign, reference, column,
-                terms.lowest, terms.highest, best_tau, best_cost, best_id, n_best,
-            )  # fmt: skip
+            n_best = gather(tau[:width], cap, infinity, column, best_tau, best_id, n_best)
             if n_best < 0:
                 return -1
-            if order.size:
-                for j in range(first, n_best):
-                    best_id[j] = order[best_id[j]]
+            for j in range(first, n_best):
+                place = best_id[j]
+                x = sign * near[place - column]
+                if not (x > terms.lowest and x <= terms.highest):
+                    return -1
+                best_cost[j] = x - reference
+                if order.size:
+                    best_id[j] = order[place]
             if n_best > best_tau.size - BLOCK - 1 or (n_best > k and p % 4 == 3):
                 n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
                 outside = min(outside, rest)
@@ -211,7 +216,7 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
 
 @kernel
 def evaluate_row(
-    row: int, whole: Array, v: Array, open_price: Array, e: Evaluator, lists: Lists, left: Array
+    row: int, whole: int, v: Array, open_price: Array, e: Evaluator, lists: Lists, left: Array
 ) -> int:
     """``evaluate_bounded`` where there are bounds, or blocks seen before; else ``evaluate``."""
     seen = lists.low.shape[1] > 0 and lists.theta[row] > -e.terms.infinity
@@ -239,8 +244,8 @@ def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator) -> int:
     while True:
         counts.evaluations += 1
         pairs = evaluate_row(
-            row, e.slots[0 if e.from_fill else row], f.shown if hidden else p.v, p.open_price, e,
-            lists, f.left if hidden else f.left[:0],
+            row, e.costs.start + row * e.costs.stride, f.shown if hidden else p.v, p.open_price,
+            e, lists, f.left if hidden else f.left[:0],
         )  # fmt: skip
         if pairs < 0:
             return BAD_ROW_COST
@@ -263,18 +268,18 @@ def run_evaluations(
 ) -> int:  # fmt: skip
     """Evaluate many rows, each by whichever thread is free; the result is the same.
 
-    rows: ID (k,). Row rows[p] lies in ``e.slots[p]`` when ``by_place``, else in ``e.slots[row]``.
+    rows: ID (k,). Row rows[p] is the p-th of ``e.costs`` when ``by_place``, else its own number.
     e: its scratch has arrays with a leading axis of threads. counts.next_item is the next place to
     take; returns 0, or 1 with counts.bad_row when a row holds a bad cost.
     """
     scratches = e.scratch
     scratch = Scratch(
-        scratches.near[thread], scratches.tau[thread], scratches.free[thread],
-        scratches.lanes[thread], scratches.group_low[thread], scratches.best_tau[thread],
-        scratches.best_cost[thread], scratches.best_id[thread],
+        scratches.raw[thread], scratches.near[thread], scratches.tau[thread],
+        scratches.free[thread], scratches.lanes[thread], scratches.group_low[thread],
+        scratches.best_tau[thread], scratches.best_cost[thread], scratches.best_id[thread],
         scratches.bound[thread], scratches.block[thread], scratches.opened[thread],
     )  # fmt: skip
-    mine = Evaluator(e.slots, e.from_fill, e.terms, e.blocks, e.seed, scratch, e.longest)
+    mine = Evaluator(e.costs, e.from_fill, e.terms, e.blocks, e.seed, scratch, e.longest)
     counts = lists.counts
     while True:
         place = add_item(counts, 1)
@@ -282,7 +287,7 @@ def run_evaluations(
             return 0
         row = rows[place]
         slot = place if by_place else row
-        whole = e.slots[0 if e.from_fill else slot]
+        whole = e.costs.start + slot * e.costs.stride
         pairs = evaluate_row(row, whole, v, open_price, mine, lists, lists.order[:0])
         if pairs < 0:
             counts.bad_row = row

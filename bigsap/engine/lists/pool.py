@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.fetch import Terms
-from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.lists.layout import (
     ENTRY_BYTES,
     PANEL,
+    PRICE_BYTES,
     Lists,
 )
+from bigsap.engine.lists.reading import Costs
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
-from bigsap.sources.compiled import call_fill
+from bigsap.sources.compiled import address_of, call, call_fill
 
 #: Reserved beyond what the first lists take, without a limit, in their sizes.
 _SPARE = 15
@@ -137,32 +138,28 @@ def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
 
 @kernel(nrt=True)
 def write_whole(
-    row: int, slots: Array, from_fill: bool, terms: Terms, near: Array, lists: Lists
-) -> bool:  # fmt: skip
+    row: int, from_fill: bool, source: Costs, terms: Terms, raw: Array, lists: Lists
+) -> bool:
     """The whole row as a list of all columns, at the pool's end; False on a bad cost.
 
-    For a row whose list may not grow: a search scans all of it. near: (PANEL,).
+    For a row whose list may not grow: a search scans all of it. raw: see ``Scratch``.
     """
     m = terms.n_columns
     sign, reference, costs = terms.sign, lists.reference[row], lists.costs
     at = lists.ids.size - m
     lists.counts.evaluations += 1
     lists.counts.pairs += m
-    if not from_fill:
-        whole = slots[row]
-        good = 0
-        for j in range(m):
-            x = sign * whole[j]
-            costs[at + j] = x - reference
-            good += 1 if (x > terms.lowest) & (x <= terms.highest) else 0
-        return good == m
+    out, raw_at = address_of(costs) + at * PRICE_BYTES, address_of(raw)
+    good = 0
     for column in range(0, m, PANEL):
         width = min(PANEL, m - column)
-        call_fill(
-            terms.fill_address, terms.fill_context, row, column, column + width, near.ctypes.data
-        )
-        if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
-            return False
-        for j in range(width):
-            costs[at + column + j] = sign * near[j] - reference
-    return True
+        cost = source.start + row * source.stride + column * source.item
+        if from_fill:
+            cost = raw_at
+            call_fill(terms.fill_address, terms.fill_context, row, column, column + width, cost)
+        call(source.copy, (cost, 0, width, out + column * PRICE_BYTES))
+        for j in range(at + column, at + column + width):
+            x = sign * costs[j]
+            costs[j] = x - reference
+            good += 1 if (x > terms.lowest) & (x <= terms.highest) else 0
+    return good == m

@@ -191,7 +191,7 @@ def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, postpone
     s, zero = f.search, e.terms.sign - e.terms.sign
     renewed = renew(row, p, f, lists, e)
     if renewed == NO_GROWTH:
-        s.whole = write_whole(row, e.slots, e.from_fill, e.terms, e.scratch.near, lists)
+        s.whole = write_whole(row, e.from_fill, e.costs, e.terms, e.scratch.raw, lists)
         return _ROW if s.whole != 0 else INVALID
     if renewed != RENEWED:
         return POOL_FULL if renewed == NO_ROOM else INVALID

@@ -35,6 +35,7 @@ from bigsap.engine.lists.pool import (
     reserve,
     widen,
 )
+from bigsap.engine.lists.reading import costs_in
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while
@@ -132,7 +133,8 @@ class ListStore:
         n_bounds = max(self.blocks.offset.size, self.lists.low.shape[1])
         n_blocks = max(self.blocks.n_blocks, self.lists.low.shape[1])
         self.scratches = L.Scratch(
-            near=np.empty((t, L.PANEL), self.problem.source.dtype),
+            raw=np.empty((t, L.PANEL * self.slots.itemsize), np.uint8),
+            near=np.empty((t, BLOCK), price),
             tau=np.empty((t, max(L.PANEL, whole)), price), free=np.empty((t, S.LANES), price),
             lanes=np.empty((t, 2 * S.LANES), price),
             group_low=np.empty((t, L.PANEL // 16), price),
@@ -309,18 +311,22 @@ class ListStore:
         counts.evaluations += rows.size
         return slots, int(counts.bad_row)
 
-    def _evaluation_arguments(self, rows: Array, slots: Array) -> tuple[Any, ...]:
-        evaluator = self.evaluator(slots, self.scratches)
+    def _evaluation_arguments(
+        self, rows: Array, slots: Array, *, named: bool = True
+    ) -> tuple[Any, ...]:
+        evaluator = self.evaluator(slots, self.scratches, named=named)
         return rows, not self.immediate, self.v, self.open_price, evaluator, self.lists
 
     def evaluation_kernel(self) -> tuple[Any, tuple[Any, ...]]:
         """The kernel of evaluations, and arguments as it is called with."""
-        return run_evaluations, (0, 1, *self._evaluation_arguments(np.empty(0, S.ID), self.slots))
+        rows = np.empty(0, S.ID)
+        return run_evaluations, (0, 1, *self._evaluation_arguments(rows, self.slots, named=False))
 
-    def evaluator(self, slots: Array, scratch: L.Scratch) -> Evaluator:
-        """How rows in ``slots`` are evaluated now."""
+    def evaluator(self, slots: Array, scratch: L.Scratch, *, named: bool = True) -> Evaluator:
+        """How rows in ``slots`` are evaluated now. named: see ``costs_in``."""
+        costs = costs_in(slots, self.price, there=not self.from_fill, named=named)
         return Evaluator(
-            slots, self.from_fill, self.terms, self.blocks, self.seed, scratch, self.longest
+            costs, self.from_fill, self.terms, self.blocks, self.seed, scratch, self.longest
         )
 
     def check_size(self, row: int, costs: Array, limit: int | None) -> None:
