@@ -30,6 +30,8 @@ _FEW_ROWS = 700
 _FEW_IN_MEMORY = 1500
 # Unless rows are evaluated again and again otherwise: from so many on.
 _FEWEST_ROWS = 64
+# From so many on a device's scans from levels repay the levels, which the host solves.
+_MANY_ON_DEVICE = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +123,10 @@ def ssp_takes_levels(problem: Problem, options: Options) -> bool:
     if not options.epsilon or options.start in ("estimate", "none"):
         return False
     source = problem.source
-    if isinstance(source, SlabsOnDevices) or device_name(source) != "cpu":
-        return options.start == "levels" and not isinstance(source, SlabsOnDevices)
+    if isinstance(source, SlabsOnDevices):
+        return False
+    if device_name(source) != "cpu":
+        return options.start == "levels" or min(problem.shape) >= _MANY_ON_DEVICE
     return options.start == "levels" or pairs_are_cheap(problem)
 
 

@@ -17,7 +17,11 @@ import bigsap
 import cluster_costs
 from bigsap.engine.core import state as S
 from bigsap.engine.lists.afar import SentPrices, lists_of
+from bigsap.sources.base import Foreseeing
 from bigsap.sources.functions.speed import PerformanceWarning
+from bigsap.sources.spread import spread as spread_module
+from bigsap.sources.spread.crew import Crew
+from bigsap.sources.spread.spread import Spread
 from bigsap.sources.spread.worker import Built, KeptOnWorker
 from remote_provider import Provider
 
@@ -230,6 +234,110 @@ def test_lists_take_little_more_than_their_entries(client):
     # 128 entries of 12 bytes to begin with.
     assert told["row_bytes"] == 0
     assert told["list_bytes"] <= 1.2 * 128 * 12 * told["rows"]
+
+
+def test_it_is_judged_whether_workers_paid(client):
+    options = {"method": "compressed", "cache": few_rows(400)}
+    told = bigsap.solve(called("slow_row", 400), cluster=client, **options).stats["cluster"]
+    assert told["faster"] == told["busy"] / (told["waited"] + told["started"])
+    assert told["paid"] == (told["faster"] > 1)
+    # Of two threads at most twice the work of one is done meanwhile.
+    assert 0 < told["busy"] <= 2.05 * told["waited"]
+    assert told["idle"] == pytest.approx(2 * told["waited"] - told["busy"], abs=0.05)
+    x, y = points(300)
+    stays = bigsap.solve(bigsap.points(x, y), cluster=client, method="compressed")
+    assert stays.stats["cluster"]["paid"] is False
+
+
+class Here:
+    """Stands for workers: rows are made at once, and counted."""
+
+    n_threads = 3
+
+    def __init__(self, bad=()):
+        self.waves, self.bad, self.made = [], set(bad), None
+
+    def pace(self, name):
+        return None if self.made is None else 0.1
+
+    def wave(self, costs, name, rows, **rest):
+        if not rows.size:
+            return
+        self.made = True
+        self.waves.append(rows.tolist())
+        if self.bad & set(rows.tolist()):
+            raise bigsap.CallbackError("a row that fails")
+        values = np.stack([np.full(50, float(row)) for row in rows])
+        yield np.arange(rows.size), values.view(np.uint8).ravel()
+
+
+def read(spread, row):
+    out = np.empty((1, 50))
+    spread.read(np.array([row]), slice(0, 50), out)
+    assert (out == row).all()
+
+
+def spread_here(**given):
+    crew = Here(**given)
+    cost = bigsap.from_function(lambda i: np.full(50, float(i)), (90, 50), kind="row")
+    return Spread(cost, crew, ("token", None)), crew
+
+
+def test_rows_that_may_be_next_come_along():
+    spread, crew = spread_here()
+    assert isinstance(spread, Foreseeing)
+    assert spread.foresees == 2
+    spread.foresee(np.array([70, 12, 40, 3]))
+    read(spread, 30)
+    assert crew.waves == [[30, 12, 70]]
+    read(spread, 12)
+    read(spread, 70)
+    read(spread, 30)
+    assert len(crew.waves) == 1
+    # What was foreseen for one row says nothing of later ones.
+    read(spread, 55)
+    assert crew.waves[1] == [55]
+
+
+def test_rows_kept_ahead_are_limited(monkeypatch):
+    monkeypatch.setattr(spread_module, "_AHEAD_BYTES", 4 * 50 * 8)
+    spread, crew = spread_here()
+    for row in (5, 25, 45, 65, 85, 15):
+        read(spread, row)
+    assert list(spread._ahead) == [45, 65, 85, 15]
+    assert len(crew.waves) == 6
+
+
+def test_an_error_of_a_row_that_nobody_asked_for_is_not_told():
+    spread, crew = spread_here(bad=[12])
+    spread.foresee(np.array([12, 40]))
+    read(spread, 30)
+    assert crew.waves == [[30, 12, 40], [30]]
+    spread.foresee(np.array([40]))
+    with pytest.raises(bigsap.CallbackError):
+        read(spread, 12)
+
+
+def test_ssp_asks_for_rows_in_waves(client):
+    cost = called("row", 150)
+    options = {"method": "ssp", "cache": 30 * 8 * 150}
+    one, spread = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
+    assert same(one, spread)
+    assert one.stats["rows_evaluated"] == spread.stats["rows_evaluated"]
+    assert spread.stats["cluster"]["waves"] < 0.7 * spread.stats["rows_evaluated"]
+
+
+def test_the_pace_rises_at_once_and_falls_by_halves():
+    crew = object.__new__(Crew)
+    crew._pace, crew._dear = {}, None
+    assert crew.pace("lists") is None
+    crew.learn("lists", 1.0, 10, 10)
+    assert crew.pace("lists") == 0.1
+    assert crew.pace("duals") == 0.1  # of rows that were made
+    crew.learn("lists", 0.01, 10, 0)
+    assert crew.pace("lists") == 0.05
+    crew.learn("lists", 2.0, 10, 10)
+    assert crew.pace("lists") == 0.2
 
 
 def test_progress_tells_rows_by_worker(client):

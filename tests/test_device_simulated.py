@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import options as options_of
 from bigsap.engine.gpu import device_engine as gpu
 from bigsap.engine.gpu import shares as gpu_parts
 from bigsap.engine.gpu.device_engine import DeviceEngine, merge_minima
 from bigsap.engine.gpu.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
+from bigsap.methods import first_prices
 from bigsap.methods import placement as devices_of
 from bigsap.methods.placement import few_values, unrelated
 from bigsap.sources import as_source
@@ -365,3 +367,18 @@ def test_what_auto_takes_on_a_device(cupy: Any, monkeypatch: pytest.MonkeyPatch)
     result = bigsap.solve(matrix, device="cuda")
     assert (result.stats["method"], result.status) == ("compressed", "optimal")
     assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
+
+
+def test_scans_of_many_rows_begin_from_levels(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = costs(600, 600)
+    published = bigsap.solve(matrix, device="cuda", method="ssp")
+    assert published.stats["first_prices"] != "levels"
+    monkeypatch.setattr(options_of, "_MANY_ON_DEVICE", 600)
+    monkeypatch.setattr(first_prices, "_WORTH", 600)
+    result = bigsap.solve(matrix, device="cuda", method="ssp")
+    assert result.status == "optimal"
+    assert result.stats["first_prices"] == "levels"
+    assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
+    assert result.stats["rows_scanned"] < published.stats["rows_scanned"]
+    noise = np.random.default_rng(0).random((600, 600))
+    assert bigsap.solve(noise, device="cuda", method="ssp").stats["first_prices"] != "levels"

@@ -15,13 +15,13 @@ WORST = [
     (510, "levels", 26, 2.7),  # lognormal points on a line, euclidean: before 826, 11.2
     (958, "levels", 17, 2.0),  # lognormal points, city-block: 402, 11.7
     (1228, "levels", 21, 3.0),  # clusters in 8-D, city-block: 353, 10.3
-    (200, "levels", 25, 1.8),  # a wide one on a line: 145, 1.8
+    (200, "none", 12, 1.8),  # a wide one on a line: 145, 1.8
     (1248, "levels", 17, 2.0),  # shells, city-block: 346, 10.2
-    (883, "levels", 35, 1.6),  # a wide one of shells on a line: 93, 1.6
+    (883, "none", 44, 1.6),  # a wide one of shells on a line: 93, 1.6
     (26, "levels", 23, 3.0),  # uniform in 5-D, city-block: 339, 10.2
     (442, "levels", 9, 2.0),  # a lattice, city-block: 86, 10.3
     (668, "levels", 13, 1.8),  # a wide one of clusters, city-block: 52, 11.5
-    (864, "levels", 36, 2.3),  # a wide one of a lattice: 58, 1.8
+    (864, "none", 8, 2.3),  # a wide one of a lattice: 58, 1.8
     (1955, "none", 28, 1.0),  # a tall one of few values
     (264, "levels", 182, 1.9),  # terms of rows and columns, rounded to 29 values
     (38, "levels", 94, 9.2),  # clusters far from each other: 81, 26

@@ -196,6 +196,31 @@ def test_the_decision_from_few_rows(name, wanted):
     assert counts.rows <= 256 + 8
 
 
+@pytest.mark.parametrize("shape", [(1800, 2400), (2400, 1800), (1500, 9000)])
+@pytest.mark.parametrize("method", ["compressed", "ssp"])
+def test_rows_that_can_choose_need_no_levels(shape, method):
+    generator = np.random.default_rng(0)
+    x, y = generator.random((shape[0], 2)), generator.random((shape[1], 2))
+    near = bigsap.points(x, y)
+    taken = bigsap.solve(near, method=method)
+    assert taken.stats["first_prices"] in ("none", "estimate")
+    levels_ = bigsap.solve(near, method=method, start="levels")
+    assert taken.fun == pytest.approx(levels_.fun, rel=1e-12)
+    assert taken.stats["rows_scanned"] < 0.8 * levels_.stats["rows_scanned"]
+
+
+@pytest.mark.parametrize("shape", [(1800, 2400), (2400, 1800), (1500, 9000)])
+def test_crowded_rows_need_them(shape):
+    generator = np.random.default_rng(0)
+    x, y = generator.random((shape[0], 2)), generator.random((shape[1], 2))
+    y[:, 0] *= 0.5
+    half = bigsap.points(x, y)
+    taken = bigsap.solve(half, method="compressed")
+    assert taken.stats["first_prices"] == "levels"
+    plain = bigsap.solve(half, method="compressed", start="none")
+    assert taken.stats["rows_scanned"] < plain.stats["rows_scanned"]
+
+
 def test_nuggets():
     generator = np.random.default_rng(0)
     assert first_prices.nugget(np.zeros((8, 8))) == 0

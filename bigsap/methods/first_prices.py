@@ -47,6 +47,9 @@ _SMOOTH, _FALLING, _ROUGH = 0.025, 0.67, 0.75
 _GAIN = 0.5
 #: Columns whose means have more than this share of the variance need prices, whatever is left.
 _MEANS = 0.05
+#: From so many times as many columns as rows on, and so many different columns among the rows'
+#: picks, as a share of what chance would give, prices are hardly needed.
+_WIDE, _DIFFERENT = 1.15, 0.83
 #: With more forbidden pairs than this share, samples have no solutions to learn from.
 _SPARSE = 0.75
 #: A sample has at most so many times as many rows, or columns, as its shorter side should.
@@ -142,8 +145,12 @@ def _draw(problem: Problem, strata: Strata, size: int, generator: np.random.Gene
     """About ``size`` of the shorter side, as many of the longer as there are for each."""
     # Powers of two, so that strata of the sample are nodes of the whole's k-d tree.
     step = 2 ** max(0, round(math.log2(min(problem.shape) / size)))
-    rows = one_of_each(strata.rows, step, generator)[: _LONGEST * size]
-    columns = one_of_each(strata.columns, step, generator)[: _LONGEST * size]
+
+    def draw(order: Array) -> Array:
+        wider = 2 ** max(0, math.ceil(math.log2(order.size / (step * _LONGEST * size))))
+        return one_of_each(order, step * wider, generator)
+
+    rows, columns = draw(strata.rows), draw(strata.columns)
     return _Sample(
         rows, columns, one_of_each(np.arange(rows.size), SHARE, generator),
         one_of_each(np.arange(columns.size), SHARE, generator),
@@ -152,6 +159,8 @@ def _draw(problem: Problem, strata: Strata, size: int, generator: np.random.Gene
 
 def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
     """Whether levels pay, as a sample in compact order says."""
+    if _picks_differ(costs):
+        return False
     small = costs[::2, ::2]
     now, before = nugget(costs.T), nugget(small.T)
     if ordered_rows:
@@ -159,6 +168,16 @@ def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
     if now > _ROUGH:
         return means_share(costs) > _MEANS and _recovered(costs, drawn) > _GAIN
     return bool(now <= _SMOOTH or now < _FALLING * before or _recovered(costs, drawn) > _GAIN)
+
+
+def _picks_differ(costs: Array) -> bool:
+    """Whether the shorter side is clearly shorter and its cheapest pairs seldom meet: then
+    searches end soon whatever the prices."""
+    if costs.shape[0] > costs.shape[1]:
+        costs = costs.T
+    n, m = costs.shape
+    by_chance = -m * math.expm1(-n / m)
+    return bool(m > _WIDE * n and np.unique(costs.argmin(axis=1)).size > _DIFFERENT * by_chance)
 
 
 def nugget(costs: Array) -> float:

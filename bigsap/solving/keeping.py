@@ -31,6 +31,7 @@ from bigsap.sources.base import (
     CostSource,
     Crewed,
     Fillable,
+    Foreseeing,
     Ids,
     Interruptible,
     Resident,
@@ -185,6 +186,16 @@ class KeptRows:
         """Passed on to a source that can be left while it is read."""
         if isinstance(self.source, Interruptible):
             self.source.while_waiting(check)
+
+    @property
+    def foresees(self) -> int:
+        """Of the source."""
+        return self.source.foresees if isinstance(self.source, Foreseeing) else 0
+
+    def foresee(self, rows: Array) -> None:
+        """Passed on."""
+        if isinstance(self.source, Foreseeing):
+            self.source.foresee(rows)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""

@@ -126,6 +126,20 @@ class Prefetching(Protocol):
 
 
 @runtime_checkable
+class Foreseeing(Protocol):
+    """Rows asked for one by one come with others that may be asked for next, at no more time."""
+
+    @property
+    def foresees(self) -> int:
+        """How many others; 0: none."""
+        ...
+
+    def foresee(self, rows: Array) -> None:
+        """Rows that may be asked for after the next one, the likeliest first."""
+        ...
+
+
+@runtime_checkable
 class Fingerprinted(Protocol):
     """The source can tell whether its data is still the same."""
 

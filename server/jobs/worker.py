@@ -151,6 +151,7 @@ class Attempt:
         watcher.start()
         try:
             result = self._solve()
+            self._judge(result.stats.get("cluster"))
             return self._outcome(result)
         except Exception as error:  # noqa: BLE001 - a job must not take its worker along
             return self._failure(error)
@@ -202,6 +203,18 @@ class Attempt:
                 self._tell("log", {"message": f"starting anew: {error}"})
                 self.folder.checkpoint.unlink(missing_ok=True)
         return bigsap.solve(source, **given)
+
+    def _judge(self, told: dict[str, Any] | None) -> None:
+        """Say in the job's log whether its workers paid."""
+        if told is None:
+            return
+        if not told["rows"]:
+            message = "spreading did not help: the costs were computed where the search ran"
+        elif told["paid"]:
+            message = f"spread over workers, rows came {told['faster']:.1f} times faster"
+        else:
+            message = "spreading did not pay: rows took longer to come than to be evaluated"
+        self._tell("log", {"message": message})
 
     def _warm_start(self) -> Any:
         given = self.spec.get("warm_start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -208,6 +209,13 @@ def test_several_workers_and_the_same_bits(
         assert len(told["by_worker"]) == 3
         assert sum(told["by_worker"].values()) == told["rows"] > 0
         assert client.get(f"/v1/jobs/{job_id}").json()["spread"] is True
+        said = client.get(
+            f"/v1/jobs/{job_id}/events", headers={"Accept": "application/json"}
+        ).json()["events"]
+        assert any(
+            e["kind"] == "log" and re.search("spread.* (faster|not pay)", e["data"]["message"])
+            for e in said
+        )
         assert "bigsap_spread_jobs_total" in client.get("/metrics").text
         wait_for(lambda: doing(client) == {"busy": 0, "lent": 0, "idle": 3})
 

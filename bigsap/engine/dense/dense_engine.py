@@ -30,7 +30,7 @@ from bigsap.errors import CheckpointError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
-from bigsap.sources.base import Array, Fillable, Grouped, Prefetching, read_while
+from bigsap.sources.base import Array, Fillable, Foreseeing, Grouped, Prefetching, read_while
 
 # A kernel's slice: long enough that starting it costs nothing, short enough that
 # an interrupt is served at once.
@@ -376,6 +376,8 @@ class Engine:
         if isinstance(source, Grouped):
             start, stop = source.rows_together(row)
         if stop - start <= 1:
+            if isinstance(source, Foreseeing) and source.foresees:
+                source.foresee(self._next_rows(row, source.foresees))
             # Read first: a slot claimed for a row that then fails would hold garbage.
             self._read(np.array([row]), self._one_row)
             self._before_claim()
@@ -397,6 +399,22 @@ class Engine:
         self._before_claim()
         slot = claim(table, row, self.sweeping)
         table.slots[slot] = block[2][row - block[0]]
+
+    def _next_rows(self, row: int, most: int) -> Array:
+        """Absent rows that may be asked for after ``row``: in a search those of the columns that it
+        has reached, the nearest first; then the next ones in order."""
+        st, absent = self.state, self.rows.table.slot_of_row == ABSENT
+        found = np.empty(0, np.int64)
+        if not self.sweeping:
+            (reached,) = np.nonzero((st.dist < self.infinity) & (st.row_of_column >= 0))
+            reached = reached[absent[st.row_of_column[reached]]]
+            if reached.size > most:
+                reached = reached[np.argpartition(st.dist[reached], most)[:most]]
+            found = st.row_of_column[reached[np.argsort(st.dist[reached])]].astype(np.int64)
+        position = int(st.at.position)
+        ahead = self._order[position + 1 : position + 1 + 16 * most]
+        found = np.concatenate([found[found != row], ahead[absent[ahead] & (ahead != row)]])
+        return found[:most]
 
     def _before_claim(self) -> None:
         if self.resting is not None:

@@ -40,8 +40,8 @@ _AHEAD = 3
 _BLOCK_BYTES = 32 << 20
 #: Consecutive rows that one worker owns.
 _OWNED = 16
-#: A wave of less work is one block for each worker.
-_SHORT_WAVE = 0.05
+#: A block of less work costs more in going to and fro than it takes.
+_LEAST_SECONDS = 0.02
 #: Seconds between looks at who is there, and until a block is asked for elsewhere at the
 #: earliest, if some worker is idle.
 _LOOK_SECONDS = 1.0
@@ -52,6 +52,8 @@ _TRIES = 8
 #: Without any worker for so long, the solve ends.
 _PATIENCE = 300.0
 _TICK_SECONDS = 0.02
+_SEND_SECONDS = 0.001
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass
@@ -62,7 +64,8 @@ class Counts:
     that workers had to ask of the source among them. list_bytes, row_bytes, dual_bytes: of
     answers, by what they hold. sent_bytes: prices, rows' ids and recipes on their way to workers,
     as far as the caller sends them. busy: seconds that workers worked; idle: that their
-    threads did not while a wave was out. by_worker: rows by address.
+    threads did not while a wave was out. waited: seconds for which waves were out; started: until
+    there were workers. by_worker: rows by address.
     """
 
     waves: int = 0
@@ -76,6 +79,8 @@ class Counts:
     sent_bytes: int = 0
     busy: float = 0.0
     idle: float = 0.0
+    waited: float = 0.0
+    started: float = 0.0
     by_worker: dict[str, int] = field(default_factory=dict)
 
 
@@ -103,6 +108,7 @@ class Crew:
         self.counts = Counts()
         self._owned: list[Any] = []
         self._serial = 0
+        clock = time.perf_counter()
         if isinstance(where, distributed.Client):
             if where.asynchronous:
                 raise OptionError("cluster needs a Client that is not asynchronous")
@@ -120,13 +126,20 @@ class Crew:
         self.seats: list[str] = []
         self._threads: dict[str, int] = {}
         self._looked = -math.inf
+        #: Seconds a row, by what is made of it; and of one that the costs are asked for.
         self._pace: dict[str, float] = {}
+        self._dear: float | None = None
         self._tokens: list[str] = []
+        #: Futures whose answers are here. Word that they are not needed any more would go out just
+        #: before the next blocks, and hold them up: it follows them instead.
+        self._spent: list[Any] = []
         try:
             self._await_workers()
         except BaseException:
             self.close()
             raise
+        self._hurry()
+        self.counts.started = time.perf_counter() - clock
 
     # -- coming and going -------------------------------------------------------------
 
@@ -146,7 +159,11 @@ class Crew:
 
     def _connect(self, distributed: Any, where: Any) -> Any:
         try:
-            client = distributed.Client(where, timeout=30, set_as_default=False)
+            # Workers on this machine are within reach: answers need not pass by the scheduler.
+            direct = True if self._owned else None
+            client = distributed.Client(
+                where, timeout=30, set_as_default=False, direct_to_workers=direct
+            )
         except (OSError, TimeoutError, ValueError) as error:
             self.close()
             raise ClusterError(f"no scheduler answers at {where}: {error}") from error
@@ -159,6 +176,13 @@ class Crew:
         except TimeoutError as error:
             raise ClusterError("the cluster has no worker") from error
         self.look()
+
+    def _hurry(self) -> None:
+        """Have tasks sent as they come. A client waits for 10 ms after each message, for more to
+        send with the next one: for the second of two blocks that would be as long as its way."""
+        stream = getattr(self.client, "scheduler_comm", None)
+        if stream is not None and getattr(stream, "interval", 0.0) > _SEND_SECONDS:
+            stream.interval = _SEND_SECONDS
 
     def __enter__(self) -> Crew:
         return self
@@ -201,15 +225,30 @@ class Crew:
         self.seats = [address for address in self.seats if address in self._threads] + new
 
     def told(self) -> dict[str, Any]:
-        """``stats["cluster"]``: who there was and what they did."""
+        """``stats["cluster"]``: who there was, what they did, and whether it paid: whether their
+        work took longer than it was waited for, and would so have taken one thread here."""
         counts = vars(self.counts)
-        return {"workers": len(self.seats), "threads": self.n_threads, **counts}
+        waited = self.counts.waited + self.counts.started
+        paid = {"faster": self.counts.busy / max(waited, 1e-9), "paid": self.counts.busy > waited}
+        return {"workers": len(self.seats), "threads": self.n_threads, **counts, **paid}
 
     def _alive(self) -> None:
         if self.client.status != "running":
             raise ClusterError(f"the cluster is lost: its scheduler is {self.client.status}")
 
     # -- waves ------------------------------------------------------------------------
+
+    def pace(self, name: str) -> float | None:
+        """Seconds that a row takes a worker, as far as is known."""
+        return self._pace.get(name, self._dear)
+
+    def learn(self, name: str, seconds: float, n_rows: int, n_asked: int) -> None:
+        """Take note of a block. Rows that were kept are quick, but those of the next block may
+        not have been: the pace rises at once, and falls by halves."""
+        new = max(1e-7, seconds / n_rows)
+        self._pace[name] = max(new, self._pace.get(name, 0.0) / 2)
+        if n_asked:
+            self._dear = seconds / n_asked
 
     def share(self, values: Array) -> Any:
         """What all blocks of a wave need, sent once: a future to hand to ``wave``."""
@@ -296,9 +335,9 @@ class _Wave:
                 alone = time.monotonic()
             elif time.monotonic() - alone > _PATIENCE:
                 raise ClusterError(f"the cluster has had no worker for {_PATIENCE:.0f} s")
-        self.crew.counts.idle += max(
-            0.0, (time.perf_counter() - self.clock) * self.crew.n_threads - self.busy
-        )
+        waited, counts = time.perf_counter() - self.clock, self.crew.counts
+        counts.waited += waited
+        counts.idle += max(0.0, waited * self.crew.n_threads - self.busy)
         if self.failure is not None:
             raise_failure(self.failure)
 
@@ -317,12 +356,18 @@ class _Wave:
             free = [s for s in crew.seats if load.get(s, 0) < _AHEAD * crew._threads.get(s, 1)]
             if not free and crew.seats:
                 return
-            seat = min(free, key=lambda s: load[s] / crew._threads[s]) if free else None
+            # Those with rows of their own first: what they have kept need not be made again.
+            seat = min(free, key=self._preference(load)) if free else None
             block = _Block(self._cut(seat), seat, time.monotonic())
             if seat is not None:
                 load[seat] += 1
             self.out.append(block)
             self._submit(block)
+            crew._spent = []
+
+    def _preference(self, load: dict[str, int]) -> Callable[[str], tuple[bool, float]]:
+        threads = self.crew._threads
+        return lambda seat: (not self.ahead.get(seat, _NONE).size, load[seat] / threads[seat])
 
     def _cut(self, seat: str | None) -> Array:
         """The next rows for a worker: its own, else some of those of whoever has most left."""
@@ -335,12 +380,12 @@ class _Wave:
         return part
 
     def _size(self) -> int:
-        pace = self.crew._pace.get(self.name)
-        left, threads = self._left(), self.crew.n_threads
+        """Smaller towards the end, so that all workers are done at about the same time, but never
+        too small to be worth its way."""
+        pace = self.crew.pace(self.name)
         if pace is None:
             return 1
-        parts = threads if left * pace < _SHORT_WAVE * threads else 2 * threads
-        even = -(-left // parts)
+        even = max(-(-self._left() // (2 * self.crew.n_threads)), int(_LEAST_SECONDS / pace))
         return max(1, min(int(_BLOCK_SECONDS / pace), even, _BLOCK_BYTES // self.row_bytes))
 
     def _submit(self, block: _Block, *, anywhere: bool = False) -> None:
@@ -410,6 +455,7 @@ class _Wave:
             if copy is not future:
                 with suppress(Exception):
                     copy.cancel()
+        self.crew._spent.append(future)
         block.copies = []
         if isinstance(answer, Failure):
             self._failed(answer)
@@ -417,7 +463,7 @@ class _Wave:
         crew, counts = self.crew, self.crew.counts
         seconds, asked, address, body = opened(answer)
         n_rows = block.positions.size
-        crew._pace[self.name] = max(1e-7, seconds / n_rows)
+        crew.learn(self.name, seconds, n_rows, asked)
         self.took.append(time.monotonic() - block.since)
         self.busy += seconds
         counts.busy += seconds

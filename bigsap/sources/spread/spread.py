@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.errors import BigsapError, ClusterError
 from bigsap.sources.base import (
     Array,
     CostSource,
@@ -36,6 +37,9 @@ _ROWS = "bigsap.sources.spread.worker:rows_of"
 _DUALS = "bigsap.solving.part_proof:duals_of"
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20
+#: A row that is asked for is on its way for about so long; so many others at most come from a
+#: thread with it.
+_TRIP_SECONDS, _MOST_EACH = 0.01, 8
 
 
 def spread(source: CostSource, crew: Crew) -> Spread:
@@ -80,8 +84,10 @@ def spread_out(source: CostSource, crew: Crew) -> CostSource:
 class Spread:
     """Rows of ``source``, from workers that have its recipe.
 
-    Rows read one after another, upwards or downwards, come many at a time: twice as many as
-    the last time, up to 32 MiB of them. O(1) memory besides.
+    Rows that are asked for one by one come with others. Read one after another, upwards or
+    downwards, they come many at a time: twice as many as the last time. A reader that says which
+    rows may be next (``foresee``) has one of them from each worker that would have nothing to do.
+    Up to 32 MiB of rows that came last are kept.
     """
 
     def __init__(self, source: CostSource, crew: Crew, costs: tuple[str, Any]) -> None:
@@ -89,6 +95,7 @@ class Spread:
         self.shape, self.dtype = source.shape, source.dtype
         self._waiting = Waiting()
         self._ahead: dict[int, Array] = {}
+        self._next = np.empty(0, np.int64)
         self._last, self._direction, self._streak = -2, 0, 0
         self._lock = threading.Lock()
 
@@ -126,26 +133,63 @@ class Spread:
         if not ids.size or columns.start >= columns.stop:
             return
         with self._lock:
-            wanted = np.unique([row for row in ids.tolist() if row not in self._ahead])
+            here = {row: self._ahead[row] for row in ids.tolist() if row in self._ahead}
+            wanted = np.unique([row for row in ids.tolist() if row not in here]).astype(np.int64)
+            others = np.empty(0, np.int64)
             if ids.size == 1 and wanted.size:
-                wanted = self._foreseen(int(wanted[0]))
-                self._ahead.clear()
-        found: dict[int, Array] = {}
-        self.show(wanted.astype(np.int64), lambda row, costs: found.__setitem__(row, costs))
+                others = self._others(int(wanted[0]))
+        here |= self._brought(wanted, others)
+        for k, row in enumerate(ids.tolist()):
+            out[k] = here[row][columns]
         with self._lock:
-            for k, row in enumerate(ids.tolist()):
-                out[k] = (found if row in found else self._ahead)[row][columns]
             if ids.size == 1:
                 self._last = int(ids[0])
-                self._ahead.update(found)
-                self._ahead.pop(self._last, None)
+                self._ahead |= here
+                for old in list(self._ahead)[: -self._most_ahead]:
+                    del self._ahead[old]
+
+    def _brought(self, wanted: Array, others: Array) -> dict[int, Array]:
+        """Rows of costs by their ids. An error of a row that nobody has asked for is not told."""
+        found: dict[int, Array] = {}
+        try:
+            self.show(np.concatenate([wanted, others]), found.__setitem__)
+        except ClusterError:
+            raise
+        except BigsapError:
+            if not others.size:
+                raise
+            self.show(wanted, found.__setitem__)
+        return found
+
+    @property
+    def foresees(self) -> int:
+        """As many as the workers make in about the time of a round trip, one by each thread at
+        least; the row that is asked for is one of them."""
+        pace = self.crew.pace(_ROWS)
+        each = 1 if pace is None else max(1, min(_MOST_EACH, int(_TRIP_SECONDS / pace)))
+        return min(self.crew.n_threads * each, self._most_ahead) - 1
+
+    def foresee(self, rows: Array) -> None:
+        """Rows that may be asked for after the next one, the likeliest first."""
+        self._next = np.asarray(rows, np.int64)
+
+    @property
+    def _most_ahead(self) -> int:
+        return max(1, _AHEAD_BYTES // self.row_bytes)
+
+    def _others(self, row: int) -> Array:
+        """Rows to come with one that is asked for."""
+        others = self._foreseen(row)
+        if others.size <= 1:
+            others, self._next = self._next[: self.foresees], self._next[:0]
+        others = np.unique(others[others != row])
+        return others[[other not in self._ahead for other in others.tolist()]]
 
     def _foreseen(self, row: int) -> Array:
         """The row, and those that follow if rows have come in their order."""
         step = row - self._last
         if abs(step) == 1 and step == self._direction:
-            most = max(1, _AHEAD_BYTES // self.row_bytes)
-            self._streak = min(most, max(self.crew.n_threads, 2 * self._streak))
+            self._streak = min(self._most_ahead, max(self.crew.n_threads, 2 * self._streak))
         else:
             self._direction, self._streak = (step if abs(step) == 1 else 0), 1
         last = row + (self._streak - 1) * (self._direction or 1)
