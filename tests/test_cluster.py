@@ -19,6 +19,7 @@ from bigsap.engine.core import state as S
 from bigsap.engine.lists.afar import SentPrices, lists_of
 from bigsap.sources.base import Foreseeing
 from bigsap.sources.functions.speed import PerformanceWarning
+from bigsap.sources.spread import recipes
 from bigsap.sources.spread import spread as spread_module
 from bigsap.sources.spread.crew import Crew
 from bigsap.sources.spread.spread import Spread
@@ -188,6 +189,41 @@ def test_a_provider(client):
                 assert same(one, bigsap.solve(source, cluster=client, **options))
 
 
+def combined(which, n=160):
+    x, y = points(n)
+    function, near = called("row", n), bigsap.points(x, y)
+    forbidden = np.random.default_rng(7).random((n, n)) < 0.3
+    np.fill_diagonal(forbidden, False)
+    return {
+        "scaled": lambda: bigsap.scaled(near, 3.0),
+        "sum": lambda: bigsap.sum_of([function, bigsap.scaled(near, 0.5)]),
+        "masked": lambda: bigsap.masked(function, forbidden),
+        "forbid_above": lambda: bigsap.forbid_above(function, 0.3),
+        "sum of compiled": lambda: bigsap.sum_of([near, bigsap.lowrank(x, y)]),
+        "own class": lambda: cluster_costs.Own(x, y),
+        "sliceable": lambda: cluster_costs.Sliceable(x, y),
+        "lambda": lambda: bigsap.from_function(
+            lambda i, j: abs(x[i, 0] - y[j, 0]), (n, n), compiled=False
+        ),
+    }[which]()
+
+
+@pytest.mark.parametrize("kept", ["all", "few"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "scaled", "sum", "masked", "forbid_above", "sum of compiled", "own class", "sliceable",
+        "lambda",
+    ],
+)  # fmt: skip
+def test_every_kind_of_source(client, which, kept):
+    cost = combined(which)
+    options = {} if kept == "all" else {"cache": few_rows(160), "method": "compressed"}
+    spread = bigsap.solve(cost, cluster=client, **options)
+    assert same(bigsap.solve(cost, **options), spread)
+    assert spread.stats["cluster"]["rows"] >= 160
+
+
 def test_sources_that_stay_here(client, tmp_path):
     x, y = points(900)
     costs = np.random.default_rng(6).random((300, 300))
@@ -199,8 +235,19 @@ def test_sources_that_stay_here(client, tmp_path):
         bigsap.from_function(lambda i, j: abs(i - j) * 1.5, (300, 300)),
         costs,
         tmp_path / "costs.npy",
+        bigsap.scaled(costs, 2.0),
+        bigsap.sum_of([costs, bigsap.points(*points(300))]),
     ):
         assert same(bigsap.solve(cost), bigsap.solve(cost, cluster=client))
+
+
+def test_matrices_that_are_too_large_to_be_sent_along(client, monkeypatch):
+    cost = combined("masked")
+    monkeypatch.setattr(recipes, "_MOST_SENT", 160 * 160 - 1)
+    with pytest.warns(PerformanceWarning, match="does not pay"):
+        spread = bigsap.solve(cost, cluster=client)
+    assert spread.stats["cluster"]["rows"] == 0
+    assert same(bigsap.solve(cost), spread)
 
 
 def test_it_is_said_where_a_cluster_does_not_pay(client):
@@ -426,6 +473,31 @@ def test_workers_die_join_and_are_slow(cluster, client):
         client.wait_for_workers(2, timeout=60)
     assert same(one, spread)
     assert killed[0] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_twenty_kills(cluster, client):
+    """Of twenty solves each loses a worker, sooner or later; all have the same bits."""
+    cost = called("slow_row", 300, seed=12)
+    options = {"method": "compressed", "cache": few_rows(300)}
+    one = bigsap.solve(cost, **options)
+    killed = 0
+    for k in range(20):
+        client.wait_for_workers(2, timeout=60)
+        pid = sorted(client.run(os.getpid).values())[k % 2]
+        at = 15 * (k + 1)  # rows, of some 600
+        struck = []
+
+        def strike(progress, pid=pid, at=at, struck=struck):
+            if not struck and sum(progress.workers.values()) >= at:
+                os.kill(pid, signal.SIGKILL)
+                struck.append(pid)
+
+        spread = bigsap.solve(cost, cluster=client, callback=strike, callback_every=0.01, **options)
+        assert same(one, spread)
+        killed += len(struck)
+    assert killed == 20
 
 
 def test_a_lost_scheduler_ends_with_a_checkpoint(tmp_path):

@@ -47,6 +47,15 @@ def test_lambda():
     assert "verified with another function" in out
 
 
+def test_cluster():
+    pytest.importorskip("distributed", reason="extra cluster")
+    pytest.importorskip("zarr", reason="extra zarr")
+    out = run("cluster.py", "--n", 120, "--micro", 5, "--workers", 1, 2)
+    assert out.count("the same bits") == 4
+    assert out.count("2 workers") == 2
+    assert "120 rows evaluated" in out
+
+
 def test_asyncio():
     out = run("in_asyncio.py", "--n", 300)
     assert "n = 300, optimal" in out
@@ -201,7 +210,7 @@ def test_service_curl(live_server):
 
 README = EXAMPLES / "README.md"
 # Scripts whose full size has not been measured to the end.
-NOT_RUN_IN_FULL = {"cells_250k.py", "lambda_cost.py"}
+NOT_RUN_IN_FULL = {"cells_250k.py", "cluster.py", "lambda_cost.py"}
 SCRIPTS = sorted(file.name for file in EXAMPLES.iterdir() if file.suffix in (".py", ".sh"))
 
 

@@ -27,6 +27,10 @@ from bigsap.sources.remote.http_rows import HttpSource, from_http
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
 
+#: Matrices in memory that are part of the costs, such as the mask of a function's, are sent
+#: along up to this size.
+_MOST_SENT = 256 << 20
+
 
 class LiesHereError(Exception):
     """Costs in the memory of this process: workers would have to be sent all of them."""
@@ -39,8 +43,17 @@ def recipe_of(source: CostSource) -> bytes:
     """
     import cloudpickle
 
+    here, elsewhere = 0, False
+
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
+            nonlocal here, elsewhere
+            if type(obj) is ArraySource and not obj.mapped:
+                here += obj.array.nbytes
+                if obj is source or here > _MOST_SENT:
+                    raise LiesHereError
+                return ArraySource, (np.ascontiguousarray(obj.array), obj._what)
+            elsewhere = elsewhere or _made_by_python(obj)
             found = _reduced(obj)
             return super().reducer_override(obj) if found is None else found
 
@@ -54,7 +67,17 @@ def recipe_of(source: CostSource) -> bytes:
             f"{source!r} cannot be sent to the workers of a cluster: {type(error).__name__}:"
             f" {error}; pass a path, an address, a function or one of BigSAP's own sources"
         ) from error
+    if here and not elsewhere:
+        raise LiesHereError
     return room.getvalue()
+
+
+def _made_by_python(obj: Any) -> bool:
+    """Whether it is a source of rows that workers can make as well as this process."""
+    kind = type(obj)
+    if kind in (DecodedZarrSource, RawZarrSource, HttpSource, FunctionSource):
+        return True
+    return hasattr(kind, "read") and not kind.__module__.startswith("bigsap.")
 
 
 def followed(recipe: bytes) -> CostSource:

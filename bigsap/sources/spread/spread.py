@@ -73,8 +73,8 @@ def spread_out(source: CostSource, crew: Crew) -> CostSource:
     except LiesHereError:
         pass
     warnings.warn(
-        f"cluster= does not pay: the costs of {source!r} are in memory here, or computed in"
-        " nanoseconds a pair; they are looked at where solve() was called",
+        f"cluster= does not pay: the costs of {source!r} are in memory or a mapped file here, or"
+        " compiled code computes them; they are looked at where solve() was called",
         PerformanceWarning,
         stacklevel=3,
     )
