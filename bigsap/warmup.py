@@ -57,11 +57,22 @@ def warm(
 
 
 def _groups(names: list[str]) -> list[list[str]]:
-    """Combinations that share most kernels together; the largest groups first."""
+    """Combinations that share most kernels together; what takes longest first.
+
+    What all costs share is compiled once for each type of prices: the first groups are one of
+    each, lest two processes compile the same at once.
+    """
     found: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(name.rpartition(", ")[0], []).append(name)
-    return sorted(found.values(), key=len, reverse=True)
+        parts = name.split(", ")
+        found.setdefault(", ".join(parts[: min(2, len(parts) - 1)]), []).append(name)
+    prices = [key.rpartition(", ")[2] for key in found]
+
+    def place(key: str) -> tuple[bool, bool]:
+        kind = key.rpartition(", ")[2]
+        return not kind.endswith(" prices"), list(found)[prices.index(kind)] != key
+
+    return [found[key] for key in sorted(found, key=place)]
 
 
 def _run(names: list[str], report: Callable[[str], None] | None = None) -> None:

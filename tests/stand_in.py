@@ -28,6 +28,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(gpu_parts, "geometry", few_threads)
     monkeypatch.setattr(gpu_parts, "PATIENCE_SECONDS", 120.0)
     yield cupy
+    assert not cupy.diverged, cupy.diverged[0]
     del sys.modules["cupy"]
     device_kernels._compiled.cache_clear()
 

@@ -382,3 +382,14 @@ def test_scans_of_many_rows_begin_from_levels(cupy: Any, monkeypatch: pytest.Mon
     assert result.stats["rows_scanned"] < published.stats["rows_scanned"]
     noise = np.random.default_rng(0).random((600, 600))
     assert bigsap.solve(noise, device="cuda", method="ssp").stats["first_prices"] != "levels"
+
+
+@pytest.mark.parametrize("m", [700, 3000])
+def test_more_candidates_than_are_sorted_at_once(cupy: Any, m: int) -> None:
+    """Threads that added candidates met others that had not yet asked whether there were too
+    many: some sorted, some did not, and a device stopped with an illegal address."""
+    matrix = np.random.default_rng(0).integers(0, 2, (40, m)).astype(np.float64)
+    result = bigsap.solve(matrix, device="cuda", method="compressed", start="none")
+    twin = bigsap.solve(matrix, method="compressed", start="none")
+    assert result.fun == twin.fun == 0
+    assert result.v.tobytes() == twin.v.tobytes()

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from bigsap.methods import METHODS
+from bigsap.warmup import _combinations, _groups
+
 SECOND = """
 import numpy as np
 import bigsap
@@ -39,6 +42,17 @@ def run(*arguments):
         [sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=600
     )
     return done.stdout
+
+
+def test_groups_that_begin_at_once_share_nothing():
+    names = [name for name, _ in _combinations()]
+    groups = _groups(names)
+    assert sorted(name for group in groups for name in group) == sorted(names)
+    prices = [group[0].split(", ")[1] for group in groups[:2]]
+    assert sorted(prices) == ["float64 prices", "int64 prices"]
+    assert all(name.split(", ")[1].endswith("prices") for group in groups[:7] for name in group)
+    euclidean = [group for group in groups if "points, euclidean, 2-D, ssp" in group]
+    assert [len(group) for group in euclidean] == [3 * len(METHODS)]
 
 
 @pytest.mark.timeout(600)

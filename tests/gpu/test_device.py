@@ -446,6 +446,17 @@ class TestControl:
         assert np.array_equal(found[0], bigsap.solve(matrix, method="ssp").col4row)
 
 
+def test_lists_of_tight_clusters() -> None:
+    """Hundreds of nearly equal costs a row: more candidates than a block sorts at once."""
+    g = np.random.default_rng(0)
+    n, middle = 6000, g.random((12, 5))
+    x, y = (middle[g.integers(0, 12, n)] + 0.01 * g.standard_normal((n, 5)) for _ in range(2))
+    matrix = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
+    result = bigsap.solve(matrix, device="cuda", method="compressed")
+    assert result.status == "optimal"
+    assert result.fun == pytest.approx(bigsap.solve(matrix).fun, rel=1e-12)
+
+
 def test_auto() -> None:
     assert bigsap.solve(np.eye(50), device="auto").stats["device"] == "cpu"
     matrix = np.random.default_rng(1).random((4200, 4200))

@@ -255,6 +255,9 @@ def get_default_memory_pool() -> Any:
     return SimpleNamespace(free_bytes=lambda: 0)
 
 
+#: Barriers at which threads of a block waited for others that were at another one.
+diverged: list[str] = []
+
 _SIZES = {
     "int": 4,
     "u32": 4,
@@ -317,15 +320,18 @@ class RawModule:
         self.library = ctypes.CDLL(str(target))
 
     def get_function(self, name: str) -> Any:
-        return _Kernel(name, getattr(self.library, f"run_{name}"), self.signatures[name])
+        lines = (ctypes.c_int * 2).in_dll(self.library, "diverged")
+        run = getattr(self.library, f"run_{name}")
+        return _Kernel(name, run, self.signatures[name], lines)
 
 
 class _Kernel:
     num_regs = 32
     max_dynamic_shared_size_bytes = 48 << 10
 
-    def __init__(self, name: str, run: Any, kinds: list[str]) -> None:
+    def __init__(self, name: str, run: Any, kinds: list[str], lines: Any) -> None:
         self.name, self._run, self._kinds = name, run, kinds
+        self._diverged = lines
         self.kernel = SimpleNamespace(ptr=0)
 
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
@@ -355,6 +361,10 @@ class _Kernel:
             kept = (args, words)
             self._run(pointers, ctypes.c_uint(x), ctypes.c_uint(y), block[0], int(together))
             del kept
+            if any(self._diverged):
+                one, other = self._diverged
+                diverged.append(f"{self.name}: threads wait at lines {one} and {other} of the text")
+                self._diverged[:] = [0, 0]
 
         if not together:
             go()

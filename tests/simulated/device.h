@@ -36,7 +36,7 @@ struct Block {
     Fiber* fibers;
     int size;
     jmp_buf scheduler;
-    int current, waiting, sum, last_sum;
+    int current, waiting, line, sum, last_sum;
     unsigned generation;
     Warp* warps;
     Place block, grid;
@@ -51,8 +51,12 @@ static thread_local Block* now;
 static void give_way() {
     if (!_setjmp(now->fibers[now->current].context)) _longjmp(now->scheduler, 1);
 }
-static int syncthreads_count(int mine) {
+// Lines of two barriers at which threads of one block have waited for each other.
+extern "C" { int diverged[2]; }
+static int syncthreads_count(int mine, int line) {
     unsigned generation = now->generation;
+    if (now->waiting == 0) now->line = line;
+    if (now->line != line) diverged[0] = now->line, diverged[1] = line;
     now->sum += mine;
     if (++now->waiting == now->size) {
         now->waiting = 0, now->last_sum = now->sum, now->sum = 0, now->generation++;
@@ -60,9 +64,9 @@ static int syncthreads_count(int mine) {
     while (now->generation == generation) give_way();
     return now->last_sum;
 }
-#define __syncthreads() syncthreads_count(0)
-#define __syncthreads_count(p) syncthreads_count((p) ? 1 : 0)
-#define __syncthreads_or(p) (syncthreads_count((p) ? 1 : 0) > 0)
+#define __syncthreads() syncthreads_count(0, __LINE__)
+#define __syncthreads_count(p) syncthreads_count((p) ? 1 : 0, __LINE__)
+#define __syncthreads_or(p) (syncthreads_count((p) ? 1 : 0, __LINE__) > 0)
 
 // What all lanes of the warp say, once all have said it.
 static const uint64_t* warp_says(uint64_t mine) {

@@ -248,7 +248,10 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
                 }
             }
             __syncthreads();
-            if (found.count > HALF) {
+            // All read the count before anybody adds to it again.
+            const bool full = found.count > HALF;
+            __syncthreads();
+            if (full) {
                 sort_candidates(found);
                 if (found.key[wanted - 1] < cap) cap = found.key[wanted - 1];
                 __syncthreads();
