@@ -13,6 +13,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.layout import greedy
 from bigsap.native import ahead, cache
 from bigsap.problem import Problem
+from bigsap.proof import minima
 from bigsap.solving import ahead as named
 
 GENERATOR = np.random.default_rng(5)
@@ -57,6 +58,17 @@ def test_the_coarsest_level_of_points(monkeypatch):
     assert len(kernels) == 3
     kernel, arguments = kernels[-1]
     assert tuple(map(kernel.typeof_pyval, arguments)) in {tuple(s) for s in kernel.overloads}
+
+
+def test_the_proof_of_points():
+    source = bigsap.points(X, Y)
+    assert minima.by_bounds(source, None, np.zeros(90), False, at_any_size=True) is not None
+    kernels = minima.kernels_by_bounds(source)
+    assert len(kernels) == 3
+    for kernel, arguments in kernels:
+        signature = tuple(map(kernel.typeof_pyval, arguments))
+        assert signature in {tuple(s) for s in kernel.overloads}, kernel.py_func.__name__
+    assert minima.kernels_by_bounds(named._one_pair(source)) == []
 
 
 def test_a_process_that_compiles_already_asks_nobody(monkeypatch):

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -132,6 +133,29 @@ def by_bounds(
     if not _as_read(source, sample, prices, maximize, u):
         return Looked("pairs", looked, bounds)
     return u, matched, Looked("bounds", looked, bounds)
+
+
+def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The kernels of a proof by bounds, and arguments of the types that they are called with; the
+    longest first. Empty where the source is not for bounds."""
+    from bigsap.proof import descent, tree
+
+    pair = boundable(source)
+    one = np.zeros(1, np.int64)
+    chosen = None if pair is None else select(pair[0], one, one)
+    p = None if chosen is None else geometry(chosen)
+    if p is None:
+        return []
+    costs = descent.Costs(p.x, p.scale, p.kind, 1, p.factor, p.power, p.slip, p.blur, 0, 0)
+    order, first, last, leaves = tree.planted(p.y, _weights(p), lambda: None)
+    wide = np.zeros((1, p.y.shape[1]))
+    value = np.zeros(1)
+    grown = tree.Tree(first, last, wide, wide, wide, wide, value, value, leaves)
+    return [
+        (descent.descend, (costs, grown, value, one, 0, 1, 1, value, one)),
+        (tree._fit, (p.y, value, grown, 0, 1)),
+        (tree._split, (p.y, _weights(p), order, first, last, 0, 1)),
+    ]
 
 
 def seconds_by_bounds(source: CostSource) -> float:

@@ -19,6 +19,7 @@ from bigsap.methods.placement import device_name
 from bigsap.monitor import Monitor
 from bigsap.native import ahead
 from bigsap.problem import Problem
+from bigsap.proof.minima import kernels_by_bounds
 from bigsap.rows import RowCache, Rows
 from bigsap.sources.base import Array, CostSource, Fill, Fillable, Resident, Separable
 
@@ -77,7 +78,10 @@ def compile_ahead(problem: Problem, method: str, price: np.dtype[Any]) -> None:
     if kind not in _named:
         _named.add(kind)
         with Team(1) as team:
-            ahead.request(list(_kernels(source, price, team, method, problem.is_square, levels)))
+            kernels = list(_kernels(source, price, team, method, problem.is_square, levels))
+        if levels:
+            kernels += kernels_by_bounds(problem.source)
+        ahead.request(kernels)
 
 
 def _kernels(
