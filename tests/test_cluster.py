@@ -22,6 +22,7 @@ from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.spread import recipes
 from bigsap.sources.spread import spread as spread_module
 from bigsap.sources.spread.crew import Crew
+from bigsap.sources.spread.crew import _Wave as Wave
 from bigsap.sources.spread.spread import Spread
 from bigsap.sources.spread.worker import Built, KeptOnWorker
 from remote_provider import Provider
@@ -602,3 +603,52 @@ def test_the_benchmark_runs(capsys, asleep):
     told = capsys.readouterr().out
     assert told.count("times faster") == 2
     assert "the same bits everywhere" in told
+
+
+def test_rows_are_asked_for_once_while_workers_keep_them(client):
+    """In one wave after another each goes to the worker that has it, whoever is free."""
+    cost = called("slow_row", 600, seed=14)
+    options = {"method": "compressed", "cache": few_rows(600), "start": "levels"}
+    one, spread = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
+    assert same(one, spread)
+    told = spread.stats["cluster"]
+    assert told["rows"] > 1.5 * 600
+    assert told["rows_asked"] <= 1.02 * 600 + told["again"] * 100
+
+
+def wave_of(rows, keepers, **crew):
+    """A wave that is not sent, of two workers; ``keepers`` of rows 0, 1, ... by number."""
+    found = object.__new__(Crew)
+    vars(found).update(
+        {
+            "seats": ["a", "b"], "_threads": {"a": 1, "b": 1}, "_known": {"a": 0, "b": 1},
+            "keepers": {"t": np.array(keepers)}, "forgotten": 0.0, "_pace": {"f": 0.001},
+            "_dear": None, "look": lambda: None,
+        } | crew
+    )  # fmt: skip
+    return Wave(found, ("t", None), "f", np.array(rows), "list", 8, None, lambda positions: ())
+
+
+def cut(wave, seat):
+    positions, kept = wave._cut(seat)
+    return wave.rows[positions].tolist(), kept
+
+
+def test_what_a_worker_has_kept_is_its_own():
+    wave = wave_of([1, 3, 5, 20, 21], [0, 0, 1, 0, -1, 1] + 20 * [-1])
+    assert cut(wave, "a") == ([1, 3], True)
+    # Rows 16 to 31 are to be b's, but nobody has them.
+    assert cut(wave, "a") == ([20, 21], False)
+    assert cut(wave, "a") == ([], False)
+    assert cut(wave, "b") == ([5], True)
+    assert wave._left() == 0
+
+
+@pytest.mark.parametrize("why", ["gone", "late", "forgets"])
+def test_what_was_kept_in_vain_is_made_again(why):
+    more = {"gone": {"_threads": {"a": 1}}, "forgets": {"forgotten": 0.6}}.get(why, {})
+    wave = wave_of([1, 3], [0, 1, 0, 1], **more)
+    if why == "late":
+        assert cut(wave, "a") == ([], False)
+        wave.late.add("b")
+    assert cut(wave, "a") == ([1, 3], False)

@@ -15,6 +15,7 @@ from bigsap.sources.base import (
     Array,
     Fill,
     Fillable,
+    Foreseeing,
     Ids,
     Resident,
     Selectable,
@@ -25,6 +26,8 @@ from bigsap.sources.device.placed import OnDevice
 
 _READ_BYTES = 16 << 20
 _READ_SECONDS = 0.1
+# Rows that each worker elsewhere makes at a time, at least.
+_EACH = 8
 # Pairs read one by one: the first, and the most, between two looks at the clock.
 _FIRST_PAIRS, _MOST_PAIRS = 64, 1 << 16
 _PAIR_SECONDS = 0.02
@@ -64,7 +67,8 @@ class Counts:
 def read_gently(
     problem: Problem, monitor: Monitor, rows: Array, counts: Counts | None
 ) -> Iterator[tuple[int, Array]]:
-    """Blocks of whole rows, none of which takes long, and where each starts in ``rows``.
+    """Blocks of whole rows, none of which takes long, and where each starts in ``rows``. From
+    workers elsewhere, which may be left at any time, they are as large as these can share.
 
     counts: of a whole problem, the costs of which are judged; None for a part, which has
     other ids.
@@ -72,7 +76,9 @@ def read_gently(
     source = problem.source
     m = problem.shape[1]
     most = max(1, _READ_BYTES // max(1, m * source.dtype.itemsize))
-    step = 1
+    together = source.foresees + 1 if isinstance(source, Foreseeing) else 1
+    most = max(most, _EACH * together)
+    step = 1 if together == 1 else most
     start = 0
     while start < rows.size:
         part = rows[start : start + min(step, most)]
@@ -86,7 +92,8 @@ def read_gently(
                 problem.check_row(row, costs)
         yield start, block
         start += part.size
-        step = max(1, min(2 * step, int(part.size * _READ_SECONDS / seconds)))
+        if together == 1:
+            step = max(1, min(2 * step, int(part.size * _READ_SECONDS / seconds)))
         monitor.tick()
 
 

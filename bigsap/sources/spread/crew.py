@@ -86,10 +86,12 @@ class Counts:
 
 @dataclass
 class _Block:
-    """positions: of the wave's rows. owner: the address preferred. copies: futures out."""
+    """positions: of the wave's rows. owner: the address preferred; kept: it should have the rows.
+    copies: futures out."""
 
     positions: Array
     owner: str | None
+    kept: bool
     since: float
     tries: int = 0
     copies: list[Any] = field(default_factory=list)
@@ -129,6 +131,11 @@ class Crew:
         #: Seconds a row, by what is made of it; and of one that the costs are asked for.
         self._pace: dict[str, float] = {}
         self._dear: float | None = None
+        #: Who evaluated each row last, and has probably kept it: by place in ``_known``, or -1.
+        self.keepers: dict[str, Array] = {}
+        self._known: dict[str, int] = {}
+        #: The share of rows, of late, that workers should have kept but had not.
+        self.forgotten = 0.0
         self._tokens: list[str] = []
         #: Futures whose answers are here. Word that they are not needed any more would go out just
         #: before the next blocks, and hold them up: it follows them instead.
@@ -250,15 +257,20 @@ class Crew:
         if n_asked:
             self._dear = seconds / n_asked
 
+    def number(self, address: str) -> int:
+        """How ``keepers`` name a worker."""
+        return self._known.setdefault(address, len(self._known))
+
     def share(self, values: Array) -> Any:
         """What all blocks of a wave need, sent once: a future to hand to ``wave``."""
         self.counts.sent_bytes += values.nbytes
         return self._submit(worker.hold, values, label="hold")
 
-    def costs(self, recipe: bytes) -> tuple[str, Any]:
+    def costs(self, recipe: bytes, n_rows: int) -> tuple[str, Any]:
         """Costs that workers may build: what ``wave`` takes."""
         token = f"{self.token}-{len(self._tokens)}"
         self._tokens.append(token)
+        self.keepers[token] = np.full(n_rows, -1, np.int32)
         return token, self.share(np.frombuffer(recipe, np.uint8))
 
     def _submit(self, function: Any, *args: Any, label: str, **where: Any) -> Any:
@@ -305,21 +317,31 @@ class _Wave:
         self.row_bytes, self.shared, self.args = max(1, row_bytes), shared, args
         self.arrived: queue.SimpleQueue[tuple[_Block, Any]] = queue.SimpleQueue()
         self.out: list[_Block] = []
+        #: Workers that keep others waiting.
+        self.late: set[str | None] = set()
         self.failure: Failure | None = None
         self.busy = 0.0
         self.took: list[float] = []
         self.clock = time.perf_counter()
         crew.look()
+        #: Rows that nobody has, by who is to have them, and those that a worker has kept.
         self.ahead: dict[str | None, Array] = {}
+        self.kept: dict[str | None, Array] = {}
         self._share_out(np.arange(rows.size))
 
     def _share_out(self, positions: Array) -> None:
         seats = self.crew.seats
+        keepers = self.crew.keepers[self.token][self.rows]
+        numbers = [self.crew.number(seat) for seat in seats]
+        self.kept = {
+            seat: positions[keepers == number] for seat, number in zip(seats, numbers, strict=True)
+        }
+        new = positions[~np.isin(keepers, numbers)]
         if not seats:
-            self.ahead = {None: positions}
+            self.ahead = {None: new}
             return
-        owner = self.rows[positions] // _OWNED % len(seats)
-        self.ahead = {seat: positions[owner == k] for k, seat in enumerate(seats)}
+        owner = self.rows[new] // _OWNED % len(seats)
+        self.ahead = {seat: new[owner == k] for k, seat in enumerate(seats)}
 
     def run(self, tick: Callable[[], None]) -> Iterator[tuple[Array, Array]]:
         alone = time.monotonic()
@@ -342,7 +364,7 @@ class _Wave:
             raise_failure(self.failure)
 
     def _left(self) -> int:
-        return sum(part.size for part in self.ahead.values())
+        return sum(part.size for pool in (self.kept, self.ahead) for part in pool.values())
 
     # -- sending ----------------------------------------------------------------------
 
@@ -358,7 +380,10 @@ class _Wave:
                 return
             # Those with rows of their own first: what they have kept need not be made again.
             seat = min(free, key=self._preference(load)) if free else None
-            block = _Block(self._cut(seat), seat, time.monotonic())
+            positions, kept = self._cut(seat)
+            if not positions.size:
+                return  # what is left has been kept by workers with enough to do
+            block = _Block(positions, seat, kept, time.monotonic())
             if seat is not None:
                 load[seat] += 1
             self.out.append(block)
@@ -367,17 +392,32 @@ class _Wave:
 
     def _preference(self, load: dict[str, int]) -> Callable[[str], tuple[bool, float]]:
         threads = self.crew._threads
-        return lambda seat: (not self.ahead.get(seat, _NONE).size, load[seat] / threads[seat])
 
-    def _cut(self, seat: str | None) -> Array:
-        """The next rows for a worker: its own, else some of those of whoever has most left."""
-        own = self.ahead.get(seat)
-        if own is None or not own.size:
-            seat = max(self.ahead, key=lambda s: self.ahead[s].size)
-            own = self.ahead[seat]
-        size = min(own.size, self._size())
-        self.ahead[seat], part = own[size:], own[:size]
-        return part
+        def key(seat: str) -> tuple[bool, float]:
+            own = self.kept.get(seat, _NONE).size + self.ahead.get(seat, _NONE).size
+            return not own, load[seat] / threads[seat]
+
+        return key
+
+    def _cut(self, seat: str | None) -> tuple[Array, bool]:
+        """The next rows for a worker, and whether it has kept them: those, else its own, else some
+        of those of whoever has most left. What others have kept they look up faster than it is
+        made again: that is taken from them only if they are gone or late, or turn out to forget."""
+        pools: list[tuple[dict[str | None, Array], str | None]] = [
+            (self.kept, seat), (self.ahead, seat),
+            (self.ahead, max(self.ahead, key=lambda s: self.ahead[s].size, default=None)),
+        ]  # fmt: skip
+        forgets, there = self.crew.forgotten > 0.5, self.crew._threads
+        others = [s for s in self.kept if forgets or s not in there or s in self.late]
+        if others:
+            pools.append((self.kept, max(others, key=lambda s: self.kept[s].size)))
+        for pool, whose in pools:
+            found = pool.get(whose, _NONE)
+            if found.size:
+                size = min(found.size, self._size())
+                pool[whose] = found[size:]
+                return found[:size], pool is self.kept and whose == seat
+        return _NONE, False
 
     def _size(self) -> int:
         """Smaller towards the end, so that all workers are done at about the same time, but never
@@ -464,6 +504,9 @@ class _Wave:
         seconds, asked, address, body = opened(answer)
         n_rows = block.positions.size
         crew.learn(self.name, seconds, n_rows, asked)
+        crew.keepers[self.token][self.rows[block.positions]] = crew.number(address)
+        if block.kept and address == block.owner:
+            crew.forgotten += (asked / n_rows - crew.forgotten) / 4
         self.took.append(time.monotonic() - block.since)
         self.busy += seconds
         counts.busy += seconds
@@ -479,7 +522,9 @@ class _Wave:
         if self.failure is None or failure.first_row < self.failure.first_row:
             self.failure = failure
         first = self.failure.first_row
-        self.ahead = {seat: part[self.rows[part] < first] for seat, part in self.ahead.items()}
+        for pool in (self.kept, self.ahead):
+            for seat, part in pool.items():
+                pool[seat] = part[self.rows[part] < first]
 
     def _lost(self, block: _Block, future: Any) -> None:
         """A block's task ended without an answer."""
@@ -509,7 +554,10 @@ class _Wave:
             gone = block.owner is not None and block.owner not in crew._threads
             if gone:
                 block.owner = None
-            slow = idle and len(crew._threads) > 1 and now - block.since > late
+            slow = len(crew._threads) > 1 and now - block.since > late
+            if slow:
+                self.late.add(block.owner)
+            slow = slow and idle
             if (gone or slow) and len(block.copies) < 2 and crew._threads:
                 block.since = now
                 crew.counts.again += 1
@@ -518,7 +566,7 @@ class _Wave:
     def end(self) -> None:
         """Give up what is still out."""
         futures = [copy for block in self.out for copy in block.copies]
-        self.out, self.ahead = [], {}
+        self.out, self.ahead, self.kept = [], {}, {}
         if futures:
             with suppress(Exception):
                 self.crew.client.cancel(futures)

@@ -44,7 +44,7 @@ _TRIP_SECONDS, _MOST_EACH = 0.01, 8
 
 def spread(source: CostSource, crew: Crew) -> Spread:
     """The source as the workers of ``crew`` evaluate it. Raises as ``recipe_of`` does."""
-    costs = crew.costs(recipe_of(source))
+    costs = crew.costs(recipe_of(source), source.shape[0])
     grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
     return (_SpreadGroups if grouped else Spread)(source, crew, costs)
 
