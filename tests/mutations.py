@@ -110,6 +110,15 @@ MUTATIONS = [
              "tests/test_native.py -k content_decides"),
     Mutation("bigsap/native/levels.py", "if not has.issuperset(needed):", "if not has:",
              "tests/test_native.py -k levels"),
+    # Workers elsewhere.
+    Mutation("bigsap/sources/spread/crew.py", "        new = positions[~np.isin(keepers, numbers)]",
+             "        new = positions[np.isin(keepers, numbers)]",
+             "tests/test_cluster.py -k kept_is_its"),
+    Mutation("bigsap/sources/spread/spread.py",
+             "            self.show(wanted, found.__setitem__)", "            raise",
+             "tests/test_cluster.py -k nobody_asked"),
+    Mutation("server/jobs/lending.py", "if address in ours}", "if address}",
+             "tests/server/test_spread.py -k a_number_of"),
     # The service.
     Mutation("server/auth.py", 'if scope not in self.scopes and "admin" not in self.scopes:',
              "if not self.scopes:", "tests/server/test_auth.py"),

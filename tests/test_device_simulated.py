@@ -381,7 +381,10 @@ def test_scans_of_many_rows_begin_from_levels(cupy: Any, monkeypatch: pytest.Mon
     assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
     assert result.stats["rows_scanned"] < published.stats["rows_scanned"]
     noise = np.random.default_rng(0).random((600, 600))
-    assert bigsap.solve(noise, device="cuda", method="ssp").stats["first_prices"] != "levels"
+    for method in ("ssp", "compressed"):
+        result = bigsap.solve(noise, device="cuda", method=method)
+        assert result.stats["first_prices"] == "estimate"
+        assert result.fun == pytest.approx(optimum(noise), rel=1e-12)
 
 
 @pytest.mark.parametrize("m", [700, 3000])

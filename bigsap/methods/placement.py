@@ -207,6 +207,11 @@ def unrelated(costs: Array) -> bool:
     return bool(correlation.mean() * np.sqrt(costs.shape[1]) < _UNRELATED)
 
 
+def unrelated_there(source: Any) -> bool:
+    """Whether costs lie on a device and some of their rows are ``unrelated``."""
+    return isinstance(source, OnDevice) and unrelated(_sample(source))
+
+
 def engine_for(
     problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
 ) -> Engine:

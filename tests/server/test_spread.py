@@ -22,9 +22,11 @@ from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.spreading import spread_seconds, workers_of
 from bigsap_server.settings import load
 from checks import SQUARE, problem
+from distributed import Client, LocalCluster
 from faults import Cluster, job_of, post, runner, same, states, wait_for
 
 import bigsap
+from bigsap.benchmarks.cluster import sleeping_row
 from live_server import LiveServer
 
 pytestmark = pytest.mark.timeout(180)
@@ -161,6 +163,28 @@ def test_the_formula() -> None:
     assert whole == pytest.approx(1000 * 0.01 / 4 + 1000 * 16_000 / 5e8)
     lists = spread_seconds(1000, 2000, 0.01, 4, asked=2000, answered=3000, whole=False)
     assert lists == pytest.approx(2000 * 0.01 / 4 + 3000 * 1600 / 5e8 + 0.01 * 63)
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("kept", ["all", "few"])
+def test_the_formula_tells_what_rows_take(kept: str) -> None:
+    """Rows of 10 ms, asleep, so that it does not matter how many cores there are."""
+    n, seconds = 200, 0.01
+    generator = np.random.default_rng(3)
+    args = generator.random((n, 2)), generator.random((n, 2)), seconds / n
+    cost = bigsap.from_function(sleeping_row, (n, n), args, kind="row", compiled=False)
+    options: dict[str, Any] = {} if kept == "all" else {"cache": 40 * 8 * n}
+    with LocalCluster(
+        n_workers=4, threads_per_worker=1, processes=True, memory_limit=0,
+        dashboard_address="127.0.0.1:0", silence_logs=50,
+    ) as cluster, Client(cluster, set_as_default=False) as client:  # fmt: skip
+        bigsap.solve(cost, cluster=client, method="compressed", **options)
+        result = bigsap.solve(cost, cluster=client, method="compressed", **options)
+    told = result.stats["cluster"]
+    expected = spread_seconds(
+        n, n, seconds, 4, asked=told["rows_asked"], answered=told["rows"], whole=kept == "all"
+    )
+    assert expected / 2 < told["waited"] < 2.5 * expected, (told, expected)
 
 
 def test_how_many_workers_it_will_have() -> None:
