@@ -217,7 +217,12 @@ def shell_block(page: Path, start: str) -> list[list[str]]:
 
 
 # Commands that run for ever or for minutes; each has tests of its own.
-LONG = {"serve": "test_cli_service.py", "demo": "test_demo.py", "bench": "test_bench.py"}
+LONG = {
+    "serve": "test_cli_service.py",
+    "demo": "test_demo.py",
+    "bench": "test_bench.py",
+    "warmup": "test_warmup.py",
+}
 
 
 def test_the_commands_of_the_manual_run(prepared, capsys):
