@@ -1,7 +1,8 @@
 """Run the experiments, interleaved with looks at the machine's noise, and write the report.
 
 Measurements go to ``runs.jsonl`` in the output folder as they are made; a second call runs
-only what is missing. ``RESULTS.md`` and ``figure*.svg`` beside it are the report.
+only what is missing. ``RESULTS.md`` and ``figure*.svg`` beside it are the report, ``report.html``
+the same as a page for the browser, in one file.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bigsap.benchmarks import (
     machine,
     memory,
     outofcore,
+    page,
     paths,
     pictures,
     startup,
@@ -41,7 +43,7 @@ EXPERIMENTS: dict[str, ModuleType] = {
         decay, demo,
     )
 }  # fmt: skip
-LOG, REPORT = "runs.jsonl", "RESULTS.md"
+LOG, REPORT, PAGE = "runs.jsonl", "RESULTS.md", "report.html"
 _HEADING = "# Measured"
 
 
@@ -76,14 +78,14 @@ def report_only(settings: Settings, *, stamp: bool = False) -> str:
 
 
 def publish(settings: Settings, head: Path, folder: Path) -> Path:
-    """Copy the report and its pictures into ``folder``, the text of ``head`` before it.
+    """Copy the report, its page and pictures into ``folder``, the text of ``head`` before it.
 
     The title of the report gives way to that of ``head``. Returns the report's path.
     """
     text = (settings.out / REPORT).read_text().removeprefix(f"{_HEADING}\n\n")
     folder.mkdir(parents=True, exist_ok=True)
-    for picture in settings.out.glob("*.svg"):
-        shutil.copyfile(picture, folder / picture.name)
+    for made in (*settings.out.glob("*.svg"), settings.out / PAGE):
+        shutil.copyfile(made, folder / made.name)
     target = folder / REPORT
     target.write_text(f"{head.read_text().rstrip()}\n\n## Machine and versions\n\n{text}")
     return target
@@ -93,6 +95,8 @@ def _written(settings: Settings, log: Log, *, stamp: bool) -> str:
     found = pictures.draw(log, settings.out)
     text = report(settings, log, found, stamp=stamp)
     (settings.out / REPORT).write_text(text)
+    day = datetime.date.today().isoformat() if stamp else None
+    (settings.out / PAGE).write_text(page.page(log, sections(settings, log), day))
     return text
 
 
@@ -107,6 +111,15 @@ def measure(settings: Settings, names: Sequence[str], log: Log) -> None:
         print(f"    {time.perf_counter() - clock:.0f} s", flush=True)
 
 
+def sections(settings: Settings, log: Log) -> page.Sections:
+    """Title and Markdown of each experiment that has a record, by its name."""
+    return {
+        name: (module.TITLE, module.render(settings, log))
+        for name, module in EXPERIMENTS.items()
+        if any(log.of(experiment=name))
+    }
+
+
 def report(
     settings: Settings, log: Log, drawn: dict[str, str] | None = None, *, stamp: bool = False
 ) -> str:
@@ -117,9 +130,8 @@ def report(
     parts = [_HEADING, "\n".join(machine.lines(log))]
     if stamp:
         parts[1] += f"\n- date: {datetime.date.today().isoformat()}"
-    for name, module in EXPERIMENTS.items():
-        if any(log.of(experiment=name)):
-            parts += [f"## {module.TITLE}", module.render(settings, log)]
+    for title, text in sections(settings, log).values():
+        parts += [f"## {title}", text]
     if drawn:
         parts += ["## Pictures", *(f"![{text}]({file})\n\n{text}" for file, text in drawn.items())]
     return "\n\n".join(parts) + "\n"

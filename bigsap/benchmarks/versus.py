@@ -69,13 +69,14 @@ def run(settings: Settings, log: Log) -> None:
         for part in settings.rounds:
             classes = [cls for cls in settings.classes if cls in part.classes]
             takes_part = {
-                it: process for it, process in processes.items() if part.peers or _own(it[0])
+                it: process for it, process in processes.items() if part.peers or is_own(it[0])
             }
             for n, seed, cls in itertools.product(part.sizes, range(part.seeds), classes):
                 _instance(settings, log, takes_part, (cls, n, seed), folder)
 
 
-def _own(name: str) -> bool:
+def is_own(name: str) -> bool:
+    """Whether a solver is one of BigSAP's."""
     return name.startswith("bigsap ")
 
 
@@ -118,7 +119,7 @@ def _contest(
     instance: tuple[str, int, int], path: Path, small: Path,
 ) -> None:  # fmt: skip
     """All solvers on one matrix, turn by turn; quick ones a second time in reverse order."""
-    own = [it for it in missing if _own(it[0])]
+    own = [it for it in missing if is_own(it[0])]
     others = [it for it in missing if it not in own]
     order = own + (others[::-1] if instance[2] % 2 else others)
     best: float | None = None
@@ -140,7 +141,7 @@ def _contest(
 
 def _lost(log: Log, cls: str, n: int, seed: int, name: str, threads: int) -> bool:
     """Whether the first seed, or a smaller size, was verdict enough."""
-    if _own(name):
+    if is_own(name):
         return False
     here = {"experiment": NAME, "cls": cls, "seed": 0}
     for first in log.of(**here, solver=name, threads=threads):
@@ -198,7 +199,7 @@ def render(settings: Settings, log: Log) -> str:
     """A section a size and number of threads, then how our methods grow with n."""
     parts = [
         _times(log, n, threads)
-        for n in _sizes_with_peers(log)
+        for n in sizes_with_peers(log)
         for threads in sorted(log.distinct("threads", experiment=NAME, n=n))
     ]
     parts += _growth(log)
@@ -210,13 +211,13 @@ def render(settings: Settings, log: Log) -> str:
     return "\n\n".join(parts + (["\n".join(failures)] if failures else []))
 
 
-def _sizes_with_peers(log: Log) -> list[int]:
+def sizes_with_peers(log: Log) -> list[int]:
     """Sizes at which others ran too; all sizes, where they never did."""
     found = {r["n"] for r in log.of(experiment=NAME) if r["solver"] != CERTIFIED}
     others = {
         r["n"]
         for r in log.of(experiment=NAME)
-        if r["solver"] != CERTIFIED and not _own(r["solver"])
+        if r["solver"] != CERTIFIED and not is_own(r["solver"])
     }
     return sorted(others or found)
 
@@ -237,7 +238,7 @@ def own_solvers(log: Log) -> list[tuple[str, int]]:
     """BigSAP's methods in the log, with their numbers of threads."""
     return list(
         dict.fromkeys(
-            (r["solver"], r["threads"]) for r in log.of(experiment=NAME) if _own(r["solver"])
+            (r["solver"], r["threads"]) for r in log.of(experiment=NAME) if is_own(r["solver"])
         )
     )
 
@@ -258,30 +259,46 @@ def _growth(log: Log) -> list[str]:
     return parts
 
 
-def _times(log: Log, n: int, threads: int) -> str:
+def teams(log: Log, n: int, threads: int) -> tuple[dict[str, int], list[str], list[str]]:
+    """Threads of each solver that ran at this size beside those with ``threads``; ours, others."""
     here = {"experiment": NAME, "n": n}
     # Who knows one thread only takes part with it whatever the others use.
-    teams = {
+    found = {
         name: threads if threads in log.distinct("threads", **here, solver=name) else 1
         for name in log.distinct("solver", **here)
         if name != CERTIFIED
     }
-    own = sorted(name for name in teams if _own(name))
-    others = sorted(name for name in teams if name not in own)
+    own = sorted(name for name in found if is_own(name))
+    return found, own, sorted(name for name in found if name not in own)
+
+
+def standings(log: Log, n: int, threads: int) -> dict[str, dict[str, tuple[str, float | None]]]:
+    """class -> solver -> what the table says of it, and its seconds if it solved it."""
+    here = {"experiment": NAME, "n": n}
+    found, own, others = teams(log, n, threads)
     seeds = max((1 + seed for seed in log.values("seed", **here)), default=0)
-    times, ratios, counts = [], [], []
-    for cls in log.distinct("cls", **here):
-        cells = {
-            name: _cell(log, list(log.of(**here, cls=cls, solver=name, threads=teams[name])), seeds)
+    return {
+        cls: {
+            name: _cell(log, list(log.of(**here, cls=cls, solver=name, threads=found[name])), seeds)
             for name in own + others
         }
+        for cls in log.distinct("cls", **here)
+    }
+
+
+def _times(log: Log, n: int, threads: int) -> str:
+    here = {"experiment": NAME, "n": n}
+    found, own, others = teams(log, n, threads)
+    seeds = max((1 + seed for seed in log.values("seed", **here)), default=0)
+    times, ratios, counts = [], [], []
+    for cls, cells in standings(log, n, threads).items():
         times.append([cls, *(cells[name][0] for name in own + others)])
         ratios.append([cls, *_ratios({name: cells[name][1] for name in cells}, own)])
         counts.append([cls, *_counts(log, {**here, "threads": threads, "cls": cls}, own)])
     team = f"{threads} thread{'s' if threads > 1 else ''}"
     medians = f"Medians of {seeds} seeds" if seeds > 1 else "One matrix a class"
     size = f"### n = {n:,}, {team}\n\n{medians}, in seconds, run in turn."
-    if threads > 1 and (single := [name for name in others if teams[name] == 1]):
+    if threads > 1 and (single := [name for name in others if found[name] == 1]):
         size += f" With one thread: {', '.join(single)}."
     legend = (
         "`>` stopped; `*` so slow on the first seed that the others were left out; WRONG: another"
@@ -298,7 +315,7 @@ def _times(log: Log, n: int, threads: int) -> str:
         "Largest resident memory of each solver's process so far, MiB, its libraries, the matrix"
         " and smaller instances included.",
         table(["solver", "MiB"],
-              [[name, _peak(log, {**here, "solver": name, "threads": teams[name]})]
+              [[name, _peak(log, {**here, "solver": name, "threads": found[name]})]
                for name in own + others]),
     ])  # fmt: skip
 

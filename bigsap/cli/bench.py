@@ -189,7 +189,7 @@ def _bench(args: argparse.Namespace) -> Exit:
     except StaleError as error:
         raise InputError(str(error)) from error
     print(text)
-    print(f"wrote {settings.out / run.REPORT}")
+    print(f"wrote {settings.out / run.REPORT} and, for the browser, {settings.out / run.PAGE}")
     if args.to is not None:
         print(f"wrote {run.publish(settings, head, args.to)}")
     return Exit.OK
