@@ -19,6 +19,10 @@ PYTEST_ARGS ?=
 # marked: they want the machine for themselves. The others share it, each file in one of a few processes.
 SHARED := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m
 BENCH_ARGS ?=
+# How long the searches of test-all last: random expressions, minutes of random requests, kills.
+TEXTS ?= 1000000
+API_MINUTES ?= 2
+KILLS ?= 24
 
 .PHONY: help demo test test-all test-image browser lint format bench results docs clean distclean
 
@@ -45,12 +49,23 @@ endif
 
 test-all: lint browser ## test, the slow tests, other random examples in each run, mutations
 	$(BIN)/bigsap warmup
-	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q $(SHARED) "not (alone or timed)"
-	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q -m "alone or timed"
+	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --api-minutes=$(API_MINUTES) $(SHARED) \
+		"not (alone or timed)"
+	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --kills=$(KILLS) -m "alone or timed"
+	$(BIN)/python tests/expression_fuzz.py --texts $(TEXTS)
 	$(BIN)/python tests/mutations.py
 
-test-image: $(VENV)/.installed-dev ## the images' tests with all their kernels compiled (10 minutes more)
-	BIGSAP_TEST_IMAGE=full $(BIN)/python -m pytest -q tests/test_docker.py
+# Needs no Docker and no daemon: buildah builds, unshare and chroot run. Root, since both do.
+test-image: $(VENV)/.installed-dev ## both images really built and run; buildah, root, half an hour
+	@if ! command -v buildah >/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "==> installing buildah and debootstrap"; \
+			apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+				apt-get install -y -q --no-install-recommends buildah debootstrap; \
+		else echo "make test-image needs buildah, and there is none" \
+			"(sudo apt-get install buildah debootstrap)" >&2; exit 1; fi; fi
+	@[ "$$(id -u)" = 0 ] || { echo "make test-image must be run by root (sudo make test-image)" >&2; exit 1; }
+	BIGSAP_TEST_IMAGE=built $(BIN)/python -m pytest -s -v tests/test_images.py
 
 # The page's tests drive a real browser; where none can be had they are skipped, saying so.
 browser: ## Debian's chromium, installed when absent and permitted

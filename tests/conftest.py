@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import hypothesis
+import pytest
 
 from live_server import live_server, start_server
 from stand_in import cupy
@@ -21,3 +22,10 @@ hypothesis.settings.register_profile(
 # Other examples in every run, for `make test-all`; a failure prints how to get it again.
 hypothesis.settings.register_profile("random", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("BIGSAP_TEST_PROFILE", "bigsap"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long the searches take whose every minute may find something."""
+    group = parser.getgroup("bigsap")
+    group.addoption("--api-minutes", type=float, default=0.5, help="of random requests")
+    group.addoption("--kills", type=int, default=12, help="of workers, servers and solvers")

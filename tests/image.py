@@ -118,7 +118,7 @@ class Image:
             env={
                 **surroundings(),
                 "PATH": f"{interpreter().parent}:{os.environ['PATH']}",
-                **(few_kernels() if os.environ.get("BIGSAP_TEST_IMAGE") != "full" else {}),
+                **few_kernels(),
                 "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache/pip")),
             },
             timeout=timeout,
@@ -168,10 +168,7 @@ KINDS = "int64 costs, float64 prices, ssp"
 
 
 def few_kernels() -> dict[str, str]:
-    """What makes a wheel carry the kernels of one kind for this machine, in seconds.
-
-    ``BIGSAP_TEST_IMAGE=full`` builds all of them, as an image has them.
-    """
+    """What makes a wheel carry the kernels of one kind for this machine, in seconds."""
     from bigsap.native.levels import usable_levels
 
     best = usable_levels()[0].removeprefix("x86-64-")

@@ -305,6 +305,45 @@ def test_user_script_makes_the_user_and_its_folders(tmp_path):
         assert (found.st_uid, found.st_mode & 0o777) == (USER, 0o750)
 
 
+def test_slim_keeps_what_runs(tmp_path):
+    """Libraries without symbols are loaded as before; what nothing imports has gone."""
+    import uvloop
+
+    site = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    shutil.copytree(Path(uvloop.__file__).parent, site / "uvloop")
+    (site / "uvloop" / "tests").mkdir()
+    for name in (
+        "pip/__init__.py",
+        "pip-25.0.dist-info/RECORD",
+        "uvloop/tests/t.py",
+        "pipeline/__init__.py",
+        "uvloop/more.pyi",
+        "bigsap/native/x.so",
+        "nvidia/a.so",
+    ):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(b"\x7fELF but no library")
+    (library,) = site.glob("uvloop/loop*.so")
+    before = library.stat().st_size
+    step = [sys.executable, DOCKER / "steps" / "slim.py", tmp_path / "venv"]
+    first = subprocess.run(step, capture_output=True, text=True, timeout=60, check=True)
+    assert "symbols: " in first.stdout
+    left = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+    assert {"pipeline/__init__.py", "bigsap/native/x.so", "nvidia/a.so"} <= left
+    assert not [name for name in left if "tests" in name or name.startswith(("pip/", "pip-"))]
+    assert not [name for name in left if name.endswith(".pyi")]
+    assert library.stat().st_size < before / 2
+    code = "import uvloop, asyncio; print(uvloop.__file__, uvloop.run(asyncio.sleep(0, 7)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [str(site / "uvloop" / "__init__.py"), "7"]
+    size = library.stat().st_size
+    subprocess.run(step, capture_output=True, timeout=60, check=True)  # twice changes nothing
+    assert library.stat().st_size == size
+
+
 # --- the roles ----------------------------------------------------------------------------
 
 

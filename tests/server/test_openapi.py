@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,13 +66,18 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 def test_no_request_breaks_the_service(
     label: str, mode: GenerationMode, service: dict[str, str]
 ) -> None:
+    SEEN[label].update(requests(label, mode, service, EXAMPLES.get(label, 15)))
+    # The service is as it was.
+    assert httpx.get(service["url"] + "/readyz", timeout=10).status_code == 200
+
+
+def requests(
+    label: str, mode: GenerationMode, service: dict[str, str], examples: int,
+    seed: int | None = None,
+) -> list[int]:  # fmt: skip
+    """Send so many requests to an operation; their status codes, none of which is 5xx."""
     answers: list[int] = []
 
-    @hypothesis.settings(
-        max_examples=EXAMPLES.get(label, 15),
-        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
     @hypothesis.given(case=OPERATIONS[label].as_strategy(generation_mode=mode))
     def send(case: schemathesis.Case) -> None:
         # A random id is that of nothing: most requests should reach something.
@@ -86,11 +93,42 @@ def test_no_request_breaks_the_service(
             assert answer.headers["content-type"] == ["application/problem+json"]
             assert answer.json()["status"] == answer.status_code
 
-    send()
+    again = {} if seed is None else {"derandomize": False}
+    send = hypothesis.settings(
+        max_examples=examples,
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+        **again,
+    )(send)
+    (send if seed is None else hypothesis.seed(seed)(send))()
     assert answers
-    SEEN[label].update(answers)
-    # The service is as it was.
-    assert httpx.get(service["url"] + "/readyz", timeout=10).status_code == 200
+    return answers
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_requests_for_as_long_as_told(
+    service: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    """Other requests in every round, until ``--api-minutes`` are over."""
+    end = time.monotonic() + 60 * request.config.getoption("--api-minutes")
+    first = int(time.time()) if os.environ.get("BIGSAP_TEST_PROFILE") == "random" else 0
+    found: Counter[int] = Counter()
+    seed = first
+    while time.monotonic() < end:
+        for label, mode in (case.values for case in CASES):
+            if time.monotonic() > end:
+                break
+            try:
+                found.update(requests(label, mode, service, EXAMPLES.get(label, 25), seed))
+            except BaseException:
+                print(f"{label} {mode.value}, seed {seed}")
+                raise
+        assert httpx.get(service["url"] + "/readyz", timeout=10).status_code == 200
+        seed += 1
+    print(f"{found.total()} requests in {seed - first} rounds:", dict(sorted(found.items())))
+    assert found
+    assert max(found) < 500
 
 
 def test_requests_got_through() -> None:

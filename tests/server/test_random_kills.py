@@ -1,0 +1,196 @@
+"""Kills at random moments: nothing lost, nothing doubled, the same bits."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from faults import ARRAYS, job_of, post, runner, same, states, stores, wait_for
+
+import bigsap
+from live_server import LiveServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.timeout(3600)]
+ROWS = 3000
+#: Jobs that are under way at any time.
+AT_ONCE = 3
+
+
+@pytest.fixture(scope="module")
+def costs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Points apart from each other: some seconds of searches by whole rows."""
+    folder = tmp_path_factory.mktemp("costs")
+    rng = np.random.default_rng(21)
+    np.save(folder / "x.npy", rng.random((ROWS, 2)))
+    np.save(folder / "y.npy", rng.random((ROWS, 2)) + 1)
+    return folder
+
+
+def spec(method: str) -> dict[str, Any]:
+    cost = {
+        "type": "points", "metric": "euclidean",
+        "x": {"store": "costs", "path": "x.npy"}, "y": {"store": "costs", "path": "y.npy"},
+    }  # fmt: skip
+    options = {"method": method, "threads": 1, "checkpoint_s": 0.1}
+    if method == "ssp":
+        options |= {"cache": "64KiB", "start": "estimate"}
+    return {"cost": cost, "options": options}
+
+
+def expected(costs: Path, method: str) -> bigsap.Result:
+    source = bigsap.points(np.load(costs / "x.npy"), np.load(costs / "y.npy"), "euclidean")
+    more = {"start": "estimate"} if method == "ssp" else {}
+    return bigsap.solve(source, method=method, threads=1, checkpoint=costs / method, **more)
+
+
+class Owner:
+    """Somebody who sends jobs, asks again where no answer came, and counts what becomes of them."""
+
+    def __init__(self, server: LiveServer, rng: random.Random) -> None:
+        self.server, self.rng = server, rng
+        self.jobs: dict[str, str] = {}  # key of the request -> id of the job
+        self.methods: dict[str, str] = {}
+        self.done: set[str] = set()
+
+    def send(self) -> None:
+        """One more job; the same request until it is answered."""
+        key = f"request {len(self.methods)}"
+        self.methods[key] = self.rng.choice(["ssp", "compressed"])
+
+        def sent() -> bool:
+            try:
+                with self.server.client() as client:
+                    found = post(client, spec(self.methods[key]), **{"Idempotency-Key": key})
+            except httpx.TransportError:
+                return False
+            self.jobs[key] = found
+            return True
+
+        wait_for(sent, 60)
+
+    def look(self) -> None:
+        with self.server.client() as client:
+            for key, job_id in self.jobs.items():
+                if key not in self.done:
+                    job = job_of(client, job_id)
+                    assert job["state"] != "failed", job
+                    if job["state"] == "succeeded":
+                        self.done.add(key)
+
+
+def test_workers_and_servers_die_at_random(
+    tmp_path: Path, costs: Path, request: pytest.FixtureRequest
+) -> None:
+    kills = request.config.getoption("--kills")
+    rng = random.Random(7)
+    right = {method: expected(costs, method) for method in ("ssp", "compressed")}
+    server = LiveServer(
+        tmp_path / "data", workers=2, stores=stores(costs), heartbeat_s=0.2, attempts=100
+    ).start()
+    owner = Owner(server, rng)
+    killed: Counter[str] = Counter()
+    try:
+        while killed.total() < kills:
+            owner.look()
+            while len(owner.jobs) - len(owner.done) < AT_ONCE:
+                owner.send()
+            time.sleep(rng.uniform(0, 1.5))
+            if rng.random() < 0.3:
+                server.kill()
+                killed["server"] += 1
+                # A client may ask for another job while nobody is there.
+                time.sleep(rng.uniform(0, 0.5))
+                server.start()
+                continue
+            with server.client() as client:
+                active = [
+                    job_id for key, job_id in owner.jobs.items()
+                    if key not in owner.done and job_of(client, job_id)["state"] == "running"
+                ]  # fmt: skip
+            if active:
+                try:
+                    os.kill(runner(server, rng.choice(active)), signal.SIGKILL)
+                    killed["worker"] += 1
+                except (ProcessLookupError, FileNotFoundError, ValueError):
+                    continue  # it had ended meanwhile
+        for job_id in owner.jobs.values():
+            job = server.finished(job_id, 300)
+            assert job["state"] == "succeeded", job
+        with server.client() as client:
+            listed = [
+                job["id"]
+                for job in client.get("/v1/jobs", params={"page_size": 500}).json()["jobs"]
+            ]
+            assert sorted(listed) == sorted(owner.jobs.values())  # none lost, none doubled
+            for key, job_id in owner.jobs.items():
+                said = Counter(state for state, _ in states(client, job_id))
+                assert said["succeeded"] == 1, said
+                assert same(client, job_id, right[owner.methods[key]])
+    finally:
+        server.kill()
+    print(f"{dict(killed)} kills, {len(owner.jobs)} jobs, 0 lost, 0 doubled, same bits")
+
+
+SOLVE = """
+import os
+import sys
+import numpy as np
+import bigsap
+folder, method = sys.argv[1:]
+source = bigsap.points(np.load(folder + "/x.npy"), np.load(folder + "/y.npy"), "euclidean")
+more = {"start": "estimate", "cache": "64KiB"} if method == "ssp" else {}
+path = folder + "/killed"
+if os.path.exists(path):
+    result = bigsap.resume(path, source, checkpoint=path, checkpoint_every=0.05)
+else:
+    result = bigsap.solve(
+        source, method=method, threads=1, checkpoint=path, checkpoint_every=0.05, **more
+    )
+result.save(folder + "/out.npz")
+"""
+
+
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+def test_solvers_die_at_random(
+    tmp_path: Path, costs: Path, method: str, request: pytest.FixtureRequest
+) -> None:
+    """Without the service: each process goes on where the one before was killed."""
+    for name in ("x.npy", "y.npy"):
+        (tmp_path / name).symlink_to(costs / name)
+    right = expected(costs, method)
+    rng = random.Random(9)
+    kills = solves = 0
+    while kills < max(1, request.config.getoption("--kills") // 4):
+        process = subprocess.Popen([sys.executable, "-c", SOLVE, str(tmp_path), method])
+        try:
+            code = process.wait(rng.uniform(0.2, 6.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+            continue
+        assert code == 0
+        solves += 1
+        check(tmp_path, right)
+        (tmp_path / "killed").unlink(missing_ok=True)
+    done = subprocess.run([sys.executable, "-c", SOLVE, str(tmp_path), method], check=False)
+    assert done.returncode == 0
+    check(tmp_path, right)
+    print(f"{method}: {kills} kills, {solves + 1} solves, same bits")
+
+
+def check(folder: Path, right: bigsap.Result) -> None:
+    found = bigsap.Result.load(folder / "out.npz")
+    assert found.status == "optimal"
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(right, name))

@@ -1,0 +1,364 @@
+"""Both images, really built: entrypoints, health, users, a root that cannot be written, size.
+
+For ``make test-image``: half an hour with all kernels, and gigabytes of downloads for the GPU
+image. ``BIGSAP_TEST_IMAGE_KERNELS=v3`` builds those of one level in a few minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigsap
+from built_image import NEEDED, Built, Container, Store
+from dockerfile import DOCKER
+from live_server import free_port
+
+yaml = pytest.importorskip("yaml", reason="extra dev")
+pytest.importorskip("fastapi", reason="extra server")
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.environ.get("BIGSAP_TEST_IMAGE") != "built", reason="images are built by make test-image"
+    ),
+    pytest.mark.timeout(3600),
+]
+
+#: Megabytes that the CPU image may have, its base included.
+MOST_MB = 600
+FIRST_JOB_S = 3.0
+KERNELS = os.environ.get("BIGSAP_TEST_IMAGE_KERNELS", "all")
+#: The version of CUDA whose image is built.
+CUDA = os.environ.get("BIGSAP_TEST_IMAGE_CUDA", "13")
+WHOLE = np.random.default_rng(0).integers(0, 99, (60, 60))
+
+
+def best_level() -> str:
+    from bigsap.native.levels import usable_levels
+
+    return usable_levels()[0].removeprefix("x86-64-")
+
+
+@pytest.fixture(scope="session")
+def store() -> Store:
+    """A folder that lasts: the base is made once, and images are there to be looked at."""
+    for name in NEEDED:
+        if shutil.which(name) is None:
+            pytest.fail(f"no {name}: sudo apt-get install buildah util-linux")
+    if os.geteuid() != 0:
+        pytest.fail("images are built and run as root here (sudo make test-image)")
+    folder = (
+        Path(os.environ.get("BIGSAP_TEST_IMAGE_STORE", tempfile.gettempdir())) / "bigsap-images"
+    )
+    found = Store(folder)
+    print(f"\nbase: {found.base()}")
+    return found
+
+
+def built(store: Store, dockerfile: str, tag: str, **arguments: str) -> Iterator[Built]:
+    seconds = store.build(dockerfile, tag, **arguments)
+    # Not below pytest's folder, which other users may not enter.
+    scratch = Path(tempfile.mkdtemp(prefix="bigsap-container-"))
+    scratch.chmod(0o755)
+    found = Built(store, f"localhost/{tag}", scratch)
+    print(f"\n{tag}: built in {seconds:.0f} s, {found.size() / 1e6:.0f} MB")
+    try:
+        yield found
+    finally:
+        found.close()
+        shutil.rmtree(scratch)
+
+
+@pytest.fixture(scope="module")
+def cpu(store: Store) -> Iterator[Built]:
+    yield from built(store, "Dockerfile", "bigsap", BIGSAP_WHEEL_KERNELS=KERNELS)
+
+
+@pytest.fixture(scope="module")
+def gpu(store: Store) -> Iterator[Built]:
+    # The kernels are those of the CPU image: here they only have to be there.
+    yield from built(
+        store, "Dockerfile.gpu", f"bigsap-cuda{CUDA}", CUDA=CUDA, BIGSAP_WHEEL_KERNELS=best_level()
+    )
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def image(request: pytest.FixtureRequest) -> Built:
+    found: Built = request.getfixturevalue(request.param)
+    found.forget()
+    return found
+
+
+def facts(image: Built) -> dict[str, Any]:
+    done = image.run("info", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def kept(folder: Path) -> list[str]:
+    """Kernels that were compiled in a container."""
+    return sorted(path.name for path in folder.rglob("*.kernel"))
+
+
+# --- what it is -----------------------------------------------------------------------------
+
+
+def test_size(cpu: Built) -> None:
+    parts = dict.fromkeys(("/opt/bigsap", "the base"), 0)
+    for folder, _, files in os.walk(cpu.root):
+        inside = folder.startswith(f"{cpu.root}/opt/bigsap")
+        parts["/opt/bigsap" if inside else "the base"] += sum(
+            os.lstat(os.path.join(folder, name)).st_size for name in files
+        )
+    print({name: f"{size / 1e6:.0f} MB" for name, size in parts.items()})
+    assert cpu.size() < MOST_MB * 1e6
+
+
+def test_what_is_left_out_is_left_out_and_named(image: Built) -> None:
+    (site,) = image.root.glob("opt/bigsap/lib/python3*/site-packages")
+    assert not [path for path in site.rglob("tests") if path.is_dir()]
+    assert not list(site.glob("pip*"))
+    assert not list(site.glob("setuptools*"))
+    assert not list(site.rglob("*.pyi"))
+    assert not (image.root / "src").exists()
+    assert not (image.root / "root/.cache/pip").exists()
+    said = (DOCKER / "README.md").read_text()
+    for name in ("`tests`", "pip", "setuptools", "symbol tables"):
+        assert name in said.split("## What is left out")[1].split("\n## ")[0], name
+
+
+def test_configuration_is_that_of_the_file(image: Built) -> None:
+    config = image.config
+    assert config["User"] == "10001:10001"
+    assert config["WorkingDir"] == "/data"
+    assert set(config["Volumes"]) == {"/data", "/var/cache/bigsap"}
+    assert set(config["ExposedPorts"]) == {"8765/tcp"}
+    assert config["Healthcheck"]["Test"][0] == "CMD"
+    assert config["Entrypoint"] == ["/usr/local/lib/bigsap/entrypoint.sh"]
+    assert config["Cmd"] == ["serve"]
+    assert config["Labels"]["org.opencontainers.image.licenses"] == "BSD-3-Clause"
+
+
+def test_code_has_kernels_for_every_level(cpu: Built) -> None:
+    levels = {"v2", "v3", "v4"} if KERNELS == "all" else set(KERNELS.split(","))
+    found = facts(cpu)["built_kernels"]
+    assert {name.removeprefix("x86-64-") for name in found} == levels
+    assert min(found.values()) > 50
+
+
+# --- commands -------------------------------------------------------------------------------
+
+
+def test_a_first_job_finds_its_kernels(image: Built) -> None:
+    np.save(image.data / "c.npy", WHOLE)
+    start = time.monotonic()
+    done = image.run("solve", "c.npy", "--json", "-o", "out.npz")
+    seconds = time.monotonic() - start
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    print(f"{image.tag}: first job {seconds:.2f} s")
+    assert record["status"] == "optimal"
+    assert bigsap.Result.load(image.data / "out.npz").fun == bigsap.solve(WHOLE).fun
+    assert seconds < FIRST_JOB_S
+    assert kept(image.cache) == []
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
+def test_matrices_of_other_kinds_find_theirs(cpu: Built, dtype: type) -> None:
+    cpu.forget()
+    np.save(cpu.data / "c.npy", np.random.default_rng(1).random((700, 700)).astype(dtype))
+    done = cpu.run("solve", "c.npy", "--json")
+    assert done.returncode == 0, done.stderr
+    assert kept(cpu.cache) == []
+
+
+def test_the_root_cannot_be_written(image: Built) -> None:
+    done = image.shell(
+        "touch /x /opt/bigsap/x /usr/local/lib/bigsap/x /etc/x; touch /tmp/y /data/y"
+    )
+    assert done.returncode == 0
+    assert done.stderr.count("Read-only file system") + done.stderr.count("denied") == 4
+    assert image.shell("id -u; id -G").stdout.split() == ["10001", "10001"]
+    # Without the read-only mount the code still belongs to somebody else.
+    for folder in ("opt/bigsap", "usr/local/lib/bigsap"):
+        for path in (image.root / folder).rglob("*"):
+            found = path.lstat()
+            assert found.st_uid == 0
+            assert path.is_symlink() or not found.st_mode & 0o022, path
+
+
+def test_no_capability_is_left(image: Built) -> None:
+    status = image.shell("grep -E '^(Cap|NoNewPrivs)' /proc/self/status").stdout
+    assert dict(re.findall(r"(\w+):\s*(\w+)", status)) == {
+        **{f"Cap{kind}": "0" * 16 for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")},
+        "NoNewPrivs": "1",
+    }
+
+
+def test_another_user(image: Built) -> None:
+    """``docker run --user 1234``: the folder of kernels compiled here is closed to it."""
+    folder = image.scratch / "theirs"
+    folder.mkdir(exist_ok=True)
+    os.chown(folder, 1234, 1234)
+    image.tmp.chmod(0o1777)
+    image.cache.chmod(0o750)
+    np.save(folder / "c.npy", WHOLE)
+    done = image.run("solve", "/data/c.npy", "--json", "-o", "/data/out.npz", user=1234,
+                     volumes={str(folder): "/data"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (folder / "out.npz").stat().st_uid == 1234
+    assert kept(image.tmp) == []
+    assert list(image.tmp.glob("tmp.*"))
+
+
+def test_errors_of_the_entrypoint(image: Built) -> None:
+    done = image.run("worker")
+    assert done.returncode != 0
+    assert "needs the address of a scheduler" in done.stderr
+    done = image.run("serve", BIGSAP_PORT=free_port())
+    assert done.returncode == 1
+    assert "keys" in done.stderr
+    done = image.run("info", NUMBA_CACHE_DIR="/nowhere")
+    assert done.returncode == 1
+    assert "must be a folder that can be written" in done.stderr
+    done = image.run("no-such-command")
+    assert done.returncode == 2
+    assert "no-such-command" in done.stderr
+
+
+# --- the GPU image, where there is no GPU ---------------------------------------------------
+
+
+def test_cupy_is_there_and_finds_no_device(gpu: Built) -> None:
+    gpu.forget()
+    code = "import cupy; print(cupy.__version__, cupy.cuda.nvrtc.getVersion())"
+    done = gpu.shell(f"/opt/bigsap/bin/python -c '{code}'")
+    assert done.returncode == 0, done.stderr
+    version, compiler = done.stdout.split(None, 1)
+    assert int(version.split(".")[0]) >= 14
+    assert compiler.strip().startswith(f"({CUDA},")
+    text = gpu.run("info").stdout
+    assert "cupy" in text
+    extras = facts(gpu)["extras"]
+    assert any("cupy" in json.dumps(extra) for extra in extras.values())
+
+
+def test_a_job_for_a_device_that_is_not_there_says_so(gpu: Built) -> None:
+    gpu.forget()
+    np.save(gpu.data / "c.npy", WHOLE)
+    done = gpu.run("solve", "c.npy", "--device", "cuda")
+    assert done.returncode not in (0, None)
+    assert "Traceback" not in done.stderr
+    assert re.search("cuda|device|GPU", done.stderr), done.stderr
+
+
+# --- roles ----------------------------------------------------------------------------------
+
+
+def new_key(image: Built) -> str:
+    """A key by the role ``key``, entered into keys.toml."""
+    done = image.run("key", "alice", "read", "submit")
+    assert done.returncode == 0, done.stderr
+    first, _, table = done.stdout.partition("\n")
+    file = image.scratch / "keys.toml"
+    file.write_text(table)
+    file.chmod(0o644)
+    assert list(tomllib.loads(table)) == ["alice"]
+    return first.split()[-1]
+
+
+def test_health_before_any_role_is_bad(image: Built) -> None:
+    _, *check = image.config["Healthcheck"]["Test"]
+    done = image.shell(" ".join(check))
+    assert done.returncode == 1
+    assert "no role" in done.stderr
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "ssp"}])
+def test_the_service_of_the_compose_file(image: Built, options: dict[str, str]) -> None:
+    """As compose.yaml has it: its command, environment and secret; a job, then ``docker stop``."""
+    from bigsap.client import Client
+
+    given = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]["service"]
+    environment = {k: v for k, v in given["environment"].items() if "$" not in v}
+    key, port = new_key(image), free_port()
+    secret = {str(image.scratch / "keys.toml"): environment["BIGSAP_KEYS"]}
+    service = image.start(*given["command"], volumes=secret, **environment, BIGSAP_PORT=port)
+    try:
+        seconds = service.wait_healthy()
+        with Client(f"http://127.0.0.1:{port}", key) as client:
+            start = time.monotonic()
+            cost = {"type": "array", "values": WHOLE.tolist()}
+            job = client.submit({"cost": cost, "options": options}, wait=60.0)
+            first = time.monotonic() - start
+            assert job.result().fun == bigsap.solve(WHOLE).fun
+        print(f"{image.tag}: healthy after {seconds:.1f} s, first job {first:.2f} s")
+        assert first < FIRST_JOB_S
+        assert kept(image.cache) == []
+        assert service.stop() == 0, service.log.read_text()[-2000:]
+        assert not service.healthy()
+    finally:
+        service.kill()
+
+
+def test_the_cluster_of_the_compose_file(cpu: Built) -> None:
+    """Scheduler, two workers and service; a job whose rows both workers evaluate."""
+    from bigsap.client import Client
+
+    cpu.forget()
+    services = yaml.safe_load((DOCKER / "compose.cluster.yaml").read_text())["services"]
+    key, port, there = new_key(cpu), free_port(), free_port()
+    secret = {str(cpu.scratch / "keys.toml"): "/run/secrets/keys"}
+    stores = cpu.scratch / "stores"
+    stores.mkdir(exist_ok=True)
+    rng = np.random.default_rng(3)
+    np.save(stores / "x.npy", rng.random((400, 2)))
+    np.save(stores / "y.npy", rng.random((400, 2)))
+    for path in (stores, *stores.iterdir()):
+        path.chmod(0o755)
+    running: list[Container] = []
+
+    def start(role: str, **env: object) -> Container:
+        given = services[role]
+        environment = {k: v for k, v in (given.get("environment") or {}).items() if "$" not in v}
+        if "BIGSAP_SCHEDULER" in environment:  # one machine's network, not one of compose's
+            environment["BIGSAP_SCHEDULER"] = f"tcp://127.0.0.1:{there}"
+        volumes = {str(stores): "/stores"}
+        volumes |= secret if given.get("secrets") else {}
+        own = {"BIGSAP_HEALTH_PORT": free_port(), "BIGSAP_ROLE_FILE": f"/tmp/role{len(running)}"}
+        running.append(
+            cpu.start(*given["command"], volumes=volumes, **{**environment, **own, **env})
+        )
+        return running[-1]
+
+    try:
+        start("scheduler", BIGSAP_SCHEDULER_HOST="127.0.0.1",
+              BIGSAP_SCHEDULER_PORT=there).wait_healthy()  # fmt: skip
+        for _ in range(services["worker"]["deploy"]["replicas"]):
+            start("worker").wait_healthy()
+        start("service", BIGSAP_PORT=port).wait_healthy()
+        with Client(f"http://127.0.0.1:{port}", key) as client:
+            x, y = ({"store": "shared", "path": name} for name in ("x.npy", "y.npy"))
+            cost = {"type": "points", "x": x, "y": y}
+            job = client.submit({"cost": cost, "spread": True}, wait=120.0)
+            result = job.result()
+        expected = bigsap.solve(bigsap.points(np.load(stores / "x.npy"), np.load(stores / "y.npy")))
+        assert result.fun == pytest.approx(expected.fun, rel=1e-12)
+        assert result.stats["cluster"]["workers"] >= 1
+        for role in reversed(running):
+            assert role.stop() in (0, 143), role.log.read_text()[-2000:]
+    finally:
+        for role in running:
+            role.kill()
