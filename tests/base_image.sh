@@ -3,13 +3,14 @@
 # registry of images can be reached: Debian's minimal system with its Python, and, as in the
 # slim images, no documentation, translations, lists of packages and downloads.
 #
-#   base_image.sh FOLDER NAME      with buildah's storage chosen by its usual variables
+#   base_image.sh FOLDER NAME [OPTION...]      options of every call of buildah: its storage
 #
 # Needs root, debootstrap and buildah; two or three minutes, 100 MB of downloads.
 set -eu
 
 folder=$1
 name=$2
+shift 2
 root=$folder/root
 
 sources=/etc/apt/sources.list.d/debian.sources
@@ -28,7 +29,7 @@ rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* \
     "$root"/usr/share/locale/*
 find "$root/usr" -name __pycache__ -type d -prune -exec rm -rf {} +
 
-container=$(buildah from scratch)
-buildah add --quiet "$container" "$root" / >/dev/null
-buildah config --cmd python3 "$container"
-buildah commit --quiet --rm "$container" "$name" >/dev/null
+container=$(buildah "$@" from scratch)
+buildah "$@" add --quiet "$container" "$root" / >/dev/null
+buildah "$@" config --cmd python3 "$container"
+buildah "$@" commit --quiet --rm "$container" "$name" >/dev/null

@@ -64,16 +64,9 @@ class Store:
             self.buildah("pull", "--quiet", BASE, seconds=_PULLING)
             return "pulled"
         except (RuntimeError, subprocess.TimeoutExpired):
-            # The same words in another order: scripts take the storage from a file.
-            settings = self.folder / "storage.conf"
-            settings.write_text(
-                f'[storage]\ndriver = "vfs"\ngraphroot = "{self.folder / "images"}"\n'
-                f'runroot = "{self.folder / "run"}"\n'
-            )
             done = subprocess.run(
-                [ROOT / "tests" / "base_image.sh", self.folder / "base", BASE],
-                env={**self.environment, "CONTAINERS_STORAGE_CONF": str(settings)},
-                capture_output=True, text=True, timeout=900, check=False,
+                [ROOT / "tests" / "base_image.sh", self.folder / "base", BASE, *self._storage],
+                env=self.environment, capture_output=True, text=True, timeout=900, check=False,
             )  # fmt: skip
             if done.returncode:
                 raise RuntimeError(f"no {BASE}, and none could be made: {done.stderr}") from None

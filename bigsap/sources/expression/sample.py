@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.sources.base import Array
+from bigsap.sources.expression.emit import POWERS
 from bigsap.sources.expression.syntax_tree import (
     Binary,
     Call,
@@ -100,8 +101,14 @@ class _Sample:
                 first, operations = chain(node)
                 result = self.of(first)
                 for operation in operations:
-                    right = self.of(operation.right)
-                    result = _ARITHMETIC[operation.operator](result, right)
+                    match operation:
+                        case Binary("**", _, Number(exponent)) if exponent in POWERS:
+                            square = result * result
+                            other = {2.0: 1.0, 3.0: result, 4.0: square}[exponent]
+                            result = square * other
+                        case _:
+                            right = self.of(operation.right)
+                            result = _ARITHMETIC[operation.operator](result, right)
                 return result
             case Compare(operators, operands):
                 sides = [self.of(operand) for operand in operands]
@@ -121,7 +128,9 @@ class _Sample:
                 given = [self.of(argument) for argument in arguments]
                 result = given[0]
                 for value in given[1:]:
-                    result = (np.minimum if name == "min" else np.maximum)(result, value)
+                    # Of equal ones the first, as 0.0 and -0.0 are; NaN if one is.
+                    kept = result <= value if name == "min" else result >= value
+                    result = np.where(kept | np.isnan(result), result, value)
                 return result
             case Call(function, arguments):
                 return _FUNCTIONS[function](*(self.of(argument) for argument in arguments))
