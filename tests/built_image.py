@@ -36,7 +36,6 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         self.environment = {
             **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-            "STORAGE_DRIVER": "vfs",
             "BUILDAH_ISOLATION": "chroot",
             "TMPDIR": str(folder),
         }
@@ -129,9 +128,12 @@ class Built:
         }  # fmt: skip
         script = [f"mount --bind {at} {at}"]
         script += [f"mount --rbind /{name} {at}/{name}" for name in ("proc", "dev", "sys")]
-        targets = [f"{at}{target}" for target in volumes.values()]
         # Targets are made as Docker makes them: in the container's own layer.
-        script += [f"mkdir -p {Path(path).parent} && touch {path}" for path in targets]
+        for source, target in volumes.items():
+            folder = target if Path(source).is_dir() else str(Path(target).parent)
+            script.append(f"mkdir -p {at}{folder}")
+            if folder != target:
+                script.append(f"touch {at}{target}")
         script += [
             f"mount --bind {shlex.quote(source)} {at}{target}" for source, target in mounts.items()
         ]

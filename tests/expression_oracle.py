@@ -116,7 +116,9 @@ def value_of(e, names):
             return float(names[e.value.id][tuple(int(value_of(s, names)) for s in at)])
         case ast.UnaryOp():
             operand = value_of(e.operand, names)
-            return -operand if isinstance(e.op, ast.USub) else float(not operand)
+            if isinstance(e.op, ast.Not):
+                return float(not operand)
+            return -operand if isinstance(e.op, ast.USub) else operand
         case ast.BinOp(op=ast.Pow()):
             return power(value_of(e.left, names), e.right, names)
         case ast.BinOp():

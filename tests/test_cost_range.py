@@ -56,6 +56,25 @@ def test_formulas(code):
     assert range_of(turned) == (low, high)
 
 
+@pytest.mark.parametrize("values", [(-math.inf, 2.0), (-0.0, 2.0), (0.5, 2.0), (-2.0, -0.0)])
+@pytest.mark.parametrize("power", ["0.5", "(-1)", "(-3)", "inf", "(-inf)", "2.5", "5", "v[j]"])
+def test_powers_of_what_is_odd(values, power):
+    """C's pow of -inf, of -0.0 and with infinite exponents."""
+    given = {"w": values, "v": [-1.0, -0.5, 0.5]}
+    source = bigsap.expression(f"w[i] ** {power}", (2, 3), **given)
+    cost = source.sample(*(at.ravel() for at in np.indices((2, 3))))
+    low, high = range_of(source)
+    assert not math.isnan(low + high) or low < high
+    known = cost[~np.isnan(cost)]
+    assert (low <= known).all()
+    assert (known <= high).all()
+    compiled = np.empty((2, 3))
+    source.read(np.arange(2), slice(None), compiled)
+    np.testing.assert_allclose(cost, compiled.ravel(), rtol=1e-14)
+    np.testing.assert_array_equal(np.signbit(cost[cost == 0]), np.signbit(
+        compiled.ravel()[compiled.ravel() == 0]))  # fmt: skip
+
+
 def _used(code):
     given = {"x": X, "y": Y, "s": 0.3}
     return {

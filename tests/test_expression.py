@@ -413,6 +413,19 @@ def test_equal_formulas_are_compiled_once():
     np.testing.assert_array_equal(read(two, [1]), np.full((1, 5), 6.5))
 
 
+@pytest.mark.parametrize(
+    "code", ["min(w[i], v[j])", "max(v[j], w[i])", "w[i] ** 3 - v[j] ** 4", "(w[i] - 0.1) ** 2"]
+)
+def test_samples_have_the_bits_of_what_is_compiled(code):
+    arrays = {"w": [0.0, -0.0, 1.1, np.nan], "v": [-0.0, 0.0, 0.3]}
+    source = make(code, (4, 3), **arrays)
+    sampled = source.sample(*(at.ravel() for at in np.indices((4, 3)))).reshape(4, 3)
+    compiled = costs(code, (4, 3), **arrays)
+    np.testing.assert_array_equal(sampled, compiled)
+    known = ~np.isnan(compiled)
+    np.testing.assert_array_equal(np.signbit(sampled[known]), np.signbit(compiled[known]))
+
+
 def test_solve_equals_numpy():
     n = 60
     rng = np.random.default_rng(0)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -286,6 +287,14 @@ def test_health_before_any_role_is_bad(image: Built) -> None:
     assert "no role" in done.stderr
 
 
+def wait_ready(port: int, seconds: float = 30) -> None:
+    """What a load balancer waits for: the workers are there."""
+    until = time.monotonic() + seconds
+    while httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=10).status_code != 200:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("options", [{}, {"method": "ssp"}])
 def test_the_service_of_the_compose_file(image: Built, options: dict[str, str]) -> None:
     """As compose.yaml has it: its command, environment and secret; a job, then ``docker stop``."""
@@ -298,6 +307,7 @@ def test_the_service_of_the_compose_file(image: Built, options: dict[str, str]) 
     service = image.start(*given["command"], volumes=secret, **environment, BIGSAP_PORT=port)
     try:
         seconds = service.wait_healthy()
+        wait_ready(port)
         with Client(f"http://127.0.0.1:{port}", key) as client:
             start = time.monotonic()
             cost = {"type": "array", "values": WHOLE.tolist()}

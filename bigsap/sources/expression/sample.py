@@ -33,6 +33,15 @@ from bigsap.sources.expression.syntax_tree import (
 )
 
 _Operation = Callable[[Any, Any], Any]
+
+
+def _power(left: Any, right: Any) -> Any:
+    """C's pow. numpy takes a square root for 0.5, which is another of -inf and -0.0."""
+    found = np.power(left, right)
+    root = np.equal(right, 0.5) & (np.isneginf(left) | np.equal(left, 0.0))
+    return np.where(root, np.abs(left), found)
+
+
 _ARITHMETIC: dict[str, _Operation] = {
     "+": np.add,
     "-": np.subtract,
@@ -40,7 +49,7 @@ _ARITHMETIC: dict[str, _Operation] = {
     "/": np.divide,
     "//": np.floor_divide,
     "%": np.mod,
-    "**": np.power,
+    "**": _power,
 }
 _COMPARISONS: dict[str, _Operation] = {
     "<": np.less,

@@ -151,9 +151,14 @@ def _remainder(a: Interval, b: Interval) -> Interval:
 
 
 def _power(a: Interval, b: Interval) -> Interval:
+    """C's pow has two ways of its own: of -inf it is infinite for fractions too, and a negative
+    odd power of -0.0, which an interval does not tell from 0.0, is -inf."""
     exponent = b[0]
+    positive = a[0] > 0 or (a[0] == 0 and b[0] >= 0)
     if b[0] != b[1]:
-        return (0.0, math.inf) if a[0] >= 0 else _ANY
+        return (0.0, math.inf) if positive else _ANY
+    if math.isinf(exponent):
+        return 0.0, math.inf
     if exponent in (2, 4):
         square = _square(a)
         return square if exponent == 2 else _square(square)
@@ -163,8 +168,8 @@ def _power(a: Interval, b: Interval) -> Interval:
     if exponent > 0 and not (whole and a[0] < 0):
         # Of negative numbers NaN.
         low, high = (float(np.float64(max(0.0, x)) ** exponent) for x in a)
-        return _wider((low, high))
-    return (0.0, math.inf) if a[0] >= 0 or (whole and exponent % 2 == 0) else _ANY
+        return _wider((low, math.inf if a[0] == -math.inf else high))
+    return (0.0, math.inf) if positive or (whole and exponent % 2 == 0) else _ANY
 
 
 _BINARY: dict[str, Callable[[Interval, Interval], Interval]] = {
