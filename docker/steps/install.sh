@@ -3,10 +3,12 @@
 #
 #   install.sh SOURCE VENV EXTRAS      e.g. install.sh /src /opt/bigsap server,zarr
 #
+# What nothing needs that runs is taken out again (slim.py).
 # Nothing of the source tree is needed afterwards, and pip compiles the byte code, so that the
 # code directory may be read-only when it runs.
 set -eu
 
+steps=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 source_tree=$1
 venv=$2
 extras=$3
@@ -18,3 +20,4 @@ cache=--no-cache-dir
 # shellcheck disable=SC2086  # $cache is one option or none
 "$venv/bin/python" -m pip install --disable-pip-version-check --no-input $cache \
     "${source_tree}[${extras}]"
+"$venv/bin/python" "$steps/slim.py" "$venv"

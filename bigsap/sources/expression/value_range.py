@@ -39,6 +39,8 @@ Interval: TypeAlias = tuple[float, float]
 _ANY: Interval = (-math.inf, math.inf)
 # Of functions within 2 units in the last place, on the CPU and on GPUs.
 _MARGIN = 1e-14
+# Functions that never give -0.0, which an interval does not tell from 0.0.
+_UNSIGNED = ("abs", "exp", "hypot")
 
 
 def expression_range(expression: Expression, arrays: Sequence[Array]) -> Interval:
@@ -102,6 +104,9 @@ class _Ranges:
         for operation in operations:
             if operation.operator == "*" and operation.left == operation.right:
                 low, high = _square(result)
+            elif operation.operator == "**":
+                unsigned = isinstance(operation.left, Call) and operation.left.function in _UNSIGNED
+                low, high = _power(result, self.of(operation.right), unsigned=unsigned)
             else:
                 low, high = _BINARY[operation.operator](result, self.of(operation.right))
             result = (low, high) if low <= high else _ANY
@@ -150,11 +155,11 @@ def _remainder(a: Interval, b: Interval) -> Interval:
     return min(b[0], 0.0), max(b[1], 0.0)
 
 
-def _power(a: Interval, b: Interval) -> Interval:
+def _power(a: Interval, b: Interval, *, unsigned: bool) -> Interval:
     """C's pow has two ways of its own: of -inf it is infinite for fractions too, and a negative
-    odd power of -0.0, which an interval does not tell from 0.0, is -inf."""
+    odd power of -0.0 is -inf. unsigned: no zero in ``a`` has a sign."""
     exponent = b[0]
-    positive = a[0] > 0 or (a[0] == 0 and b[0] >= 0)
+    positive = a[0] > 0 or (a[0] == 0 and (unsigned or b[0] >= 0))
     if b[0] != b[1]:
         return (0.0, math.inf) if positive else _ANY
     if math.isinf(exponent):
@@ -179,7 +184,6 @@ _BINARY: dict[str, Callable[[Interval, Interval], Interval]] = {
     "/": _divided,
     "//": lambda a, b: _ANY,
     "%": _remainder,
-    "**": _power,
 }
 
 
