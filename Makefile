@@ -56,7 +56,7 @@ test-all: lint browser ## test, the slow tests, other random examples in each ru
 	$(BIN)/python tests/mutations.py
 
 # Needs no Docker and no daemon: buildah builds, unshare and chroot run. Root, since both do.
-test-image: $(VENV)/.installed-dev ## both images really built and run; buildah, root, half an hour
+test-image: $(VENV)/.installed-dev ## both images really built and run; buildah, root, ten minutes
 	@if ! command -v buildah >/dev/null; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			echo "==> installing buildah and debootstrap"; \

@@ -1,6 +1,6 @@
 """Both images, really built: entrypoints, health, users, a root that cannot be written, size.
 
-For ``make test-image``: half an hour with all kernels, and gigabytes of downloads for the GPU
+For ``make test-image``: ten minutes with all kernels, and gigabytes of downloads for the GPU
 image. ``BIGSAP_TEST_IMAGE_KERNELS=v3`` builds those of one level in a few minutes.
 """
 
