@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -22,6 +23,11 @@ hypothesis.settings.register_profile(
 # Other examples in every run, for `make test-all`; a failure prints how to get it again.
 hypothesis.settings.register_profile("random", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("BIGSAP_TEST_PROFILE", "bigsap"))
+
+# A shell starts what it runs in the background with SIGINT ignored, and so would be the children
+# of tests. A handler is reset to the default in a child; a signal that is ignored stays ignored.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -338,9 +338,6 @@ def test_single_pairs_do_not_make_a_row_deaf():
 # --- Ctrl-C -------------------------------------------------------------------------
 
 INTERRUPTED = """
-import signal
-# A test run in the background has SIGINT ignored, and so would its children.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 import os, sys, threading, time, warnings
 import numpy as np
 import bigsap

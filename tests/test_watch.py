@@ -78,7 +78,6 @@ def test_a_kernel_about_to_return_is_not_stopped(executor):
 
 def test_an_interrupt_is_heard(executor):
     kernel = Kernel()
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     try:
         timer.start()
@@ -86,7 +85,6 @@ def test_an_interrupt_is_heard(executor):
             watched(executor, nothing, kernel.stopped.set, kernel)
     finally:
         timer.join()
-        signal.signal(signal.SIGINT, previous)
     assert kernel.ended
 
 
