@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import deque
 from typing import Any
 
 import bigsap
 
-#: A phase takes so much of the time of the one before. All that follow a phase take so many
-#: times as long as it, until two are over: then as many as if each were shorter by what the
-#: last was, but no more than this.
+#: The last phase takes so much of the time of the one before, until its own rows say more.
 _SHORTER = 0.8
-_FOLLOWING = 1.5
-_MOST_FOLLOWING = 2.0
-#: The certificate takes so much of the time of an evaluation of all rows.
+#: A certificate that reads all costs takes so much of the time of an evaluation of all rows; one
+#: by bounds takes next to nothing.
 _PASS = 0.8
 
 
 class Pace:
-    """Follows a solve by its callback; ``report`` may be called from another thread."""
+    """Follows a solve by its callback; ``report`` may be called from another thread.
 
-    def __init__(self) -> None:
+    proof_reads_all: the certificate will read all costs, as far as is known.
+    """
+
+    def __init__(self, proof_reads_all: bool = True) -> None:
+        self.proof_reads_all = proof_reads_all
         self._lock = threading.Lock()
         self._seen: dict[str, Any] = {"stage": "loading", "seconds": 0.0}
         self._born = time.monotonic()
         self._phase = -1
         self._phase_began = 0.0
-        self._last_s: float | None = None  # how long the phase before took
-        self._proof_s: float | None = None  # how long the certificate may take
+        self._before_s: float | None = None  # how long the phase before took
+        self._pass_s = 0.0  # how long a certificate takes that reads all costs
         self._stale = 0  # rows assigned when the phase began
-        self._following = _FOLLOWING  # phases of this length that all later ones are worth
+        self._free: deque[tuple[float, int]] = deque()  # in this phase: when, rows without a column
 
     def see(self, progress: bigsap.Progress) -> None:
         """The solve's callback."""
@@ -59,20 +62,20 @@ class Pace:
             }
 
     def _follow(self, progress: bigsap.Progress) -> None:
-        now = progress.seconds
+        now, rows = progress.seconds, min(progress.n_rows, progress.n_columns)
         if progress.phase != self._phase:
             if self._phase >= 1:
-                took = now - self._phase_began
-                if self._last_s:
-                    shrunk = min(took / self._last_s, 0.99)
-                    self._following = min(_MOST_FOLLOWING, shrunk / (1 - shrunk))
-                self._last_s = took
+                self._before_s = now - self._phase_began
             elif progress.phase >= 1 and progress.rows_evaluated:
                 # A pass over the costs, by the passes that there were.
                 passes = max(1.0, progress.rows_evaluated / max(1, progress.n_rows))
-                self._proof_s = _PASS * now / passes
+                self._pass_s = _PASS * now / passes
             self._phase, self._phase_began = progress.phase, now
             self._stale = progress.assigned
+            self._free = deque([(now, rows)])
+        elif progress.assigned != self._stale or len(self._free) > 1:
+            # Until its first rows are matched, a phase has those of the one before.
+            self._free.append((now, rows - progress.assigned))
 
     def report(self) -> dict[str, Any]:
         """What is known now. ``seconds`` since the attempt began go on in long rows."""
@@ -82,21 +85,30 @@ class Pace:
     def _eta(self, progress: bigsap.Progress) -> float | None:
         """Seconds left, mostly within a factor of 3; None where nothing tells.
 
-        Nothing does before a whole phase is over: the first may take any time. A later one
-        takes about as long as the one before it, or less; how many follow is not known, but
-        each is shorter. The certificate has no pace.
+        Nothing does before the last phase: how many phases there are is not known, and the last
+        took a fifth of the time of the one before or ten times as much. The certificate has no
+        pace.
         """
-        rows = min(progress.n_rows, progress.n_columns)
-        if progress.stage != "search" or progress.phase < 2 or self._last_s is None or rows <= 0:
+        last = progress.phase >= 2 and progress.epsilon == 0
+        if progress.stage != "search" or not last or self._before_s is None:
+            return None
+        left = self._by_decay(progress.seconds)
+        if left is None:
             return None
         spent = progress.seconds - self._phase_began
-        # Until its first rows are matched, a phase has those of the one before.
-        fresh = progress.assigned != self._stale
-        done = min(1.0, progress.assigned / rows) if fresh else 0.0
-        # By the phase before as long as this one has not come far: its last rows take longest.
-        trust = done**3
-        whole = (1 - trust) * _SHORTER * self._last_s + trust * spent / max(done, 1e-9)
-        left = max((1 - done) * whole, whole - spent)
-        if progress.epsilon > 0:
-            left += self._following * whole
-        return left + (self._proof_s or 0.0)
+        left = max(left, _SHORTER * self._before_s - spent)
+        return left + (self._pass_s if self.proof_reads_all else 0.0)
+
+    def _by_decay(self, now: float) -> float | None:
+        """By how fast the rows without a column have become fewer since half of the phase.
+
+        They do by a share in a time, and towards the end by more: the last rows' searches are
+        not the longest ones. None where they do not become fewer.
+        """
+        half = (self._phase_began + now) / 2
+        while len(self._free) > 2 and self._free[1][0] <= half:
+            self._free.popleft()
+        (t0, u0), (t1, u1) = self._free[0], self._free[-1]
+        if u1 < 1 or u0 <= u1:
+            return None
+        return (t1 - t0) / math.log(u0 / u1) * math.sqrt(math.log(u1 + 1))

@@ -192,6 +192,9 @@ class Attempt:
             "callback": self._pace.see,
             "cancel": self._cancel,
         }
+        separable = getattr(source, "separable", None)
+        bounds = separable is not None and separable() is not None
+        self._pace.proof_reads_all = not bounds or given["certify"] == "pairs"
         if self._cluster is not None:
             given |= {"device": "cpu", "cluster": self._cluster}
         if self.folder.checkpoint.exists():
