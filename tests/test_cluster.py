@@ -377,15 +377,37 @@ def test_ssp_asks_for_rows_in_waves(client):
 
 def test_the_pace_rises_at_once_and_falls_by_halves():
     crew = object.__new__(Crew)
-    crew._pace, crew._dear = {}, None
+    crew._pace, crew._dear, crew.forgotten = {}, None, 0.0
     assert crew.pace("lists") is None
+    assert crew.pace("lists", kept=True) is None
     crew.learn("lists", 1.0, 10, 10)
     assert crew.pace("lists") == 0.1
-    assert crew.pace("duals") == 0.1  # of rows that were made
-    crew.learn("lists", 0.01, 10, 0)
+    assert crew.pace("duals") == crew.pace("lists", kept=True) == 0.1  # of rows that were made
+    crew.learn("lists", 0.2, 10, 10)
     assert crew.pace("lists") == 0.05
     crew.learn("lists", 2.0, 10, 10)
     assert crew.pace("lists") == 0.2
+
+
+def test_rows_looked_up_do_not_tell_what_rows_take_to_make():
+    crew = object.__new__(Crew)
+    crew._pace, crew._dear, crew.forgotten = {}, None, 0.0
+    crew.learn("lists", 1.0, 10, 10)
+    for _ in range(5):
+        crew.learn("lists", 0.01, 10, 0)
+    assert crew.pace("lists") == 0.1
+    assert crew.pace("lists", kept=True) == 0.001
+    crew.learn("lists", 0.4, 10, 2)  # two of ten had been forgotten
+    crew.forgotten = 0.2
+    assert crew.pace("lists") == 0.2
+    assert crew.pace("lists", kept=True) == pytest.approx(0.001 + 0.2 * 0.2)
+
+
+def test_blocks_of_a_wave_are_as_long_as_their_rows_take():
+    pace = {("f", True): 0.1, ("f", False): 0.001}
+    wave = wave_of(range(100), 50 * [0] + 50 * [-1], _pace=pace, _dear=0.1)
+    assert cut(wave, "a") == (list(range(25)), True)  # a quarter of what is left
+    assert len(cut(wave, "b")[0]) == 2  # two tenths of a second
 
 
 def test_progress_tells_rows_by_worker(client):
@@ -622,7 +644,7 @@ def wave_of(rows, keepers, **crew):
     vars(found).update(
         {
             "seats": ["a", "b"], "_threads": {"a": 1, "b": 1}, "_known": {"a": 0, "b": 1},
-            "keepers": {"t": np.array(keepers)}, "forgotten": 0.0, "_pace": {"f": 0.001},
+            "keepers": {"t": np.array(keepers)}, "forgotten": 0.0, "_pace": {("f", True): 0.001},
             "_dear": None, "look": lambda: None,
         } | crew
     )  # fmt: skip

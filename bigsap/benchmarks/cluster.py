@@ -69,12 +69,12 @@ def solved(kind: str, cost: Any, cluster: Any = None) -> tuple[float, bigsap.Res
 
 
 @contextmanager
-def workers(count: int) -> Iterator[Any]:
-    """A client of so many processes of one thread, each with its kernels loaded."""
+def workers(count: int, n: int) -> Iterator[Any]:
+    """A client of so many processes of one thread, with the kernels of ``n`` rows loaded."""
     with Crew("local", count) as crew:
         crew.client.wait_for_workers(count, timeout=120)
         for kind in _KINDS:
-            solved(kind, costs_of(40 * count, 0.0), crew.client)
+            solved(kind, costs_of(n, 0.0), crew.client)
         yield crew.client
 
 
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seen["kept"].add(bits(result))
         print(f"kept   one machine   {base['kept']:8.2f} s", flush=True)
     for count in sorted(chosen.workers):
-        with workers(count) as client:
+        with workers(count, n) as client:
             for kind in chosen.kinds:
                 took, result = solved(kind, cost, client)
                 seen[kind].add(bits(result))

@@ -386,8 +386,11 @@ class JobStore:
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._writer, changes
-                    self._writer.execute("COMMIT")
-                    self.recent.publish(changes)
+                    # Nobody may read from the table what the latest states do not say yet: a
+                    # client that saw its job end would be told afterwards that it is running.
+                    with self._read_lock:
+                        self._writer.execute("COMMIT")
+                        self.recent.publish(changes)
                 except BaseException:
                     if self._writer.in_transaction:
                         self._writer.execute("ROLLBACK")

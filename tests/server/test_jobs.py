@@ -437,6 +437,29 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path):
     store.close()
 
 
+def test_the_table_is_never_ahead_of_what_is_kept_in_memory(store, monkeypatch):
+    """Who has seen a job end is not told afterwards that it is running."""
+    job_id = store.submit(SPEC)[0].id
+    store.update(store.claim().id, attempt=1, state="running", log="begun")
+    publish, committed = store.recent.publish, threading.Event()
+
+    def late(changes):
+        committed.set()
+        time.sleep(0.3)
+        publish(changes)
+
+    monkeypatch.setattr(store.recent, "publish", late)
+    end = {"attempt": 1, "state": "failed", "problem": {}}
+    writer = threading.Thread(target=store.update, args=(job_id,), kwargs=end)
+    writer.start()
+    try:
+        assert committed.wait(10)
+        assert store.get(job_id) == store.recent.job(job_id)
+        assert store.recent.job(job_id).state == "failed"
+    finally:
+        writer.join()
+
+
 def test_what_is_kept_in_memory_is_what_the_table_says(store):
     """Also over more jobs and more events than are kept."""
     ids = [store.submit({**SPEC, "label": str(k)})[0].id for k in range(70)]

@@ -129,7 +129,7 @@ class Crew:
         self._threads: dict[str, int] = {}
         self._looked = -math.inf
         #: Seconds a row, by what is made of it; and of one that the costs are asked for.
-        self._pace: dict[str, float] = {}
+        self._pace: dict[tuple[str, bool], float] = {}
         self._dear: float | None = None
         #: Who evaluated each row last, and has probably kept it: by place in ``_known``, or -1.
         self.keepers: dict[str, Array] = {}
@@ -245,17 +245,22 @@ class Crew:
 
     # -- waves ------------------------------------------------------------------------
 
-    def pace(self, name: str) -> float | None:
-        """Seconds that a row takes a worker, as far as is known."""
-        return self._pace.get(name, self._dear)
+    def pace(self, name: str, *, kept: bool = False) -> float | None:
+        """Seconds that a row takes a worker which has to make it, or which should have ``kept``
+        it; as far as is known."""
+        if not kept or self._dear is None:
+            return self._pace.get((name, True), self._dear)
+        quick = self._pace.get((name, False), self._dear)
+        return quick + self.forgotten * self._dear
 
     def learn(self, name: str, seconds: float, n_rows: int, n_asked: int) -> None:
-        """Take note of a block. Rows that were kept are quick, but those of the next block may
-        not have been: the pace rises at once, and falls by halves."""
-        new = max(1e-7, seconds / n_rows)
-        self._pace[name] = max(new, self._pace.get(name, 0.0) / 2)
+        """Take note of a block, of which ``n_asked`` rows were made. Rows differ, so the pace
+        rises at once, and falls by halves. What looking up takes tells nothing of making: blocks
+        sized by a mean of both would keep the other workers waiting."""
+        new, key = seconds / (n_asked or n_rows), (name, n_asked > 0)
+        self._pace[key] = max(1e-7, new, self._pace.get(key, 0.0) / 2)
         if n_asked:
-            self._dear = seconds / n_asked
+            self._dear = self._pace[key]
 
     def number(self, address: str) -> int:
         """How ``keepers`` name a worker."""
@@ -414,15 +419,15 @@ class _Wave:
         for pool, whose in pools:
             found = pool.get(whose, _NONE)
             if found.size:
-                size = min(found.size, self._size())
+                size = min(found.size, self._size(kept=pool is self.kept))
                 pool[whose] = found[size:]
                 return found[:size], pool is self.kept and whose == seat
         return _NONE, False
 
-    def _size(self) -> int:
+    def _size(self, kept: bool) -> int:
         """Smaller towards the end, so that all workers are done at about the same time, but never
         too small to be worth its way."""
-        pace = self.crew.pace(self.name)
+        pace = self.crew.pace(self.name, kept=kept)
         if pace is None:
             return 1
         even = max(-(-self._left() // (2 * self.crew.n_threads)), int(_LEAST_SECONDS / pace))
