@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -498,6 +499,38 @@ def test_workers_die_join_and_are_slow(cluster, client):
     assert killed[0] > 0
 
 
+def test_a_worker_that_hangs(cluster, client):
+    """It is not known to be lost, and costs seconds once, not in every wave."""
+    cost = called("slow_row", 300, seed=13)
+    options = {"method": "compressed", "cache": few_rows(300)}
+    one = bigsap.solve(cost, **options)
+    client.wait_for_workers(2, timeout=60)
+    pid, stopped = max(client.run(os.getpid).values()), []
+
+    def strike(progress):
+        if not stopped and sum(progress.workers.values()) >= 60:
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(time.monotonic())
+
+    try:
+        spread = bigsap.solve(cost, cluster=client, callback=strike, callback_every=0.01, **options)
+        assert time.monotonic() - stopped[0] < 60
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        client.wait_for_workers(2, timeout=60)
+    assert same(one, spread)
+    assert 0 < spread.stats["cluster"]["again"] < 20
+
+
+def test_only_the_late_are_left_alone():
+    crew = wave_of([1], [0, 0]).crew
+    crew.late["a"] = time.monotonic() + 10
+    assert crew.is_late("a")
+    assert not crew.is_late("b")
+    crew.late["a"] = time.monotonic() - 1
+    assert not crew.is_late("a")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_twenty_kills(cluster, client):
@@ -645,7 +678,7 @@ def wave_of(rows, keepers, **crew):
         {
             "seats": ["a", "b"], "_threads": {"a": 1, "b": 1}, "_known": {"a": 0, "b": 1},
             "keepers": {"t": np.array(keepers)}, "forgotten": 0.0, "_pace": {("f", True): 0.001},
-            "_dear": None, "look": lambda: None,
+            "_dear": None, "late": {}, "look": lambda: None,
         } | crew
     )  # fmt: skip
     return Wave(found, ("t", None), "f", np.array(rows), "list", 8, None, lambda positions: ())
@@ -672,5 +705,5 @@ def test_what_was_kept_in_vain_is_made_again(why):
     wave = wave_of([1, 3], [0, 1, 0, 1], **more)
     if why == "late":
         assert cut(wave, "a") == ([], False)
-        wave.late.add("b")
+        wave.crew.late["b"] = math.inf
     assert cut(wave, "a") == ([1, 3], False)

@@ -47,6 +47,9 @@ _LEAST_SECONDS = 0.02
 _LOOK_SECONDS = 1.0
 _LATE_SECONDS = 2.0
 _LATE_TIMES = 5.0
+#: For so long a worker gets no blocks after others had to wait for it, unless it answers: one
+#: that hangs, and is not known to be lost, costs every wave its share of this.
+_LEFT_ALONE_SECONDS = 20.0
 #: How often a block that took a worker with it is sent again; Dask has tried before.
 _TRIES = 8
 #: Without any worker for so long, the solve ends.
@@ -97,6 +100,14 @@ class _Block:
     copies: list[Any] = field(default_factory=list)
 
 
+@dataclass
+class Shared:
+    """What blocks need, and the future of it on a worker."""
+
+    values: Array
+    future: Any
+
+
 class Crew:
     """The workers behind a ``distributed.Client``, for one solve; a context manager.
 
@@ -136,6 +147,8 @@ class Crew:
         self._known: dict[str, int] = {}
         #: The share of rows, of late, that workers should have kept but had not.
         self.forgotten = 0.0
+        #: Workers that kept others waiting, and until when they are left alone.
+        self.late: dict[str | None, float] = {}
         self._tokens: list[str] = []
         #: Futures whose answers are here. Word that they are not needed any more would go out just
         #: before the next blocks, and hold them up: it follows them instead.
@@ -201,9 +214,11 @@ class Crew:
         """Let the workers forget; close what was opened here."""
         client = getattr(self, "client", None)
         if client is not None and client.status == "running" and not getattr(self, "local", True):
+            # One that hangs would be waited for: what it keeps is little, and goes with it.
+            prompt = [seat for seat in self.seats if not self.is_late(seat)]
             for token in self._tokens:
                 with suppress(Exception):
-                    client.run(worker.forget, token, on_error="ignore")
+                    client.run(worker.forget, token, workers=prompt, on_error="ignore")
         for closing in self._owned:
             with suppress(OSError, TimeoutError, RuntimeError):
                 closing.close(timeout=5)
@@ -262,16 +277,33 @@ class Crew:
         if n_asked:
             self._dear = self._pace[key]
 
+    def is_late(self, seat: str | None) -> bool:
+        """Whether a worker is left alone, because others had to wait for it."""
+        return time.monotonic() < self.late.get(seat, -math.inf)
+
     def number(self, address: str) -> int:
         """How ``keepers`` name a worker."""
         return self._known.setdefault(address, len(self._known))
 
-    def share(self, values: Array) -> Any:
-        """What all blocks of a wave need, sent once: a future to hand to ``wave``."""
-        self.counts.sent_bytes += values.nbytes
-        return self._submit(worker.hold, values, label="hold")
+    def share(self, values: Array) -> Shared:
+        """What all blocks of a wave need, sent once: to be handed to ``wave``."""
+        shared = Shared(values, None)
+        self._hold(shared)
+        return shared
 
-    def costs(self, recipe: bytes, n_rows: int) -> tuple[str, Any]:
+    def _hold(self, shared: Shared) -> None:
+        self.counts.sent_bytes += shared.values.nbytes
+        where = self._prompt()
+        shared.future = self._submit(worker.hold, shared.values, label="hold", **where)
+
+    def _prompt(self) -> dict[str, Any]:
+        """Where to submit, if some are late: Dask does not know of that."""
+        if not any(map(self.is_late, self.seats)):
+            return {}
+        prompt = [seat for seat in self.seats if not self.is_late(seat)]
+        return {"workers": prompt, "allow_other_workers": True} if prompt else {}
+
+    def costs(self, recipe: bytes, n_rows: int) -> tuple[str, Shared]:
         """Costs that workers may build: what ``wave`` takes."""
         token = f"{self.token}-{len(self._tokens)}"
         self._tokens.append(token)
@@ -288,8 +320,8 @@ class Crew:
             return self.client.submit(function, *args, key=key, pure=False, **where)
 
     def wave(
-        self, costs: tuple[str, Any], name: str, rows: Array, *, kind: str, row_bytes: int,
-        tick: Callable[[], None], shared: Any = None,
+        self, costs: tuple[str, Shared], name: str, rows: Array, *, kind: str, row_bytes: int,
+        tick: Callable[[], None], shared: Shared | None = None,
         args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
     ) -> Iterator[tuple[Array, Array]]:  # fmt: skip
         """Evaluate rows, and yield positions in ``rows`` with their bytes, in no fixed order.
@@ -314,16 +346,14 @@ class _Wave:
     """One wave: what is still to be sent, what is out, what has failed."""
 
     def __init__(
-        self, crew: Crew, costs: tuple[str, Any], name: str, rows: Array, kind: str,
-        row_bytes: int, shared: Any, args: Callable[[Array], tuple[Any, ...]],
+        self, crew: Crew, costs: tuple[str, Shared], name: str, rows: Array, kind: str,
+        row_bytes: int, shared: Shared | None, args: Callable[[Array], tuple[Any, ...]],
     ) -> None:  # fmt: skip
         self.crew, self.rows, self.name, self.kind = crew, rows, name, kind
         self.token, self.recipe = costs
         self.row_bytes, self.shared, self.args = max(1, row_bytes), shared, args
         self.arrived: queue.SimpleQueue[tuple[_Block, Any]] = queue.SimpleQueue()
         self.out: list[_Block] = []
-        #: Workers that keep others waiting.
-        self.late: set[str | None] = set()
         self.failure: Failure | None = None
         self.busy = 0.0
         self.took: list[float] = []
@@ -380,7 +410,8 @@ class _Wave:
             if block.owner in load:
                 load[block.owner] += 1
         while len(self.out) < _AHEAD * crew.n_threads and self._left():
-            free = [s for s in crew.seats if load.get(s, 0) < _AHEAD * crew._threads.get(s, 1)]
+            seats = [seat for seat in crew.seats if not crew.is_late(seat)] or crew.seats
+            free = [s for s in seats if load.get(s, 0) < _AHEAD * crew._threads.get(s, 1)]
             if not free and crew.seats:
                 return
             # Those with rows of their own first: what they have kept need not be made again.
@@ -413,7 +444,7 @@ class _Wave:
             (self.ahead, max(self.ahead, key=lambda s: self.ahead[s].size, default=None)),
         ]  # fmt: skip
         forgets, there = self.crew.forgotten > 0.5, self.crew._threads
-        others = [s for s in self.kept if forgets or s not in there or s in self.late]
+        others = [s for s in self.kept if forgets or s not in there or self.crew.is_late(s)]
         if others:
             pools.append((self.kept, max(others, key=lambda s: self.kept[s].size)))
         for pool, whose in pools:
@@ -440,11 +471,12 @@ class _Wave:
         args = (rows, *self.args(block.positions))
         crew.counts.blocks += 1
         crew.counts.sent_bytes += sum(a.nbytes for a in args if isinstance(a, np.ndarray))
-        where: dict[str, Any] = {}
+        where = crew._prompt()
         if block.owner is not None and not anywhere and block.owner in crew._threads:
             where = {"workers": [block.owner], "allow_other_workers": True}
         future = crew._submit(
-            worker.perform, self.recipe, self.shared, self.token, self.name, args,
+            worker.perform, self.recipe.future, self.shared and self.shared.future, self.token,
+            self.name, args,
             label=self.kind, **where,
         )  # fmt: skip
         block.copies.append(future)
@@ -508,6 +540,7 @@ class _Wave:
         crew, counts = self.crew, self.crew.counts
         seconds, asked, address, body = opened(answer)
         n_rows = block.positions.size
+        crew.late.pop(address, None)
         crew.learn(self.name, seconds, n_rows, asked)
         crew.keepers[self.token][self.rows[block.positions]] = crew.number(address)
         if block.kept and address == block.owner:
@@ -554,14 +587,20 @@ class _Wave:
         now = time.monotonic()
         typical = statistics.median(self.took) if self.took else 0.0
         late = max(_LATE_SECONDS, _LATE_TIMES * typical)
-        idle = not self._left() and len(self.out) < crew.n_threads
+        prompt = [seat for seat in crew._threads if not crew.is_late(seat)]
+        busy = sum(not crew.is_late(block.owner) for block in self.out)
+        idle = not self._left() and busy < sum(crew._threads[seat] for seat in prompt)
         for block in self.out:
             gone = block.owner is not None and block.owner not in crew._threads
             if gone:
                 block.owner = None
             slow = len(crew._threads) > 1 and now - block.since > late
-            if slow:
-                self.late.add(block.owner)
+            if slow and not crew.is_late(block.owner):
+                crew.late[block.owner] = now + _LEFT_ALONE_SECONDS
+                # It may be the one that holds what the blocks of others need.
+                for shared in (self.recipe, self.shared):
+                    if shared is not None:
+                        crew._hold(shared)
             slow = slow and idle
             if (gone or slow) and len(block.copies) < 2 and crew._threads:
                 block.since = now
