@@ -431,13 +431,14 @@ def sent_rows(client: Client, monkeypatch) -> list[str]:
 
 def test_half_an_upload_is_continued(client, proxy, monkeypatch):
     array = RNG.random((1000, 8))  # 64,000 bytes in 8 blocks
-    proxy.most_up = 30_000
+    # Within the fourth block, however the bytes are read: a block that arrives whole after the
+    # connection is lost is kept too, perhaps only after `received` was asked for.
+    proxy.most_up = 28_000
     with Client(proxy.url, patience=0) as broken, pytest.raises(UploadError) as caught:
         broken.upload(array, block_bytes=8000)
     array_id = caught.value.array_id
     received = client._json("GET", f"/v1/arrays/{array_id}")["received"]
-    assert received
-    assert received[-1][1] < 1000
+    assert received == [[0, 375]]
     paths = sent_rows(client, monkeypatch)
     done: list[tuple[int, int]] = []
     found = client.upload(
