@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists import bounds
+from bigsap.engine.lists import bounds, opening
 from bigsap.engine.lists import layout as lists
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
@@ -170,6 +170,48 @@ def test_bounded_evaluation_keeps_the_promises(kind):
         engine.evaluate(np.arange(25))
         check_lists(engine, cost, engine.v)
     assert engine.pairs_evaluated < 3 * 25 * 5000
+
+
+def many_columns(generator, n=10, m=70_000):
+    """An engine of points with more groups of blocks than are bounded one and all."""
+    source = bigsap.points(generator.random((n, 2)), generator.random((m, 2)) * 2)
+    source = source.select(np.arange(n), compact_order(source.separable().y.T))
+    engine = ListEngine(Problem(source), Team(1), Monitor(), np.dtype(np.float64), 32, seed=0)
+    assert engine.blocks.offset.size - engine.blocks.n_blocks >= opening._MANY_GROUPS
+    engine.v[:] = -generator.random(m) * 0.01
+    engine.open_price[:] = engine.v
+    engine.fit_bounds()
+    return source, engine
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nearest_groups_first_keep_the_promises(seed):
+    """And take fewer pairs than bounds of all blocks alone would."""
+    source, engine = many_columns(np.random.default_rng(seed))
+    engine.evaluate(np.arange(10))
+    check_lists(engine, dense(source), engine.v, np.ones(70_000, bool))
+    assert engine.pairs_evaluated < 8 * 10 * engine.blocks.n_blocks
+
+
+@pytest.mark.parametrize("n_shown", [0, 1, 20, 33, 5_000])
+def test_nearest_groups_where_nearly_all_columns_are_settled(n_shown):
+    """The nearest groups hold nothing that matters: the search goes on to the farthest."""
+    source, engine = many_columns(np.random.default_rng(4))
+    row, m = 3, 70_000
+    tau = (dense(source)[row] - engine.lists.reference[row]) - engine.v
+    farthest = np.argsort(tau)[m - n_shown :]
+    shown = np.full(m, -np.inf)
+    shown[farthest] = engine.v[farthest]
+    left = np.add.reduceat(np.isfinite(shown), np.arange(0, m, bounds.BLOCK)).astype(np.int32)
+    blocked = np.full(m, -np.inf)
+    evaluator = engine.evaluator(engine.slots, engine.scratch)
+    opening.evaluate_row(row, 0, shown, blocked, evaluator, engine.lists, left)
+    found = engine.lists
+    ids = found.ids[found.start[row] : found.start[row] + found.size[row]]
+    assert np.isin(ids, farthest).all()
+    assert len(ids) >= min(n_shown, 30)
+    outside = np.setdiff1d(farthest, ids)
+    assert outside.size == 0 or tau[outside].min() >= found.theta[row]
 
 
 def test_bounds_are_off_where_they_cannot_help():

@@ -24,6 +24,10 @@ from bigsap.sources.compiled import address_of, call, call_fill
 add_item, add_pairs = adding("next_item"), adding("pairs")
 #: The bound of a block of which nothing is known.
 _NOTHING = -1.7e308
+#: With so many groups and a row without a limit, the nearest ones are opened first: all bounds of
+#: all blocks would take longer than the columns that matter. So many at first, then four times
+#: as many.
+_MANY_GROUPS, _FIRST_GROUPS = 32, 4
 # What ``renew`` returns, besides NO_ROOM and NO_GROWTH.
 RENEWED, BAD_ROW_COST = WIDENED, NO_GROWTH + 1
 
@@ -66,29 +70,92 @@ def _bounds(
         bound_row(row, blocks, blocks.n_blocks, blocks.offset.size, limits)
         looked += n_groups
     for group in range(n_groups):
-        first, last = group * GROUP, min((group + 1) * GROUP, blocks.n_blocks)
-        n_left = 1
-        if left.size:
-            n_left = 0
-            for block in range(first, last):
-                n_left += left[block]
-        if n_left == 0:
+        if _n_left(group, blocks.n_blocks, left) == 0:
             continue
         if cap < infinity and limits[group] > cap:
             outside = min(outside, limits[group])
             continue
-        bound_row(row, blocks, first, last, bound[total:])
-        looked += last - first
-        place = total
-        for block in range(first, last):
-            value = bound[place]
-            place += 1
-            if left.size and left[block] == 0:
-                continue
-            bound[total] = value if value >= _NOTHING else _NOTHING
-            ids[total] = block
-            total += 1
+        total, more = _bounds_within(row, group, blocks, left, bound, ids, total)
+        looked += more
     return total, looked, outside
+
+
+@kernel(forceinline=True)
+def _n_left(group: int, n_blocks: int, left: Array) -> int:
+    """How many columns of a group have prices that are not blocked; 1 where none has."""
+    if not left.size:
+        return 1
+    n_left = 0
+    for block in range(group * GROUP, min((group + 1) * GROUP, n_blocks)):
+        n_left += left[block]
+    return n_left
+
+
+@kernel(forceinline=True)
+def _bounds_within(
+    row: int, group: int, blocks: Blocks, left: Array, bound: Array, ids: Array, total: int
+) -> tuple[int, int]:
+    """Append the bounds of a group's blocks to ``total`` others; how many then, and looked at."""
+    first, last = group * GROUP, min((group + 1) * GROUP, blocks.n_blocks)
+    bound_row(row, blocks, first, last, bound[total:])
+    place = total
+    for block in range(first, last):
+        value = bound[place]
+        place += 1
+        if left.size and left[block] == 0:
+            continue
+        bound[total] = value if value >= _NOTHING else _NOTHING
+        ids[total] = block
+        total += 1
+    return total, last - first
+
+
+@kernel
+def _group_limits(row: int, blocks: Blocks, infinity: float, left: Array, limits: Array) -> int:
+    """Bounds of all groups of blocks; -inf where no column is left that could matter."""
+    n_groups = limits.size
+    bound_row(row, blocks, blocks.n_blocks, blocks.offset.size, limits)
+    for group in range(n_groups):
+        x = limits[group]
+        if x >= infinity or _n_left(group, blocks.n_blocks, left) == 0:
+            limits[group] = -np.inf
+        elif not x >= _NOTHING:
+            limits[group] = _NOTHING
+    return n_groups
+
+
+@kernel
+def _nearest_groups(
+    row: int, cap: float, beyond: float, count: int, blocks: Blocks, left: Array, bound: Array,
+    ids: Array, opened: Array,
+) -> tuple[int, int, float]:  # fmt: skip
+    """Bounds of the blocks of about ``count`` groups, the nearest with limits above ``beyond``.
+
+    Returns how many blocks, the bounds looked at, and the largest limit taken: infinite when no
+    group is left within the cap.
+    """
+    limits = bound[blocks.n_blocks :]
+    n_taken, reached = cheapest_blocks(limits, limits.size, beyond, count, opened)
+    total, looked = 0, 0
+    for p in range(n_taken):
+        group = opened[p]
+        if limits[group] > cap:
+            return total, looked, np.inf
+        total, more = _bounds_within(row, group, blocks, left, bound, ids, total)
+        looked += more
+    return total, looked, reached if n_taken else np.inf
+
+
+@kernel(forceinline=True)
+def _limit(row: int, k: int, v: Array, infinity: float, lists: Lists) -> float:
+    """A bound of the k-th smallest ``c - v``: by the columns of the row's list, if it is long
+    enough."""
+    if lists.size[row] < k:
+        return infinity
+    cap, start = -infinity, lists.start[row]
+    for j in range(start, start + lists.size[row]):
+        cap = max(cap, lists.costs[j] - v[lists.ids[j]])
+    return cap
 
 
 @kernel
@@ -100,7 +167,8 @@ def evaluate_bounded(
     Blocks are opened in the order of their bounds until one lies above the (k+1)-th
     smallest ``c - v`` found so far; the threshold is no larger than the first bound left.
     Where the present list already limits that value, blocks beyond it are ruled out
-    first. Returns the pairs evaluated; a block's bound counts as one.
+    first; where nothing limits it, blocks of the nearest groups come first. Returns the pairs
+    evaluated; a block's bound counts as one, and so does a group's.
 
     left: empty; or (n_blocks,) when some columns have the blocked price for the time being, how
     many of each block have not. What is seen is no bound for later then.
@@ -116,87 +184,94 @@ def evaluate_bounded(
     low, order, reference = lists.low, lists.order, lists.reference[row]
     keep = low.shape[1] > 0 and left.size == 0
     n_best = 0
-    cap = infinity
-    if lists.size[row] >= k:
-        # The list's own columns bound the k-th smallest.
-        cap = -infinity
-        start = lists.start[row]
-        for j in range(start, start + lists.size[row]):
-            cap = max(cap, lists.costs[j] - v[lists.ids[j]])
-    limited = cap
+    limited = cap = _limit(row, k, v, infinity, lists)
     some = left[:0] if order.size else left
-    total, pairs, outside = _bounds(row, cap, e.blocks, lists, infinity, some, bound, ids)
+    beyond, n_groups = np.inf, _FIRST_GROUPS
+    total, outside = 0, infinity
+    if cap == infinity and e.blocks.offset.size - e.blocks.n_blocks >= _MANY_GROUPS:
+        beyond = -np.inf
+        pairs = _group_limits(row, e.blocks, infinity, some, bound[e.blocks.n_blocks :])
+    else:
+        total, pairs, outside = _bounds(row, cap, e.blocks, lists, infinity, some, bound, ids)
     free_tau, free_cost, free_id = infinity, infinity, -1
-    above = -infinity
-    count = 24
-    done = False
-    while not done:
-        n_opened, reached = cheapest_blocks(bound, total, above, count, opened)
-        if n_opened == 0:
-            break
-        for p in range(n_opened):
-            if bound[opened[p]] > cap:
-                outside = min(outside, bound[opened[p]])
-                done = True
+    while True:
+        if beyond < np.inf:
+            # What lies above the cap is bounded already: by candidates that were given up.
+            total, more, beyond = _nearest_groups(
+                row, cap, beyond, n_groups, e.blocks, some, bound, ids, opened
+            )
+            n_groups *= 4
+            pairs += more
+        above, count, done = -infinity, 24, False
+        while not done:
+            n_opened, reached = cheapest_blocks(bound, total, above, count, opened)
+            if n_opened == 0:
                 break
-            block = ids[opened[p]]
-            column = block * BLOCK
-            width = min(BLOCK, m - column)
-            pairs += width
-            low_free = infinity
-            if order.size:
-                places = order[column : column + width]
-                call(costs.copy, (whole, address_of(places), width, near_at))
-                for j in range(width):
-                    x = sign * near[j] - reference
-                    tau[j] = x - v[places[j]]
-                    low_free = min(low_free, x - open_price[places[j]])
-            else:
-                if from_fill:
-                    call_fill(
-                        terms.fill_address, terms.fill_context, row, column, column + width,
-                        raw_at,
-                    )  # fmt: skip
-                    if not costs.plain:
-                        call(costs.copy, (raw_at, 0, width, near_at))
-                    if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
-                        return -1
-                else:
-                    call(costs.copy, (whole + column * costs.item, 0, width, near_at))
-                for j in range(width):
-                    x = sign * near[j] - reference
-                    tau[j] = x - v[column + j]
-                    z = x - open_price[column + j]
-                    low_free = z if z < low_free else low_free
-            if low_free < free_tau:
-                for j in range(width):
-                    id_ = order[column + j] if order.size else column + j
-                    if tau[j] == low_free and open_price[id_] == v[id_]:
-                        x = sign * near[j]
-                        if not (x > terms.lowest and x <= terms.highest):
-                            return -1
-                        free_tau, free_id, free_cost = low_free, id_, x - reference
-                        break
-            if keep:
-                low[row, block] = smallest(tau[:width], infinity)
-            first = n_best
-            n_best = gather(tau[:width], cap, infinity, column, best_tau, best_id, n_best)
-            if n_best < 0:
-                return -1
-            for j in range(first, n_best):
-                place = best_id[j]
-                x = sign * near[place - column]
-                if not (x > terms.lowest and x <= terms.highest):
-                    return -1
-                best_cost[j] = x - reference
+            for p in range(n_opened):
+                if bound[opened[p]] > cap:
+                    outside = min(outside, bound[opened[p]])
+                    done = True
+                    break
+                block = ids[opened[p]]
+                column = block * BLOCK
+                width = min(BLOCK, m - column)
+                pairs += width
+                low_free = infinity
                 if order.size:
-                    best_id[j] = order[place]
-            if n_best > best_tau.size - BLOCK - 1 or (n_best > k and p % 4 == 3):
-                n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
-                outside = min(outside, rest)
-                cap = min(cap, rest)
-        above = reached
-        count *= 2
+                    places = order[column : column + width]
+                    call(costs.copy, (whole, address_of(places), width, near_at))
+                    for j in range(width):
+                        x = sign * near[j] - reference
+                        tau[j] = x - v[places[j]]
+                        low_free = min(low_free, x - open_price[places[j]])
+                else:
+                    if from_fill:
+                        call_fill(
+                            terms.fill_address, terms.fill_context, row, column, column + width,
+                            raw_at,
+                        )  # fmt: skip
+                        if not costs.plain:
+                            call(costs.copy, (raw_at, 0, width, near_at))
+                        if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
+                            return -1
+                    else:
+                        call(costs.copy, (whole + column * costs.item, 0, width, near_at))
+                    for j in range(width):
+                        x = sign * near[j] - reference
+                        tau[j] = x - v[column + j]
+                        z = x - open_price[column + j]
+                        low_free = z if z < low_free else low_free
+                if low_free < free_tau:
+                    for j in range(width):
+                        id_ = order[column + j] if order.size else column + j
+                        if tau[j] == low_free and open_price[id_] == v[id_]:
+                            x = sign * near[j]
+                            if not (x > terms.lowest and x <= terms.highest):
+                                return -1
+                            free_tau, free_id, free_cost = low_free, id_, x - reference
+                            break
+                if keep:
+                    low[row, block] = smallest(tau[:width], infinity)
+                first = n_best
+                n_best = gather(tau[:width], cap, infinity, column, best_tau, best_id, n_best)
+                if n_best < 0:
+                    return -1
+                for j in range(first, n_best):
+                    place = best_id[j]
+                    x = sign * near[place - column]
+                    if not (x > terms.lowest and x <= terms.highest):
+                        return -1
+                    best_cost[j] = x - reference
+                    if order.size:
+                        best_id[j] = order[place]
+                if n_best > best_tau.size - BLOCK - 1 or (n_best > k and p % 4 == 3):
+                    n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
+                    outside = min(outside, rest)
+                    cap = min(cap, rest)
+            above = reached
+            count *= 2
+        if not beyond < np.inf:
+            break
     # Candidates beyond the cap were left out: they are no nearer than the cap.
     outside = min(outside, limited)
     store(row, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
