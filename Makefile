@@ -89,15 +89,15 @@ format: $(VENV)/.installed-dev ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-dev ## benchmarks (about half an hour; not part of test)
+bench: $(VENV)/.installed-dev ## benchmarks (about an hour; not part of test)
 	@echo "==> benchmarks"
 	$(PIP) install -r tests/bench/peers.txt
 	$(BIN)/bigsap bench --out .build/bench $(BENCH_ARGS)
 
-results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (about half an hour, a quiet machine)
+results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (about an hour, a quiet machine)
 	$(PIP) install -r tests/bench/peers.txt
 	$(BIN)/bigsap warmup
-	$(BIN)/bigsap bench --out .build/results --to tests/bench $(BENCH_ARGS)
+	$(BIN)/bigsap bench --out .build/results --to tests/bench --stamp $(BENCH_ARGS)
 
 docs: $(VENV)/.installed-dev ## API reference from the docstrings, in .build/api; warnings are errors
 	@echo "==> docs"

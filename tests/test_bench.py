@@ -27,15 +27,25 @@ from bigsap.benchmarks import (
     pictures,
     report,
     run,
+    small,
+    solver_child,
     table1,
     versus,
 )
 from bigsap.benchmarks.costs import matrix, total
-from bigsap.benchmarks.instances import CLASSES
+from bigsap.benchmarks.instances import CLASSES, MORE
 from bigsap.benchmarks.peers import PEERS, find
 from bigsap.benchmarks.processes import Process
 from bigsap.benchmarks.records import Log, StaleError
-from bigsap.benchmarks.settings import INTEGER_CLASSES, PAPER_CLASSES, QUICK, Round, Settings
+from bigsap.benchmarks.settings import (
+    ALL_CLASSES,
+    INTEGER_CLASSES,
+    MORE_CLASSES,
+    PAPER_CLASSES,
+    QUICK,
+    Round,
+    Settings,
+)
 from bigsap.cli import bench as cli_bench
 from bigsap.cli import commands as cli
 
@@ -100,6 +110,57 @@ def test_matrices_are_those_of_the_classes(cls):
         top = {"int0.1n": 6, "int1n": 66, "int10n": 660, "int1000n": 66_000}[cls]
         assert made.min() == 0 or top > 1000
         assert 0.99 * top <= made.max() <= top
+
+
+@pytest.mark.parametrize("cls", MORE_CLASSES)
+def test_what_users_bring_besides(cls):
+    made = matrix(cls, 66, 3)
+    assert made.shape == (66, 66)
+    assert made.dtype == np.float64
+    np.testing.assert_array_equal(made, matrix(cls, 66, 3))
+    assert not np.array_equal(made, matrix(cls, 66, 4))
+    assert np.isfinite(made).all() or cls == "half forbidden"
+    assert bigsap.solve(made).status == "optimal"
+
+
+def test_every_class_has_costs():
+    assert set(ALL_CLASSES) == {*CLASSES, *MORE}
+    assert np.unique(matrix("duplicates", 100, 0)).size < 110
+    assert np.isinf(matrix("half forbidden", 100, 0)).mean() == pytest.approx(0.5, abs=0.02)
+    assert matrix("offset 1e9", 20, 0).min() >= 1e9
+
+
+def test_an_offset_hides_no_wrong_answer(tmp_path):
+    """1e9 n is the cost of all assignments: what they differ by decides."""
+    cost = matrix("offset 1e9", 40, 0)
+    best = bigsap.solve(cost).col4row
+    worse = best.copy()
+    worse[:2] = best[1::-1]
+    log = Log(tmp_path / "runs.jsonl", HEADER)
+    for name, columns in {"A1015 C++": worse, "scipy": best}.items():
+        found = solver_child.answer(find(name), lambda cost, c=columns: (c, {}), cost, cost)
+        log.add("peers", "offset 1e9", 40, 0, name, 1, **found)
+    assert [versus.wrong(log, record) for record in log.of(experiment="peers")] == [True, False]
+
+
+def test_who_knows_no_forbidden_pairs_gets_a_large_cost(settings):
+    cost = matrix("half forbidden", 30, 0)
+    np.testing.assert_array_equal(find("scipy").prepared(cost), cost)
+    given = find("lapx lapjv").prepared(cost)
+    assert np.isfinite(given).all()
+    np.testing.assert_array_equal(given[np.isfinite(cost)], cost[np.isfinite(cost)])
+    assert bigsap.solve(given).fun == pytest.approx(bigsap.solve(cost).fun, rel=1e-12)
+
+
+def test_small_matrices(settings):
+    log = Log(settings.out / "runs.jsonl", HEADER)
+    log.add("small", "one", 200, 0, "bigsap", 1, seconds=7e-4)
+    log.add("small", "one", 200, 0, "scipy", 1, seconds=1.1e-3)
+    small.run(settings, log)
+    assert log.distinct("n", experiment="small", cls="one") == [200, 3, 30]
+    shown = small.render(settings, log).splitlines()
+    assert shown[4].endswith("| 200 | 700 | 1,100 | - | 0.64 | 0.7 | met |")
+    assert shown[5].startswith("| 10 matrices | 10 |")
 
 
 def test_total_refuses_what_is_no_permutation():
@@ -394,6 +455,14 @@ def test_everything_small(settings, monkeypatch, capsys):
     assert drawn == [f"figure{k}.svg" for k in (1, 3, 4, 5, 6)]
     for name in drawn:
         assert (settings.out / name).read_text().count("<path") > 5
+
+    head, folder = settings.out / "head.md", settings.out / "published"
+    head.write_text("# Mine\n")
+    published = run.publish(settings, head, folder, stamp=True).read_text()
+    for name in experiments:
+        assert f"## {run.EXPERIMENTS[name].TITLE}" in published
+    assert len(published.splitlines()) < len(text.splitlines())
+    assert (folder / "runs.jsonl").read_text() == (settings.out / "runs.jsonl").read_text()
 
     lines = (settings.out / "runs.jsonl").read_text().splitlines()
     assert "- date: " not in run.run(settings, experiments)

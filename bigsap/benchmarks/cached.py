@@ -57,12 +57,17 @@ def _solve(cls: str, n: int, seed: int, share: int, count: int) -> tuple[bigsap.
     return timed(SOURCES[cls](n, seed), method=METHOD, threads=count, cache=cache, certify=False)
 
 
-def render(settings: Settings, log: Log) -> str:
-    """One line an instance and cache, threads beside each other."""
+def brief(settings: Settings, log: Log) -> str:
+    """The largest size alone."""
+    return render(settings, log, max(log.distinct("n", experiment=NAME)))
+
+
+def render(settings: Settings, log: Log, least: int = 0) -> str:
+    """One line an instance and cache, threads beside each other, from ``least`` rows on."""
     counts = sorted(log.distinct("threads", experiment=NAME))
     rows = []
     for cls in log.distinct("cls", experiment=NAME):
-        for n in sorted(log.distinct("n", experiment=NAME, cls=cls)):
+        for n in sorted(n for n in log.distinct("n", experiment=NAME, cls=cls) if n >= least):
             for share in log.distinct("solver", experiment=NAME, cls=cls, n=n):
                 here = {"experiment": NAME, "cls": cls, "n": n, "solver": share}
                 times = [middle(log.values("seconds", **here, threads=c)) for c in counts]

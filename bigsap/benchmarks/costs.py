@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.benchmarks.instances import CLASSES, integers, points_of, squared_distances
+from bigsap.benchmarks.instances import CLASSES, MORE, integers
 from bigsap.sources.base import Array
 
 
@@ -12,17 +12,9 @@ def matrix(cls: str, n: int, seed: int) -> Array:
     """(n, n) costs of the class: float64, or int32 for the integer classes."""
     if cls.startswith("int"):
         return integers(n, seed, float(cls[3:-1]), np.int32)
-    if cls in ("geometric", "disjoint"):
-        return distances(*points_of(cls, n, seed))
+    if cls in MORE:
+        return np.ascontiguousarray(MORE[cls](n, seed))
     return np.ascontiguousarray(CLASSES[cls](n, seed))
-
-
-def distances(x: Array, y: Array) -> Array:
-    """Squared distances, made in blocks of rows: no three-dimensional temporary."""
-    cost = np.empty((len(x), len(y)))
-    for start in range(0, len(x), 64):
-        cost[start : start + 64] = squared_distances(x[start : start + 64], y)
-    return cost
 
 
 def total(cost: Array, columns: Array) -> float | None:

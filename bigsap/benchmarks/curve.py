@@ -17,7 +17,7 @@ TITLE = "Points without a matrix, by size: seconds, evaluations and memory"
 CLASSES = ("disjoint", "geometric")
 SOLVER = "bigsap auto"
 LAZY = "POT emd2_lazy"
-_LIMIT = 600.0
+_LIMIT = 3600.0
 _LOADING = 10.0
 
 

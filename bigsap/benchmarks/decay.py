@@ -45,10 +45,17 @@ def distances(cost: Array) -> list[list[float]]:
     return found
 
 
-def render(settings: Settings, log: Log) -> str:
+def brief(settings: Settings, log: Log) -> str:
+    """The largest size alone."""
+    return render(settings, log, max(log.distinct("n", experiment=NAME)))
+
+
+def render(settings: Settings, log: Log, least: int = 0) -> str:
     """Geometric mean of distance over epsilon: about 1 wherever epsilon phases are needed."""
     rows = []
     for record in log.of(experiment=NAME):
+        if record["n"] < least:
+            continue
         steps = np.array([step for step in record["steps"] if min(step) > 0]).reshape(-1, 2)
         ratio = np.exp(np.log(steps[:, 1] / steps[:, 0]).mean()) if len(steps) else None
         rows.append([

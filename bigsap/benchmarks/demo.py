@@ -38,3 +38,15 @@ def render(settings: Settings, log: Log) -> str:
         parts.append(f"{took} s in all, Python's start included:")
         parts.append(f"```\n{record['output'].strip()}\n```")
     return "\n\n".join(parts)
+
+
+def brief(settings: Settings, log: Log) -> str:
+    """How long it took, and the lines that say what came out."""
+    shown = ("status", "n ", "gap", "seconds in all", "peak resident")
+    parts = []
+    for record in log.of(experiment=NAME):
+        lines = [x for x in record["output"].splitlines() if x.startswith(shown)]
+        took = seconds_text(record["seconds"])
+        said = "; ".join(" ".join(line.split()) for line in lines)
+        parts.append(f"{took} s in all, Python's start included. {said}.")
+    return "\n\n".join(parts)

@@ -1,4 +1,7 @@
-"""The cost classes of the paper (Guthe and Thuerck 2021, section 5), and integer ranges.
+"""The cost classes of the paper (Guthe and Thuerck 2021, section 5), integer ranges, and more.
+
+What users bring besides: tight clusters, repeated points, ranks without a pattern of their own,
+heavy tails, embeddings, a large offset, forbidden pairs.
 
 Every class is a function ``(n, seed) -> (n, n) array``, the same for the same seed.
 """
@@ -34,7 +37,10 @@ def points_of(name: str, n: int, seed: int = 0) -> tuple[Array, Array]:
 
 def squared_distances(x: Array, y: Array) -> Array:
     """(n, m) squared distances of the points (n, d) and (m, d)."""
-    found: Array = ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=2)
+    found = np.empty((len(x), len(y)))
+    for start in range(0, len(x), 64):  # no three-dimensional temporary of the whole
+        part = x[start : start + 64, None, :] - y[None, :, :]
+        found[start : start + 64] = (part**2).sum(axis=2)
     return found
 
 
@@ -70,6 +76,78 @@ def integers(n: int, seed: int = 0, factor: float = 1.0, dtype: npt.DTypeLike = 
     return found
 
 
+def clusters(n: int, seed: int = 0) -> Array:
+    """Distances of points in 12 tight clusters of five dimensions."""
+    rng = np.random.default_rng(seed)
+    centres = rng.random((12, 5))
+
+    def points() -> Array:
+        found: Array = centres[rng.integers(12, size=n)] + 0.01 * rng.standard_normal((n, 5))
+        return found
+
+    return np.sqrt(squared_distances(points(), points()))
+
+
+def duplicates(n: int, seed: int = 0) -> Array:
+    """Squared distances of points in the plane; each point has some ten rows and columns."""
+    x, y = points_of("geometric", max(1, n // 10), seed)
+    rng = np.random.default_rng([seed, 1])
+    return squared_distances(x[rng.integers(len(x), size=n)], y[rng.integers(len(y), size=n)])
+
+
+def product(n: int, seed: int = 0) -> Array:
+    """c = i * j in shuffled order (Machol and Wien)."""
+    rng = np.random.default_rng(seed)
+    return np.outer(1.0 + rng.permutation(n), 1.0 + rng.permutation(n))
+
+
+def lognormal(n: int, seed: int = 0) -> Array:
+    """(n, n) independent costs, lognormal with sigma 2."""
+    return np.random.default_rng(seed).lognormal(0.0, 2.0, (n, n))
+
+
+def lognormal_rank1(n: int, seed: int = 0) -> Array:
+    """An outer product of lognormal factors, sigma 2: six orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    return np.outer(rng.lognormal(0.0, 2.0, n), rng.lognormal(0.0, 2.0, n))
+
+
+def embeddings(n: int, seed: int = 0) -> Array:
+    """1 - cosine of random directions in 64 dimensions."""
+    rng = np.random.default_rng(seed)
+
+    def directions() -> Array:
+        found = rng.standard_normal((n, 64))
+        return found / np.linalg.norm(found, axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+    found: Array = 1.0 - directions() @ directions().T
+    return found
+
+
+def offset(n: int, seed: int = 0) -> Array:
+    """Squared distances of points in one square, plus 1e9: 2e-7 of precision is left."""
+    return 1e9 + geometric(n, seed)
+
+
+def half_forbidden(n: int, seed: int = 0) -> Array:
+    """Independent costs of which each second is forbidden; the diagonal never is."""
+    rng = np.random.default_rng(seed)
+    found = np.where(rng.random((n, n)) < 0.5, np.inf, rng.random((n, n)))
+    np.fill_diagonal(found, rng.random(n))
+    return found
+
+
+#: Those that neither the paper nor the ranges of integers have.
+MORE: dict[str, Instance] = {
+    "clusters": clusters,
+    "duplicates": duplicates,
+    "i*j": product,
+    "lognormal": lognormal,
+    "rank1 lognormal": lognormal_rank1,
+    "cosine 64-D": embeddings,
+    "offset 1e9": offset,
+    "half forbidden": half_forbidden,
+}
 CLASSES: dict[str, Instance] = {
     "random": random,
     "geometric": geometric,

@@ -31,6 +31,7 @@ class Solver:
     distribution: whose version is reported. load: threads -> solve. prepare: what the
     solver wants instead of the matrix. rounding: by how much of the largest cost
     ``prepare`` may change a cost. threaded: whether more threads than one change anything.
+    knows_forbidden: whether infinite costs are left to it; others get a large cost instead.
     """
 
     name: str
@@ -40,6 +41,11 @@ class Solver:
     prepare: Callable[[Array], Any] = lambda cost: cost
     rounding: float = 0.0
     threaded: bool = False
+    knows_forbidden: bool = False
+
+    def prepared(self, cost: Array) -> Any:
+        """What it is given for these costs."""
+        return self.prepare(cost if self.knows_forbidden else _without_forbidden(cost))
 
     def installed(self) -> bool:
         """Whether it can be imported; nothing is."""
@@ -64,7 +70,9 @@ def _bigsap(method: str, device: str) -> Solver:
 
         return solve
 
-    return Solver(own_name(method, device), "bigsap", "bigsap", load, threaded=True)
+    return Solver(
+        own_name(method, device), "bigsap", "bigsap", load, threaded=True, knows_forbidden=True
+    )
 
 
 def _scipy(threads: int) -> Solve:
@@ -139,6 +147,14 @@ def _arcs(cost: Array) -> Any:
     return assignment
 
 
+def _without_forbidden(cost: Array) -> Array:
+    """A cost that no optimal assignment has, in place of infinite ones."""
+    allowed = np.isfinite(cost)
+    if cost.dtype.kind != "f" or allowed.all():
+        return cost
+    return np.where(allowed, cost, len(cost) * (np.abs(cost[allowed]).max(initial=0) + 1))
+
+
 def _as_float64(cost: Array) -> Array:
     return np.ascontiguousarray(cost, np.float64)
 
@@ -146,7 +162,7 @@ def _as_float64(cost: Array) -> Array:
 PEERS = {
     peer.name: peer
     for peer in (
-        Solver("scipy", "scipy", "scipy", _scipy),
+        Solver("scipy", "scipy", "scipy", _scipy, knows_forbidden=True),
         Solver("lapx lapjvr", "lap", "lapx", _lapjvr, _as_float64),
         Solver("lapx lapjv", "lap", "lapx", _lapjv, _as_float64),
         Solver(

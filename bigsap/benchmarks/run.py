@@ -2,7 +2,7 @@
 
 Measurements go to ``runs.jsonl`` in the output folder as they are made; a second call runs
 only what is missing. ``RESULTS.md`` and ``figure*.svg`` beside it are the report, ``report.html``
-the same as a page for the browser, in one file.
+the same as a page for the browser, in one file. What is published is shorter: see ``publish``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from bigsap.benchmarks import (
     page,
     paths,
     pictures,
+    small,
     startup,
     table1,
     threads,
@@ -39,8 +40,8 @@ from bigsap.errors import InputError
 EXPERIMENTS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
-        table1, versus, curve, threads, cached, outofcore, bandwidth, startup, memory, paths,
-        decay, demo,
+        table1, versus, small, curve, threads, cached, outofcore, bandwidth, startup, memory,
+        paths, decay, demo,
     )
 }  # fmt: skip
 LOG, REPORT, PAGE = "runs.jsonl", "RESULTS.md", "report.html"
@@ -77,17 +78,25 @@ def report_only(settings: Settings, *, stamp: bool = False) -> str:
     return _written(settings, Log.read(path), stamp=stamp)
 
 
-def publish(settings: Settings, head: Path, folder: Path) -> Path:
-    """Copy the report, its page and pictures into ``folder``, the text of ``head`` before it.
-
-    The title of the report gives way to that of ``head``. Returns the report's path.
+def publish(settings: Settings, head: Path, folder: Path, *, stamp: bool = False) -> Path:
+    """Write a short report into ``folder``, the text of ``head`` before it; beside it the page,
+    which has every table, the pictures, and the log. Returns the report's path.
     """
-    text = (settings.out / REPORT).read_text().removeprefix(f"{_HEADING}\n\n")
+    log = Log.read(settings.out / LOG)
     folder.mkdir(parents=True, exist_ok=True)
-    for made in (*settings.out.glob("*.svg"), settings.out / PAGE):
+    for made in (*settings.out.glob("*.svg"), settings.out / PAGE, settings.out / LOG):
         shutil.copyfile(made, folder / made.name)
+    parts = [head.read_text().rstrip(), "## Machine and versions", _facts(log, stamp=stamp)]
+    for name, module in EXPERIMENTS.items():
+        if any(log.of(experiment=name)):
+            short = getattr(module, "brief", module.render)
+            parts += [f"## {module.TITLE}", short(settings, log)]
+    drawn = sorted(made.name for made in settings.out.glob("*.svg"))
+    if drawn:
+        links = ", ".join(f"[{name}]({name})" for name in drawn)
+        parts += ["## Pictures", f"{links}; captions are in [{PAGE}]({PAGE})."]
     target = folder / REPORT
-    target.write_text(f"{head.read_text().rstrip()}\n\n## Machine and versions\n\n{text}")
+    target.write_text("\n\n".join(parts) + "\n")
     return target
 
 
@@ -98,6 +107,11 @@ def _written(settings: Settings, log: Log, *, stamp: bool) -> str:
     day = datetime.date.today().isoformat() if stamp else None
     (settings.out / PAGE).write_text(page.page(log, sections(settings, log), day))
     return text
+
+
+def _facts(log: Log, *, stamp: bool) -> str:
+    date = [f"- date: {datetime.date.today().isoformat()}"] if stamp else []
+    return "\n".join([*machine.lines(log), *date])
 
 
 def measure(settings: Settings, names: Sequence[str], log: Log) -> None:
@@ -127,9 +141,7 @@ def report(
 
     drawn: caption of each picture by its file name; they are shown at the end.
     """
-    parts = [_HEADING, "\n".join(machine.lines(log))]
-    if stamp:
-        parts[1] += f"\n- date: {datetime.date.today().isoformat()}"
+    parts = [_HEADING, _facts(log, stamp=stamp)]
     for title, text in sections(settings, log).values():
         parts += [f"## {title}", text]
     if drawn:

@@ -9,6 +9,12 @@ PAPER_CLASSES = (
     "sanity", "random", "geometric", "disjoint", "rank1", "rank2", "rank4", "rank8",
 )  # fmt: skip
 INTEGER_CLASSES = ("int0.1n", "int1n", "int10n", "int1000n")
+#: What users bring besides; see ``instances``.
+MORE_CLASSES = (
+    "clusters", "duplicates", "i*j", "lognormal", "rank1 lognormal", "cosine 64-D", "offset 1e9",
+    "half forbidden",
+)  # fmt: skip
+ALL_CLASSES = PAPER_CLASSES + INTEGER_CLASSES + MORE_CLASSES
 #: A cache holds one row in so many; 0: a single row.
 SHARES = (1, 4, 16, 0)
 
@@ -22,16 +28,16 @@ class Round:
 
     sizes: tuple[int, ...]
     seeds: int = 1
-    classes: tuple[str, ...] = PAPER_CLASSES + INTEGER_CLASSES
+    classes: tuple[str, ...] = ALL_CLASSES
     peers: bool = True
 
 
-# What half an hour allows, with all else: Table 2 of our methods, the sizes that the bars are
-# about, and one that no other solver of the table but Algorithm 1015 reaches.
+# What an hour allows, with all else: the sizes that the bars are about, and one that no other
+# solver of the table but Algorithm 1015 reaches; Table 2 of our methods.
 ROUNDS = (
     Round(sizes=(4000,), seeds=3),
-    Round(sizes=(8000,)),
-    Round(sizes=(1000, 1414, 2000, 2828, 5656), peers=False),
+    Round(sizes=(2000, 8000)),
+    Round(sizes=(1000, 1414, 2828, 5656), peers=False, classes=PAPER_CLASSES),
     Round(sizes=(16000,), classes=("random", "geometric", "disjoint", "rank2", "rank8", "int1n")),
 )
 
@@ -50,7 +56,7 @@ class Settings:
     methods: tuple[str, ...] = ("auto", "ssp")
     devices: tuple[str, ...] = ("cpu",)
     peers: tuple[str, ...] = ()
-    classes: tuple[str, ...] = PAPER_CLASSES + INTEGER_CLASSES
+    classes: tuple[str, ...] = ALL_CLASSES
     limit: float = 60.0
     patience: float = 6.0
     floor: float = 4.0
@@ -77,9 +83,12 @@ class Settings:
     # Every scan of an absent row decodes a chunk, some ms: classes and sizes to match.
     outofcore_instances: tuple[tuple[str, int], ...] = (("rank1", 2000), ("geometric", 500))
     startup_seeds: int = 5
-    curve_sizes: tuple[int, ...] = (8000, 16000, 32000, 64000, 128000)
+    small_sizes: tuple[int, ...] = (3, 10, 50, 100, 200, 500, 1000)
+    many_sizes: tuple[int, ...] = (10, 50)
+    many_count: int = 1000
+    curve_sizes: tuple[int, ...] = (16000, 64000, 256000, 1024000)
     # Those of the curve at which POT's solver without a matrix runs beside, if it is installed.
-    lazy_sizes: tuple[int, ...] = (8000, 16000)
+    lazy_sizes: tuple[int, ...] = (16000,)
     demo_pixels: int = 20_000
 
     def limit_of(self, best: float | None) -> float:
@@ -125,6 +134,9 @@ QUICK = {
     "memory_seeds": 1,
     "outofcore_instances": (("rank1", 200), ("geometric", 100)),
     "startup_seeds": 1,
+    "small_sizes": (3, 30),
+    "many_sizes": (10,),
+    "many_count": 10,
     "curve_sizes": (200, 400),
     "lazy_sizes": (200, 400),
     "demo_pixels": 200,

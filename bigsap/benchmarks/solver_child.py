@@ -29,9 +29,14 @@ def answer(solver: Solver, solve: Solve, cost: Any, prepared: Any) -> dict[str, 
     clock = time.perf_counter()
     columns, more = solve(prepared)
     seconds = time.perf_counter() - clock
-    largest = float(np.abs(cost).max(initial=0))
-    error = solver.rounding * largest * len(cost)
-    found = {"seconds": seconds, "cost": total(cost, columns), "error_bound": error}
+    allowed = cost[np.isfinite(cost)] if cost.dtype.kind == "f" else cost
+    largest = float(np.abs(allowed).max(initial=0))
+    # Sums of n costs are rounded, whoever makes them.
+    error = (solver.rounding + float(np.finfo(float).eps)) * largest * len(cost)
+    found = {
+        "seconds": seconds, "cost": total(cost, columns), "error_bound": error,
+        "floor": len(cost) * float(allowed.min()) if allowed.size else 0.0,
+    }  # fmt: skip
     # Of the process: libraries, the matrix and what the solver took; it never falls.
     return {**found, "peak_bytes": peak_bytes(), **more}
 
@@ -51,9 +56,9 @@ def main() -> None:
         request = json.loads(line)
         try:
             if request["warm"]:
-                solve(solver.prepare(np.load(request["warm"])))
+                solve(solver.prepared(np.load(request["warm"])))
             cost = np.load(request["path"])
-            prepared = solver.prepare(cost)
+            prepared = solver.prepared(cost)
             say({"ready": True})
             say(answer(solver, solve, cost, prepared))
         except _ERRORS as error:

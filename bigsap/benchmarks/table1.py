@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bigsap.benchmarks.costs import matrix
-from bigsap.benchmarks.growth import Curves, by_size
+from bigsap.benchmarks.growth import Curves, by_size, fit
 from bigsap.benchmarks.measure import timed, warm
 from bigsap.benchmarks.paper import TABLE1
 from bigsap.benchmarks.records import Log
@@ -71,9 +71,18 @@ def render(settings: Settings, log: Log) -> str:
     return "\n\n".join([*parts, "With epsilon pricing, against the paper:", _compared(log)])
 
 
-def _compared(log: Log) -> str:
+def brief(settings: Settings, log: Log) -> str:
+    """The largest size, and how counts grow up to it."""
+    largest = max(log.distinct("n", experiment=NAME))
+    fits = {cls: fit(values) for cls, values in curves(log, SOLVER).items()}
+    grown = ", ".join(f"{cls} n^{f[1]:.2f}" for cls, f in fits.items() if f)
+    return "\n\n".join([_compared(log, largest), *([f"Growth: {grown}."] if grown else [])])
+
+
+def _compared(log: Log, least: int = 0) -> str:
+    """Every size from ``least`` rows on against the paper."""
     rows = []
-    for n in sorted(log.distinct("n", experiment=NAME)):
+    for n in sorted(n for n in log.distinct("n", experiment=NAME) if n >= least):
         for cls in log.distinct("cls", experiment=NAME, n=n):
             here = {"experiment": NAME, "n": n, "cls": cls, "solver": SOLVER}
             counts = log.values("rows_scanned", **here)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import bigsap
-from bigsap.benchmarks.costs import distances
-from bigsap.benchmarks.instances import points_of
+from bigsap.benchmarks.instances import points_of, squared_distances
 from bigsap.benchmarks.machine import enough_memory
 from bigsap.benchmarks.measure import WARM_SIZE, timed
 from bigsap.benchmarks.records import Log
@@ -40,7 +39,7 @@ def run(settings: Settings, log: Log) -> None:
             _solve(x[:WARM_SIZE], y[:WARM_SIZE], FLY, counts[-1])
             _solve(x[:WARM_SIZE], y[:WARM_SIZE], MEMORY, counts[-1])
             warmed = True
-        cost = distances(x, y) if any(kind == MEMORY for kind, _ in missing) else None
+        cost = squared_distances(x, y) if any(kind == MEMORY for kind, _ in missing) else None
         # A B, then B A: a machine that drifts favours neither.
         for kind, count in missing[::-1] if seed % 2 else missing:
             result, seconds = _solve(x, y, kind, count, cost)
@@ -56,7 +55,7 @@ def _solve(
 ) -> tuple[bigsap.Result, float]:
     n = len(x)
     if kind == MEMORY:
-        source = distances(x, y) if cost is None else cost
+        source = squared_distances(x, y) if cost is None else cost
         return timed(source, method="ssp", threads=count, certify=False)
     cache = bigsap.RowCache(bytes=_CACHED_ROWS * 8 * n)
     return timed(bigsap.points(x, y), method="ssp", threads=count, certify=False, cache=cache)

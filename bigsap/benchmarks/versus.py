@@ -43,6 +43,10 @@ COUNTS = {
 }
 # Two optimal assignments differ in cost by rounding only.
 _TOLERANCE = 1e-9
+_LEGEND = (
+    "`>` stopped; `*` so slow on the first seed that the others were left out; WRONG: another"
+    " solver found a cheaper assignment; `-` left out, having lost or failed at a smaller size."
+)
 
 
 def solvers(settings: Settings) -> list[str]:
@@ -174,10 +178,15 @@ def wrong(log: Log, record: dict[str, Any]) -> bool:
     if record["cost"] is None:
         return True
     same = {name: record[name] for name in ("experiment", "cls", "n", "seed")}  # any threads
-    costs = [cost for cost in log.values("cost", **same) if cost is not None]
-    best = min(costs)
-    margin = _TOLERANCE * max(abs(best), abs(record["cost"])) + record.get("error_bound", 0.0)
-    return bool(record["cost"] > best + margin)
+    # Above the least cost of the matrix, lest an offset hide what assignments differ by.
+    own = _above(record)
+    best = min(_above(found) for found in log.of(**same) if found.get("cost") is not None)
+    margin = _TOLERANCE * max(abs(best), abs(own)) + record.get("error_bound", 0.0)
+    return bool(own > best + margin)
+
+
+def _above(record: dict[str, Any]) -> float:
+    return float(record["cost"] - record.get("floor", 0.0))
 
 
 def _cell(log: Log, records: list[dict[str, Any]], seeds: int) -> tuple[str, float | None]:
@@ -209,6 +218,31 @@ def render(settings: Settings, log: Log) -> str:
         if "failed" in r
     ]
     return "\n\n".join(parts + (["\n".join(failures)] if failures else []))
+
+
+def brief(settings: Settings, log: Log) -> str:
+    """One table a size: seconds of all with one thread, of some with more, and our counts."""
+    parts = []
+    for n in sizes_with_peers(log):
+        counts = sorted(log.distinct("threads", experiment=NAME, n=n))
+        first, last = standings(log, n, counts[0]), standings(log, n, counts[-1])
+        _, own, others = teams(log, n, counts[0])
+        more = [name for name in [*own, REFERENCE] if len(counts) > 1 and name in own + others]
+        rows = []
+        for cls, cells in first.items():
+            here = {"experiment": NAME, "n": n, "cls": cls, "threads": counts[0]}
+            best, *ratios = _ratios({name: cells[name][1] for name in cells}, own)
+            rows.append([
+                cls, *(cells[name][0] for name in own + others), ratios[0] if ratios else DASH,
+                best, *(last[cls][name][0] for name in more), *_counts(log, here, own[:1])[:2],
+            ])  # fmt: skip
+        head = [
+            "class", *own, *others, f"{own[0]} / best other" if own else "", "best other",
+            *(f"{name}, {counts[-1]} threads" for name in more), "scans / n", "evaluated / n",
+        ]  # fmt: skip
+        parts.append(f"### n = {n:,}, {counts[0]} thread{'s' if counts[0] > 1 else ''}")
+        parts.append(table(head, rows))
+    return "\n\n".join([*parts, f"Seconds. {_LEGEND} Counts are those of the first column."])
 
 
 def sizes_with_peers(log: Log) -> list[int]:
@@ -300,15 +334,11 @@ def _times(log: Log, n: int, threads: int) -> str:
     size = f"### n = {n:,}, {team}\n\n{medians}, in seconds, run in turn."
     if threads > 1 and (single := [name for name in others if found[name] == 1]):
         size += f" With one thread: {', '.join(single)}."
-    legend = (
-        "`>` stopped; `*` so slow on the first seed that the others were left out; WRONG: another"
-        " solver found a cheaper assignment; `-` left out, having lost or failed at a smaller size."
-    )
     meaning = "Seconds as multiples of another's: below 1, BigSAP is faster."
     pairs = [f"{name} / {rival}" for name in own for rival in ("best other", REFERENCE)]
     per_row = [f"{name}, {what}" for name in own for what in COUNTS]
     return "\n\n".join([
-        size, table(["class", *own, *others], times), legend,
+        size, table(["class", *own, *others], times), _LEGEND,
         meaning, table(["class", "best other", *pairs], ratios),
         "Counts, and the seconds of the proof (with all threads), which are not in those above.",
         table(["class", *per_row, "auto chose", "certificate, s"], counts),

@@ -95,7 +95,7 @@ def shares_of(texts: list[str]) -> tuple[int, ...]:
 def settings_of(args: argparse.Namespace) -> Settings:
     """What the arguments ask for. Raises OptionError naming the option."""
     from bigsap.benchmarks.peers import PEERS, find
-    from bigsap.benchmarks.settings import INTEGER_CLASSES, PAPER_CLASSES, QUICK, ROUNDS, Settings
+    from bigsap.benchmarks.settings import ALL_CLASSES, QUICK, ROUNDS, Settings
     from bigsap.methods import METHODS
 
     given: dict[str, object] = dict(QUICK) if args.quick else {}
@@ -103,8 +103,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     if args.methods:
         given["methods"] = _some("--methods", args.methods, methods)
     if args.classes:
-        known = PAPER_CLASSES + INTEGER_CLASSES
-        given["classes"] = _some("--classes", args.classes, known)
+        given["classes"] = _some("--classes", args.classes, ALL_CLASSES)
     peers = tuple(dict.fromkeys(PEERS if args.peers is None else args.peers))
     for name in peers:
         try:
@@ -191,5 +190,5 @@ def _bench(args: argparse.Namespace) -> Exit:
     print(text)
     print(f"wrote {settings.out / run.REPORT} and, for the browser, {settings.out / run.PAGE}")
     if args.to is not None:
-        print(f"wrote {run.publish(settings, head, args.to)}")
+        print(f"wrote {run.publish(settings, head, args.to, stamp=args.stamp)}")
     return Exit.OK
