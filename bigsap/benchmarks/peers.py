@@ -193,6 +193,13 @@ def lazy_emd(x: Array, y: Array) -> float:
     return float(loss) * len(x)
 
 
+def lapx_batch(costs: Array) -> Any:
+    """lapx' function for matrices (count, n, n) of one size."""
+    import lap
+
+    return lap.lapjvx_batch(costs, return_cost=False)
+
+
 def find(name: str) -> Solver:
     """A solver by its name: ``bigsap METHOD [DEVICE]``, one of PEERS, or ``module:attribute``.
 

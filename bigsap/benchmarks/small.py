@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import bigsap
+from bigsap.benchmarks.peers import find, lapx_batch
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, middle, ratio_text, table, verdict
 from bigsap.benchmarks.settings import Settings
@@ -62,27 +62,19 @@ def _seconds(call: Callable[[Array], Any], costs: Array) -> float:
 
 def _singles() -> dict[str, Callable[[Array], Any]]:
     found: dict[str, Callable[[Array], Any]] = {OURS: bigsap.linear_sum_assignment}
-    if importlib.util.find_spec("scipy"):
-        from scipy.optimize import linear_sum_assignment
-
-        found[SCIPY] = linear_sum_assignment
-    if importlib.util.find_spec("lap"):
-        import lap
-
-        found[LAPX] = lambda cost: lap.lapjv(cost, return_cost=False)
+    for name, peer in ((SCIPY, find("scipy")), (LAPX, find("lapx lapjv"))):
+        if peer.installed():
+            found[name] = peer.load(1)
     return found
 
 
 def _batches() -> dict[str, Callable[[Array], Any]]:
     found: dict[str, Callable[[Array], Any]] = {OURS: bigsap.solve_many}
-    if importlib.util.find_spec("scipy"):
-        from scipy.optimize import linear_sum_assignment
-
-        found[SCIPY] = lambda costs: [linear_sum_assignment(cost) for cost in costs]
-    if importlib.util.find_spec("lap"):
-        import lap
-
-        found[LAPX] = lambda costs: lap.lapjvx_batch(costs, return_cost=False)
+    if find("scipy").installed():
+        one = find("scipy").load(1)
+        found[SCIPY] = lambda costs: [one(cost) for cost in costs]
+    if find("lapx lapjv").installed():
+        found[LAPX] = lapx_batch
     return found
 
 
