@@ -17,7 +17,7 @@ import pytest
 import bigsap
 import cluster_costs
 from bigsap.engine.core import state as S
-from bigsap.engine.lists.afar import SentPrices, lists_of
+from bigsap.engine.lists.afar import Making, SentPrices, lists_of
 from bigsap.sources.base import Foreseeing
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.spread import recipes
@@ -639,10 +639,11 @@ def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
     anew = SentPrices(sharing, blocked)
     nothing = anew.changes(v, open_price)
     rows = np.arange(0, n, 3)
+    making = Making("<f8", 50, 0, False, False)
     rest = np.full(rows.size, 50, np.int32), np.zeros(rows.size), np.ones(rows.size, bool)
 
     def lists(shared, changed):
-        return lists_of(built, shared, rows, "<f8", 50, 0, False, False, *changed, *rest)
+        return lists_of(built, shared, rows, making, changed, *rest)
 
     one, other = lists(sent.shared, changes), lists(anew.shared, nothing)
     assert [a.tobytes() for a in one] == [b.tobytes() for b in other]

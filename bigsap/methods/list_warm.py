@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.lists.first_matching import keep_tight, pick_tight
+from bigsap.engine.core.virtual import rows_for_group
+from bigsap.engine.lists.first_matching import Entries, Pairs, keep_tight, pick_tight
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods.warm import Warm, allowed, fitting
 from bigsap.sources.base import Array
@@ -50,14 +51,10 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     finite = low < engine.infinity
     size = 2 * np.abs(np.where(finite, low, 0)) + (v.max() - v.min())
     excess = np.zeros(low.size, engine.price) + allowed(engine, size, exact=False)
-    keep_tight(
-        lists.ids, lists.costs, lists.start, lists.size, v, pairs, excess, engine.column_of_row,
-        engine.row_of_column, engine.match_cost, engine.infinity,
-    )  # fmt: skip
-    pick_tight(
-        lists.ids, lists.costs, lists.start, lists.size, v, order, engine.column_of_row,
-        engine.row_of_column, engine.match_cost, engine.infinity,
-    )  # fmt: skip
+    entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
+    matching = Pairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
+    keep_tight(entries, v, pairs, excess, matching, engine.infinity)
+    pick_tight(entries, v, order, matching, engine.infinity)
     if engine.group.size:
         _fill_group(engine, low)
     if engine.n_virtual:
@@ -75,13 +72,8 @@ def _fill_group(engine: ListEngine, low: Array) -> None:
         engine.column_of_row[:] = engine.row_of_column[:] = S.FREE
         engine.open_group()
         return
-    # Rows on either side may lie at the threshold, but for rounding.
-    above = low - threshold
     slop = allowed(engine, np.abs(threshold) + v.max() - v.min(), exact=False)
-    matched = np.flatnonzero(engine.column_of_row >= 0)
-    dear = matched[above[matched] > slop]
-    engine.row_of_column[engine.column_of_row[dear]] = S.FREE
-    engine.column_of_row[dear] = S.FREE
-    rest = np.flatnonzero((engine.column_of_row == S.FREE) & (above >= -slop))
-    rest = rest[np.argsort(-low[rest], kind="stable")][: engine.group.size]
+    rest = rows_for_group(
+        low, threshold, slop, engine.column_of_row, engine.row_of_column, engine.group.size
+    )
     engine.open_group(-threshold, rest)

@@ -12,6 +12,8 @@ Costs are signed float64, rows no longer than columns: what else users have is c
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bigsap.engine.dense.small_proof import prove_dense, prove_infeasible
@@ -39,7 +41,6 @@ _ROUNDS, _BIDS = 2, 2
 # So many of the columns that suit a row equally are looked at for one that is free.
 _TIES = 8
 
-
 #: Numbers beside ``low``, ``matched`` and ``prices`` that are kept of a solve.
 FACTS = 6
 
@@ -47,6 +48,34 @@ FACTS = 6
 def sizes(n: int, m: int) -> tuple[int, int, int]:
     """How many float64 ``solve_dense`` keeps, and how many float64 and int64 it works with."""
     return 2 * n + m + FACTS, 6 * m + 2 * n, 2 * m + 2 * n
+
+
+class Task(NamedTuple):
+    """A problem and what its searches work with.
+
+    v (m,): prices. height (n,): a reference of each row, what labels are counted from.
+    column_of_row (n,), row_of_column (m,): -1 where there is none. free (n,): rows without a
+    column. facts: see ``solve_dense``.
+    Of one search: label, tree (m,): distances and the rows they come from; 0 in ``nothing``;
+    spare (m,): 0 for a free column, else -inf; settled, reached, held (m,): the columns taken
+    so far, their distances, and their prices, for which ``v`` has -inf meanwhile.
+    """
+
+    cost: int
+    stride: int
+    v: Array
+    height: Array
+    column_of_row: Array
+    row_of_column: Array
+    free: Array
+    facts: Array
+    label: Array
+    tree: Array
+    nothing: Array
+    spare: Array
+    settled: Array
+    reached: Array
+    held: Array
 
 
 @kernel
@@ -70,99 +99,141 @@ def solve_dense(
     """
     low, matched = kept[:n], kept[n : 2 * n]
     prices, facts = kept[2 * n : 2 * n + m], kept[2 * n + m :]
-    v, label = real[:m], real[m : 2 * m]
-    nothing, spare = real[2 * m : 3 * m], real[3 * m : 4 * m]
-    reached, kept = real[4 * m : 5 * m], real[5 * m : 6 * m]
-    # A reference of each row: what labels are counted from.
-    height = low
-    row_of_column, tree = whole[:m], whole[m : 2 * m]
-    free, settled = whole[2 * m : 2 * m + n], whole[2 * m + n : 2 * m + 2 * n]
+    v, room, row_of_column = real[:m], real[2 * m : 6 * m], whole[:m]
     for k in range(FACTS):
         facts[k] = 0.0
+    t = Task(
+        cost, stride, v, low, column_of_row, row_of_column, whole[2 * m : 2 * m + n], facts,
+        real[m : 2 * m], whole[m : 2 * m], real[2 * m : 3 * m], real[3 * m : 4 * m],
+        whole[2 * m + n : 2 * m + 2 * n], real[4 * m : 5 * m], real[5 * m : 6 * m],
+    )  # fmt: skip
+    if not _first_prices(t):
+        return INVALID
+    status, n_free = _bid(t)
+    if status == OPTIMAL:
+        status = _search(t, n_free)
+    if status == INFEASIBLE:
+        n_rows = np.int64(facts[2])
+        if not prove_infeasible(cost, stride, m, column_of_row, n_rows, row_of_column):
+            return UNSURE
+        for j in range(m):
+            prices[j] = row_of_column[j]
+    if status != OPTIMAL:
+        return status
+    if _identity_is_as_good(cost, stride, n, column_of_row, room):
+        for i in range(n):
+            column_of_row[i] = i
+    proved = prove_dense(
+        cost, stride, n, m, slack, column_of_row, v, row_of_column, low, matched, prices, facts,
+        room,
+    )  # fmt: skip
+    return OPTIMAL if proved else UNSURE
 
-    prices_at, label_at = np.int64(v.ctypes.data), np.int64(label.ctypes.data)
-    nothing_at, spare_at = np.int64(nothing.ctypes.data), np.int64(spare.ctypes.data)
-    tree_at = np.int64(tree.ctypes.data)
+
+@kernel
+def _first_prices(t: Task) -> bool:
+    """Column minima (0 where n < m), and nothing matched; False: a cost is NaN or -inf."""
+    n, m = t.free.size, t.v.size
+    prices_at = np.int64(t.v.ctypes.data)
     for j in range(m):
-        v[j] = np.inf
-        row_of_column[j] = -1
-        nothing[j] = 0.0
+        t.v[j] = np.inf
+        t.row_of_column[j] = -1
+        t.nothing[j] = 0.0
     smallest, wrong = np.inf, 0.0
     for i in range(n):
-        one, bad = judge(cost + 8 * i * stride, prices_at, m)
+        one, bad = judge(t.cost + 8 * i * t.stride, prices_at, m)
         smallest = one if one < smallest else smallest
         wrong += bad
-        column_of_row[i] = -1
-        free[i] = i
+        t.column_of_row[i] = -1
+        t.free[i] = i
     if wrong > 0.0 or smallest == -np.inf:
-        return INVALID
-    if n < m:
-        for j in range(m):
-            v[j] = 0.0
-    else:
-        for j in range(m):
-            if v[j] == np.inf:
-                v[j] = 0.0  # a column without allowed pairs: the searches will tell
+        return False
+    for j in range(m):
+        # A column without allowed pairs has inf: the searches will tell.
+        if n < m or t.v[j] == np.inf:
+            t.v[j] = 0.0
+    return True
 
-    n_free, n_scans, bids, most_scans = n, 0, _BIDS * n, n + _MOST_PAIRS // m
+
+@kernel
+def _bid(t: Task) -> tuple[int, int]:
+    """Rounds of bids (augmenting row reduction): OPTIMAL, and how many rows are still free."""
+    n, m = t.free.size, t.v.size
+    n_free, n_scans, bids = n, 0, _BIDS * n
+    prices_at = np.int64(t.v.ctypes.data)
     for _ in range(_ROUNDS):
         k = n_left = 0
         while k < n_free:
-            row = free[k]
+            row = t.free[k]
             k += 1
-            at = cost + 8 * row * stride
+            at = t.cost + 8 * row * t.stride
             first, second = two_least(at, prices_at, m)
             n_scans += 1
-            height[row] = first
+            t.facts[1] = n_scans
+            t.height[row] = first
             if first == np.inf:
                 # No allowed pair, or none that float64 can tell from one.
-                column_of_row[0] = row
-                facts[1], facts[2] = n_scans, 1
-                return _infeasible(
-                    cost, stride, m, column_of_row, np.int64(1), row_of_column, prices
-                )
+                t.column_of_row[0] = row
+                t.facts[2] = 1
+                return INFEASIBLE, 0
             j = find(at, prices_at, 0, m, first)
             if j == m:
-                return UNSURE
-            owner = row_of_column[j]
+                return UNSURE, 0
+            owner = t.row_of_column[j]
             dearer = first < second and second < np.inf
             if owner >= 0 and not dearer:
-                other = j
-                for _ in range(_TIES):
-                    other = find(at, prices_at, other + 1, m, first)
-                    if other >= m:
-                        break
-                    if row_of_column[other] < 0:
-                        j, owner = other, -1
-                        break
+                j, owner = _other(t, at, j, first)
             if owner >= 0 and not dearer:
-                free[n_left] = row
+                t.free[n_left] = row
                 n_left += 1
                 continue
             if dearer:
-                v[j] -= second - first
-            column_of_row[row] = j
-            row_of_column[j] = row
+                t.v[j] -= second - first
+            t.column_of_row[row] = j
+            t.row_of_column[j] = row
             if owner >= 0:
-                column_of_row[owner] = -1
+                t.column_of_row[owner] = -1
                 if bids > 0:
                     bids -= 1
                     k -= 1
-                    free[k] = owner
+                    t.free[k] = owner
                 else:
-                    free[n_left] = owner
+                    t.free[n_left] = owner
                     n_left += 1
         n_free = n_left
         if n_free == 0 or bids == 0:
             break
+    return OPTIMAL, n_free
 
+
+@kernel
+def _other(t: Task, at: int, taken: int, first: float) -> tuple[int, int]:
+    """A free column that suits the row at ``at`` as well as ``taken`` does, and its owner."""
+    m, j = t.v.size, taken
+    for _ in range(_TIES):
+        j = find(at, np.int64(t.v.ctypes.data), j + 1, m, first)
+        if j >= m:
+            break
+        if t.row_of_column[j] < 0:
+            return j, -1
+    return taken, t.row_of_column[taken]
+
+
+@kernel
+def _search(t: Task, n_free: int) -> int:
+    """A Dijkstra search from each of the first ``n_free`` rows of ``free``."""
+    n, m = t.free.size, t.v.size
+    n_scans, most_scans = np.int64(t.facts[1]), n + _MOST_PAIRS // m
+    prices_at, label_at = np.int64(t.v.ctypes.data), np.int64(t.label.ctypes.data)
+    nothing_at, spare_at = np.int64(t.nothing.ctypes.data), np.int64(t.spare.ctypes.data)
+    tree_at = np.int64(t.tree.ctypes.data)
     for j in range(m):
-        spare[j] = 0.0 if row_of_column[j] < 0 else -np.inf
+        t.spare[j] = 0.0 if t.row_of_column[j] < 0 else -np.inf
     for k in range(n_free):
-        root = free[k]
-        at = cost + 8 * root * stride
+        root = t.free[k]
+        at = t.cost + 8 * root * t.stride
         best, best_free = open_labels(
-            at, prices_at, label_at, tree_at, spare_at, m, height[root], root
+            at, prices_at, label_at, tree_at, spare_at, m, t.height[root], root
         )
         n_scans += 1
         n_settled = 0
@@ -172,47 +243,45 @@ def solve_dense(
             j = find(label_at, nothing_at, 0, m, best)
             if j == m:
                 return UNSURE
-            settled[n_settled], reached[n_settled], kept[n_settled] = j, best, v[j]
+            t.settled[n_settled], t.reached[n_settled], t.held[n_settled] = j, best, t.v[j]
             n_settled += 1
-            row = row_of_column[j]
-            at = cost + 8 * row * stride
-            distance = (item(at, j) - v[j]) - best
-            v[j], label[j] = -np.inf, np.inf
+            row = t.row_of_column[j]
+            at = t.cost + 8 * row * t.stride
+            distance = (item(at, j) - t.v[j]) - best
+            t.v[j], t.label[j] = -np.inf, np.inf
             best, best_free = relax_labels(
                 at, prices_at, label_at, tree_at, spare_at, m, distance, row
             )
             n_scans += 1
+        t.facts[1] = n_scans
         if best_free == np.inf:
             # The rows of the tree have no other columns than those that were settled.
-            facts[1], facts[2] = n_scans, n_settled + 1
-            column_of_row[0] = root
+            t.facts[2] = n_settled + 1
+            t.column_of_row[0] = root
             for s in range(n_settled):
-                _insert(column_of_row, s + 1, row_of_column[settled[s]])
-            return _infeasible(cost, stride, m, column_of_row, n_settled + 1, row_of_column, prices)
+                _insert(t.column_of_row, s + 1, t.row_of_column[t.settled[s]])
+            return INFEASIBLE
         sink = find(label_at, spare_at, 0, m, best_free)
         if sink == m:
             return UNSURE
         for s in range(n_settled):
-            fall = best_free - reached[s]
-            v[settled[s]] = kept[s] - (fall if fall > 0.0 else 0.0)
-        spare[sink] = -np.inf
-        j = sink
-        while True:
-            row = tree[j]
-            row_of_column[j] = row
-            j, column_of_row[row] = column_of_row[row], j
-            if row == root:
-                break
+            fall = best_free - t.reached[s]
+            t.v[t.settled[s]] = t.held[s] - (fall if fall > 0.0 else 0.0)
+        t.spare[sink] = -np.inf
+        _augment(t, root, sink)
+    return OPTIMAL
 
-    if _identity_is_as_good(cost, stride, n, column_of_row, real[2 * m : 6 * m]):
-        for i in range(n):
-            column_of_row[i] = i
-    facts[1] = n_scans
-    proved = prove_dense(
-        cost, stride, n, m, slack, column_of_row, v, row_of_column, low, matched, prices, facts,
-        real[2 * m : 6 * m],
-    )  # fmt: skip
-    return OPTIMAL if proved else UNSURE
+
+@kernel
+def _augment(t: Task, root: int, sink: int) -> None:
+    """Exchange the pairs along the path from ``root`` to ``sink``."""
+    j = sink
+    while True:
+        row = t.tree[j]
+        t.row_of_column[j] = row
+        j, t.column_of_row[row] = t.column_of_row[row], j
+        if row == root:
+            break
 
 
 @kernel
@@ -233,17 +302,6 @@ def solve_some(
             p[0], p[1], n, m, 1.0 - p[6], columns[p[4] : p[4] + n],
             kept[p[5] : p[5] + 2 * n + m + FACTS], real, whole,
         )  # fmt: skip
-
-
-@kernel
-def _infeasible(
-    cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array, prices: Array
-) -> int:
-    if not prove_infeasible(cost, stride, m, rows, n_rows, allowed):
-        return UNSURE
-    for j in range(m):
-        prices[j] = allowed[j]
-    return INFEASIBLE
 
 
 @kernel

@@ -178,7 +178,7 @@ class DeviceListEngine(RoundsEngine):
             at = cupy.asarray(rows)
             starts, ids, costs = pool.start[at], pool.ids, pool.costs
         sizes, theta = self._lists_there(
-            kernels, words, rows, there, k, v, offered, with_free, starts, ids, costs
+            kernels, words, rows, there, k, v, offered, with_free, (starts, ids, costs)
         )
         if pool is None:
             raised = self._wait.until_done(self.monitor.tick)
@@ -199,9 +199,12 @@ class DeviceListEngine(RoundsEngine):
 
     def _lists_there(
         self, kernels: Kernels, words: Any, rows: Array, there: Any, k: int, v: Any, offered: Any,
-        with_free: bool, starts: Any, ids: Any, costs: Any,
+        with_free: bool, room: tuple[Any, Any, Any],
     ) -> tuple[Any, Any]:  # fmt: skip
-        """Launch an evaluation into ids, costs; device arrays of the batch's sizes, thresholds."""
+        """Launch an evaluation; device arrays of the batch's sizes and thresholds.
+
+        room: where each list starts in the ids and costs that follow.
+        """
         cupy = load_cupy()
         m, count = self.terms.n_columns, rows.size
         reference = cupy.asarray(self.lists.reference[rows])
@@ -223,7 +226,7 @@ class DeviceListEngine(RoundsEngine):
             (words, np.int32(m), there, cupy.asarray(np.asarray(rows, np.int32)),
              np.int32(count), reference, v, np.int32(groups), lows, np.int32(chunks),
              free_low, free_at, np.int32(k), np.uint32(self.seed & 0xFFFFFFFF),
-             starts, ids, costs, sizes, theta, opened),
+             *room, sizes, theta, opened),
             shared_mem=shared,
         )  # fmt: skip
         counts = self.lists.counts

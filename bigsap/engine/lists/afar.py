@@ -62,22 +62,21 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
     tick: called many times a second, whenever the wave is fit for a checkpoint.
     """
     source, lists, price = sent.source, store.lists, store.price
-    columns, v, taken = sent.changes(store.v, store.open_price)
+    changes = sent.changes(store.v, store.open_price)
     first = wave.done[0]
     rows, before = wave.rows, wave.before
     finished = np.zeros(rows.size, bool)
     finished[:first] = True
     clock, n_done = time.perf_counter(), 0
     fresh = -store.infinity
-    facts = (
-        price.str, store.k, store.seed, store.problem.maximize, store.listed is not None,
-        columns, v, taken,
-    )  # fmt: skip
+    making = Making(
+        price.str, store.k, store.seed, store.problem.maximize, store.listed is not None
+    )
 
     def args(positions: Array) -> tuple[Any, ...]:
         some = rows[first + positions]
         return (
-            *facts, lists.width[some], lists.reference[some], lists.theta[some] == fresh,
+            making, changes, lists.width[some], lists.reference[some], lists.theta[some] == fresh,
         )  # fmt: skip
 
     def settle() -> None:
@@ -142,6 +141,16 @@ def _put(store: ListStore, rows: Array, body: Array) -> None:
 # -- on a worker ----------------------------------------------------------------------
 
 
+class Making(NamedTuple):
+    """How lists are made: the price type, their length, and whether ``Listed`` notes costs."""
+
+    price: str
+    k: int
+    seed: int
+    maximize: bool
+    noting: bool
+
+
 class _Bench(NamedTuple):
     """What one thread of a worker evaluates with."""
 
@@ -150,19 +159,17 @@ class _Bench(NamedTuple):
 
 
 def lists_of(
-    built: Any, shared: Array, rows: Array, price: str, k: int, seed: int, maximize: bool,
-    noting: bool, columns: Array, values: Array, taken: Array, width: Array, reference: Array,
-    fresh: Array,
+    built: Any, shared: Array, rows: Array, making: Making, changes: tuple[Array, Array, Array],
+    width: Array, reference: Array, fresh: Array,
 ) -> list[Array]:  # fmt: skip
     """Task: the lists of ``rows`` under the shared prices with these changes.
 
-    width, reference, fresh: (k,) of each row the room of its list, what is subtracted from its
-    costs, and whether it was never evaluated.
+    changes: see ``SentPrices.changes``. width, reference, fresh: (k,) of each row the room of its
+    list, what is subtracted from its costs, and whether it was never evaluated.
     """
-    key = ("lists", price, k, seed, maximize)
-    bench: _Bench = built.kept(key, lambda: _bench(built, np.dtype(price), k, seed, maximize))
+    bench: _Bench = built.kept(("lists", *making), lambda: _bench(built, making))
     store = bench.store
-    _set_prices(store, shared, columns, values, taken)
+    _set_prices(store, shared, *changes)
     lists = store.lists
     order = rows.astype(S.ID)
     start = np.cumsum(width, dtype=np.int64) - width
@@ -181,7 +188,7 @@ def lists_of(
     lists.counts.pairs = 0
     slots, bad = store.read_and_evaluate(order)
     n_noted, noted = 0, []
-    if bad < 0 and noting and not store.immediate:
+    if bad < 0 and making.noting and not store.immediate:
         owner, ids, costs = bench.listed.doubtful(order, slots, lists)
         n_noted, noted = owner.size, [owner.astype(np.int64), ids.astype(np.int64), costs]
     size = lists.size[order]
@@ -199,9 +206,9 @@ def lists_of(
     ]  # fmt: skip
 
 
-def _bench(built: Any, price: np.dtype[Any], k: int, seed: int, maximize: bool) -> _Bench:
-    problem = Problem(built.rows, maximize)
-    store = ListStore(problem, Team(1), Monitor(), price, k, seed)
+def _bench(built: Any, making: Making) -> _Bench:
+    problem, price = Problem(built.rows, making.maximize), np.dtype(making.price)
+    store = ListStore(problem, Team(1), Monitor(), price, making.k, making.seed)
     # Rows' places are those of the block at hand.
     store.lists = store.lists._replace(ids=np.empty(0, np.int32), costs=np.empty(0, price))
     return _Bench(store, Listed(problem.source.dtype, problem.sign))

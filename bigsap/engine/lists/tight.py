@@ -155,11 +155,13 @@ def _minimum(
 
 @kernel
 def _gather(
-    row: int, cost: Array, sign: float, v: Array, n: int, low: float, lanes: Array,
-    block_min: Array, words: Array, marks: Array, ids: Array, infinity: float,
+    tight: Tight, thread: int, row: int, cost: Array, sign: float, v: Array, low: float,
+    infinity: float,
 ) -> tuple[int, float]:  # fmt: skip
     """Tight columns of a row, from a pseudo-random one on; how many, and a bound of the rest."""
-    size = 0
+    lanes, block_min = tight.lanes[thread], tight.block_min[thread]
+    words, marks, ids = tight.words[thread], tight.marks[thread], tight.ids[row]
+    n, size = v.size, 0
     if row < n and sign * cost[row] - v[row] == low:
         ids[0] = row
         size = 1
@@ -230,7 +232,6 @@ def run_tight(
     """
     n = v.size
     lanes, block_min = tight.lanes[thread], tight.block_min[thread]
-    words, marks = tight.words[thread], tight.marks[thread]
     bad = 0
     while True:
         first = fetch_add(tight.item, 0, _CLAIM)
@@ -247,10 +248,7 @@ def run_tight(
             if wrong:
                 bad += 1
             elif low < infinity:
-                size, above = _gather(
-                    row, cost, sign, v, n, low, lanes, block_min, words, marks, tight.ids[row],
-                    infinity,
-                )  # fmt: skip
+                size, above = _gather(tight, thread, row, cost, sign, v, low, infinity)
             else:
                 size = 0
             tight.low[row] = low
