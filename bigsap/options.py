@@ -15,7 +15,7 @@ from bigsap.methods.first_prices import STARTS
 from bigsap.methods.hungarian import VARIANTS
 from bigsap.methods.orientation import resident
 from bigsap.methods.parts import pairs_are_cheap
-from bigsap.methods.placement import TREES, device_method, device_name, ties_in_memory
+from bigsap.methods.placement import FEW_ROWS, TREES, device_method, device_name, ties_in_memory
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, parse_bytes
 from bigsap.sources.arrays.matrix import ArraySource
@@ -23,8 +23,6 @@ from bigsap.sources.base import Fillable
 from bigsap.sources.device.placed import device_numbers
 from bigsap.sources.device.slabs import SlabsOnDevices
 
-# Below this, lists save nothing over scanning whole rows.
-_FEW_ROWS = 700
 # The same for matrices in memory: of random families of 1,000 to 1,500 rows lists took 1.3 to 2.8
 # times as long (medians), but for many fewer columns than rows.
 _FEW_IN_MEMORY = 1500
@@ -139,8 +137,8 @@ def choose_method(problem: Problem, budget: int, *, trees: bool = False) -> tupl
         return on_device
     if min(n, m) >= _FEWEST_ROWS and not _fits(problem, budget):
         return "compressed", "evaluates rows a few times only, and not all of them can be kept"
-    if min(n, m) < _FEW_ROWS:
-        return "ssp", f"fewer than {_FEW_ROWS} rows or columns"
+    if min(n, m) < FEW_ROWS:
+        return "ssp", f"fewer than {FEW_ROWS} rows or columns"
     few = min(n, m) < _FEW_IN_MEMORY and (n == m or 6 * n < 5 * m < 10 * n)
     matrix = resident(problem)
     if few and matrix is not None:

@@ -253,7 +253,7 @@ def _begin(
     engine.open_price[:] = engine.v
     engine.fit_bounds()
     settle(engine, engine.k, setting.seed, solved.counts)
-    return engine, Course(_row_order(problem, setting), first.plain, guided=first.guided)
+    return engine, Course(_row_order(problem, setting), plain=first.plain, guided=first.guided)
 
 
 def solve_tight(
@@ -267,7 +267,7 @@ def solve_tight(
         return Outcome(start.matching.column_of_row, start.v, seconds=seconds)
     engine = _engine(problem, setting, solved)
     hand_over(start, engine, solved.counts)
-    course = Course(start.left, True, stage=MATCH)
+    course = Course(start.left, plain=True, stage=MATCH)
     with setting.monitor.saving(lambda: kept_course(solved, engine, course)):
         return run_course(engine, course, setting, phases, clock)
 
@@ -285,8 +285,8 @@ def _solve_warm(
     engine.fit_bounds()
     settle(engine, engine.k, setting.seed, solved.counts)
     course = Course(
-        _row_order(problem, setting), not setting.epsilon, pairs,
-        "prices" if warm.column_of_row is None else "pairs",
+        _row_order(problem, setting), plain=not setting.epsilon, pairs=pairs,
+        warm="prices" if warm.column_of_row is None else "pairs",
     )  # fmt: skip
     with setting.monitor.saving(lambda: kept_course(solved, engine, course)):
         return run_course(engine, course, setting, phases, clock)

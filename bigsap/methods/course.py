@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
+from bigsap.methods.standing import Standing
 from bigsap.monitor import Monitor
 from bigsap.sources.base import Array
 
@@ -152,42 +151,19 @@ class Setting:
 
 
 @dataclass
-class Course:
+class Course(Standing):
     """Where a run over the phases stands: what a checkpoint adds to the engine's.
 
-    order: ID (n,), the rows as the phases visit them. plain: one phase with epsilon 0.
-    warm: ``"pairs"`` or ``"prices"`` after a warm start with or without an assignment;
-    pairs: ID (n,) the old column of each row then. guided: the first prices are of levels.
-    stage: what is next. epsilon: of the phase at hand; below ``lowest`` the next is 0.
-    scanned, evaluated: before the phase; spent: seconds spent on it before ``clock``.
-    phases: records of the finished ones.
+    plain: one phase with epsilon 0. warm: ``"pairs"`` or ``"prices"`` after a warm start with or
+    without an assignment; pairs: ID (n,) the old column of each row then. guided: the first prices
+    are of levels. stage: what is next. Below ``lowest`` epsilon becomes 0. evaluated: rows
+    evaluated before the phase at hand.
     """
 
-    order: Array
-    plain: bool
+    plain: bool = False
     pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
     warm: str = ""
     guided: bool = False
     stage: int = SURVEY
-    epsilon: float = 0.0
     lowest: float = 0.0
-    scanned: int = 0
     evaluated: int = 0
-    spent: float = 0.0
-    clock: float = field(default_factory=time.perf_counter)
-    phases: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent on the phase at hand, before a resumption too."""
-        return self.spent + time.perf_counter() - self.clock
-
-    def kept(self) -> dict[str, Any]:
-        """Plain values and arrays, all but the clock."""
-        own = {name: value for name, value in vars(self).items() if name != "clock"}
-        return {**own, "spent": self.seconds}
-
-    @classmethod
-    def continued(cls, saved: dict[str, Any]) -> Course:
-        """The course that was ``kept``."""
-        return cls(**{name: saved[name] for name in set(cls.__dataclass_fields__) - {"clock"}})

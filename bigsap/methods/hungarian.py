@@ -358,7 +358,7 @@ def _search_rows(
         engine.hold_at_cap()
     engine.open_price[:] = np.where(engine.row_of_column < 0, engine.v, engine.blocked)
     left = np.flatnonzero(engine.column_of_row < 0).astype(S.ID)
-    course = Course(left, True, stage=MATCH, phases=list(phases))
+    course = Course(left, plain=True, stage=MATCH, phases=list(phases))
     phases.clear()
     with setting.monitor.saving(lambda: compressed.kept_course(solved, engine, course)):
         outcome = compressed.run_course(engine, course, setting, phases, time.perf_counter())

@@ -36,10 +36,10 @@ from bigsap.sources.device.slabs import SlabsOnDevices
 
 #: ``device="auto"``: fewer rows or columns than this stay on the CPU (tests/bench/GPU.md).
 CROSSOVER = 4096
-#: Integers of at most so many different values a column are solved by lists, from so many
-#: rows on; the rows that tell.
-VALUES_PER_COLUMN = 4
+#: Below this, lists save nothing over scanning whole rows.
 FEW_ROWS = 700
+#: Integers of at most so many different values a column are solved by lists; the rows that tell.
+VALUES_PER_COLUMN = 4
 _SAMPLE = 16
 #: See ``many_ties``.
 _SMALLEST, _DIFFERENT = 32, 31

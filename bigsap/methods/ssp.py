@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.methods.outcome import Outcome
+from bigsap.methods.standing import Standing
 from bigsap.methods.start import estimate, plain
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm, adopt, first_epsilon
 from bigsap.sources.base import Array, Grouped
@@ -58,42 +59,26 @@ def next_epsilon(
 
 
 @dataclass
-class Course:
+class Phases(Standing):
     """Where the run over the phases stands: what a snapshot adds to the engine's.
 
-    order: ID (k,), the rows that the phases visit. epsilon: of the phase at hand; below
-    epsilon_low it becomes 0. begun: the phase is under way, the engine's state belongs to
-    it. scanned: rows scanned before it; spent: seconds spent on it before ``clock``.
-    done: solved.
+    order: ID (k,), the rows that the phases visit. Below epsilon_low epsilon becomes 0. begun: the
+    phase is under way, the engine's state belongs to it. done: solved.
     """
 
-    order: Array
-    epsilon: float
-    epsilon_low: float
+    epsilon_low: float = 0.0
     begun: bool = False
     done: bool = False
-    scanned: int = 0
-    spent: float = 0.0
-    clock: float = field(default_factory=time.perf_counter)
-    phases: list[dict[str, Any]] = field(default_factory=list)
 
     def snapshot(self, engine: Engine) -> dict[str, Any]:
         """All that continues the run; copies, and plain values."""
-        now = {"phases": list(self.phases), "spent": self.seconds}
-        own = {name: value for name, value in vars(self).items() if name != "clock"}
-        return {**own, **now, **engine.snapshot()}
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent on the phase at hand, before a resumption too."""
-        return self.spent + time.perf_counter() - self.clock
+        return {**self.kept(), "phases": list(self.phases), **engine.snapshot()}
 
     @classmethod
-    def restored(cls, engine: Engine, snapshot: dict[str, Any]) -> Course:
+    def restored(cls, engine: Engine, snapshot: dict[str, Any]) -> Phases:
         """The run that made the snapshot, the engine's state included."""
         engine.restore(snapshot)
-        names = set(cls.__dataclass_fields__) - {"clock"}
-        course = cls(**{name: snapshot[name] for name in names})
+        course = cls.continued(snapshot)
         engine.monitor.progress.phase = len(course.phases)
         return course
 
@@ -115,10 +100,10 @@ def run(
     seconds = {"start": 0.0, "search": 0.0}
     clock = time.perf_counter()
     if snapshot:
-        course = Course.restored(engine, snapshot)
+        course = Phases.restored(engine, snapshot)
     else:
         begun = _begin(engine, epsilon, seed, grid, warm)
-        if not isinstance(begun, Course):
+        if not isinstance(begun, Phases):
             seconds["start"] = time.perf_counter() - clock
             return Outcome(begun, st.v, seconds=seconds)
         course = begun
@@ -160,7 +145,7 @@ def run(
 
 def _begin(
     engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm | None
-) -> Course | Array:
+) -> Phases | Array:
     """First prices, epsilon and order; or the solution, when a sweep proves one."""
     st = engine.state
     if warm is not None:
@@ -170,10 +155,10 @@ def _begin(
         return start.solution
     if grid and grid < 1:
         st.v[:] = np.floor(st.v / grid) * grid
-    return Course(row_order(engine, seed), start.epsilon, start.epsilon_low)
+    return Phases(row_order(engine, seed), start.epsilon, epsilon_low=start.epsilon_low)
 
 
-def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm) -> Course:
+def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm) -> Phases:
     """Keep what is still tight; few other rows are matched in one plain pass."""
     n = engine.problem.shape[0]
     left = adopt(engine, warm, grid)
@@ -182,10 +167,10 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
     if epsilon and not warm.exact and left.size > few * n:
         first = (_GUIDED_FIRST if warm.guided else 1.0) * first_epsilon(engine)
         if first > 0:
-            return Course(order, first, first / (16 * n))
+            return Phases(order, first, epsilon_low=first / (16 * n))
     loose = np.zeros(n, bool)
     loose[left] = True
-    return Course(order[loose[order]], 0.0, 0.0, begun=True, scanned=engine.rows_scanned)
+    return Phases(order[loose[order]], begun=True, scanned=engine.rows_scanned)
 
 
 def _skinny(engine: Engine) -> bool:
@@ -194,7 +179,7 @@ def _skinny(engine: Engine) -> bool:
     return 2 * min(n, m) <= max(n, m)
 
 
-def _prepare_phase(engine: Engine, course: Course) -> None:
+def _prepare_phase(engine: Engine, course: Phases) -> None:
     """Empty the matching, unless the phase is under way already; tell the listeners."""
     st, progress = engine.state, engine.monitor.progress
     if not course.begun:
@@ -208,7 +193,7 @@ def _prepare_phase(engine: Engine, course: Course) -> None:
     progress.epsilon = course.epsilon
 
 
-def _phase(engine: Engine, course: Course) -> tuple[dict[str, Any], bool]:
+def _phase(engine: Engine, course: Phases) -> tuple[dict[str, Any], bool]:
     """Match the rows at one epsilon; the phase's record, and whether all could be."""
     st, eps = engine.state, course.epsilon
     engine.monitor.tick(report=True)

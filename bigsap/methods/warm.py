@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
+from bigsap.engine.core.virtual import hold_at_cap, rows_for_group
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.dense.rectangular import NEXT_ROW
 from bigsap.engine.dense.sweep import Survey, first_survey
@@ -172,26 +173,14 @@ def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> Array:
     rows = np.flatnonzero(columns >= 0)
     st.row_of_column[columns[rows]] = rows
     if problem.n_virtual_rows:
-        _hold_at_cap(engine)
+        st.at.cap, st.at.surplus = hold_at_cap(
+            st.v, st.column_of_row, st.row_of_column, problem.n_virtual_rows
+        )
     if problem.n_virtual_columns:
         _fill_group(engine, low, exact)
     left = np.flatnonzero(st.column_of_row == S.FREE).astype(S.ID)
     engine.n_kept = n - left.size
     return left
-
-
-def _hold_at_cap(engine: Engine) -> None:
-    """Virtual rows: enough free columns must lie at the largest price."""
-    st = engine.state
-    n_virtual = engine.problem.n_virtual_rows
-    cap = st.v.max()
-    surplus = int(((st.row_of_column < 0) & (st.v == cap)).sum()) - n_virtual
-    if surplus < 0:
-        columns = np.flatnonzero((st.row_of_column >= 0) & (st.v == cap))[surplus:]
-        st.column_of_row[st.row_of_column[columns]] = S.FREE
-        st.row_of_column[columns] = S.FREE
-        surplus = 0
-    st.at.cap, st.at.surplus = cap, surplus
 
 
 def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
@@ -204,15 +193,8 @@ def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
         st.at.group_price = engine.group_price_start()
         return
     st.at.group_price = -threshold
-    matched = np.flatnonzero(st.column_of_row >= 0)
-    # Rows on either side may lie at the threshold, but for rounding.
-    above = low - threshold
     slop = allowed(engine, np.abs(threshold) + st.v.max() - st.v.min(), exact)
-    dear = matched[above[matched] > slop]
-    st.row_of_column[st.column_of_row[dear]] = S.FREE
-    st.column_of_row[dear] = S.FREE
-    left_over = np.flatnonzero((st.column_of_row == S.FREE) & (above >= -slop))
-    left_over = left_over[np.argsort(-low[left_over], kind="stable")][: n - m]
+    left_over = rows_for_group(low, threshold, slop, st.column_of_row, st.row_of_column, n - m)
     st.group[: left_over.size] = left_over
     st.column_of_row[left_over] = S.GROUPED - np.arange(left_over.size)
     st.at.group_size = left_over.size

@@ -99,7 +99,7 @@ def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
     if result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
         return rows
     sign = -1 if result.maximize else 1
-    # Without a certificate u was made of the pairs' costs, see ``bigsap.solving.pair_costs``.
+    # Without a certificate u was made of the pairs' costs, see ``bigsap.solving.uncertified``.
     gap = 0 if result.gap is None else result.gap
     u, v, prices = result.u[rows], result.v[col4row[rows]], sign * gated.prices[rows]
     # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. Much

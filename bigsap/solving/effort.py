@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.core.known import Known, cost_of_pairs
+from bigsap.engine.core.known import Known
+from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
 from bigsap.methods.placement import device_name, device_rows
@@ -16,7 +17,6 @@ from bigsap.result import Result
 from bigsap.solving.call import Call
 from bigsap.solving.keeping import KeptRows
 from bigsap.solving.stopped import Deadline, Late
-from bigsap.sources.base import Fillable
 from bigsap.sources.device.placed import OnDevice
 
 # That pricing the pairs in order may take; and its share of the time limit.
@@ -115,12 +115,11 @@ def first_bounds(call: Call) -> None:
         return
     n, m = problem.shape
     rows = np.arange(n)
-    fill = source.fill() if isinstance(source, Fillable) else None
     with suppress(Late):
         limit = math.inf if monitor.time_limit is None else _FIRST_SHARE * monitor.time_limit
         clock = Deadline(min(_FIRST_SECONDS, limit), lambda: monitor.cancelled)
         in_order = np.where(rows < m, rows, FREE)
-        known.cost = cost_of_pairs(problem, call.rows, fill, in_order, clock.tick)
+        known.cost = cheap_total(problem, call.rows, in_order, clock.tick)
         known.tell(monitor)
 
 

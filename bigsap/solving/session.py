@@ -36,9 +36,9 @@ from bigsap.solving.call import BLOCK_SECONDS, Call
 from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.solving.identity import identity
 from bigsap.solving.keeping import KeptRows, kept_problem
-from bigsap.solving.pair_costs import pair_costs, unproved
 from bigsap.solving.sorted_first import sorted_outcome
 from bigsap.solving.stopped import Answer, Deadline, Late, answer, as_float
+from bigsap.solving.uncertified import pair_costs, unproved
 from bigsap.solving.warm_start import WarmStart
 from bigsap.sources.base import Array, CostSource, Crewed
 from bigsap.sources.gated import Gated

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bigsap.engine.core.pair_costs import filler, signed_total
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
-from bigsap.rows import ABSENT, RowTable
 from bigsap.solving.call import Call
-from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
-from bigsap.sources.compiled import read_pairs
+from bigsap.sources.base import Array, read_while
 
 #: So few open rows are worth a search each.
 _FEW_OPEN = 256
-# Pairs whose costs are held as Python numbers at a time.
-_AT_ONCE = 1024
 
 #: Ends the step at hand by raising ``Late``.
 Tick = Callable[[], None]
@@ -107,7 +104,7 @@ def answer(
     # What a row took lately may be far from what it takes, so without any bound a pass that
     # can be left between its rows is begun in any case.
     expected = call.seconds_per_row * problem.shape[0] / call.n_threads
-    light = call.rows.policy == "in place" or _fill(problem.source) is not None
+    light = call.rows.policy == "in place" or filler(problem.source) is not None
     if min(expected, by_bounds) <= max(0.0, deadline.left) or (known.bound is None and light):
         with suppress(Late):
             certificate = prove(matching, v)
@@ -151,7 +148,7 @@ def _signed_cost(call: Call, whole: Array, tick: Tick, base: Array, costs: Array
         known = costs[same].tolist()
         total = sum(map(int, known)) if problem.integer else math.fsum(known)
         whole = np.where(same, FREE, whole)
-    return total + problem.sign * total_cost(problem, call.rows.table, whole, tick)
+    return total + signed_total(problem, call.rows.table, whole, tick)
 
 
 def in_order(problem: Problem, matching: Array) -> Array:
@@ -221,61 +218,6 @@ def _augment(
         parent[new] = row
         queue += row_of_column[new].tolist()
     return 0
-
-
-def _fill(source: CostSource) -> Fill | None:
-    return source.fill() if isinstance(source, Fillable) else None
-
-
-def total_cost(problem: Problem, table: RowTable | None, col4row: Array, tick: Tick) -> Any:
-    """Exactly summed cost of an assignment, in the user's sense.
-
-    Rows in memory are looked up, of the others one pair each is read. Infinite, with the
-    sign that forbids, when a pair is forbidden.
-    """
-    costs = _costs(problem.source, table, col4row, tick)
-    if problem.source.dtype.kind in "iu":
-        return sum(costs)
-    try:
-        return math.fsum(_finite(costs))
-    except _Forbidden:
-        return problem.sign * math.inf
-
-
-class _Forbidden(Exception):
-    """A pair of the assignment has an infinite cost."""
-
-
-def _finite(costs: Iterator[Any]) -> Iterator[float]:
-    for cost in costs:
-        if not math.isfinite(cost):
-            raise _Forbidden
-        yield cost
-
-
-def _costs(source: CostSource, table: RowTable | None, col4row: Array, tick: Tick) -> Iterator[Any]:
-    """The costs of the assigned pairs as Python numbers; never many at a time."""
-    one = np.empty((1, 1), source.dtype)
-    fill = _fill(source)
-    for start in range(0, len(col4row), _AT_ONCE):
-        columns = col4row[start : start + _AT_ONCE]
-        rows = np.flatnonzero(columns >= 0)
-        if table is not None:
-            slots = table.slot_of_row[start + rows]
-            here = slots != ABSENT
-            yield from table.slots[slots[here], columns[rows[here]]].tolist()
-            rows = rows[~here]
-        if fill is not None:
-            some = np.empty(rows.size, source.dtype)
-            tick()
-            read_pairs(fill, start + rows, columns[rows], some)
-            yield from some.tolist()
-            continue
-        for row in rows.tolist():
-            tick()
-            column = int(columns[row])
-            read_while(source, tick, np.array([start + row]), slice(column, column + 1), one)
-            yield one[0, 0].item()
 
 
 def as_float(dual: Array | None) -> Array | None:

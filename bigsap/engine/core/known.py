@@ -7,7 +7,6 @@ however slow its costs, has an answer with a proved gap.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,17 +16,14 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate, exact_sum
 from bigsap.proof.tightness import UNIT
-from bigsap.rows import Rows
-from bigsap.sources.base import Array, Fill, Separable, Separation, range_of
-from bigsap.sources.compiled import read_pairs
+from bigsap.sources.base import Array, Separable, Separation, range_of
 
-# Single pairs computed between two looks at the clock.
-_PAIRS_AT_ONCE = 512
+_AT_ONCE = 512
 
 
 def _size(a: Array) -> float:
     """The sum of magnitudes, without another vector."""
-    parts = (a[k : k + _PAIRS_AT_ONCE] for k in range(0, a.size, _PAIRS_AT_ONCE))
+    parts = (a[k : k + _AT_ONCE] for k in range(0, a.size, _AT_ONCE))
     return float(sum(np.abs(part).sum() for part in parts))
 
 
@@ -188,33 +184,3 @@ def _row_floors(terms: Separation, maximize: bool) -> Array:
     if maximize and terms.kind != "product":
         floors = -floors
     return floors - 128 * np.finfo(np.float64).eps * size
-
-
-def cost_of_pairs(
-    problem: Problem, rows: Rows, fill: Fill | None, columns: Array, tick: Callable[[], None]
-) -> Any:
-    """The exact signed cost of a matching, column -1 or less where a row has none.
-
-    None where that takes more than a few operations a pair: for rows through Python.
-    Never many pairs at a time.
-    """
-    if rows.policy != "in place" and fill is None:
-        return None
-
-    def costs() -> Iterator[Any]:
-        for start in range(0, columns.size, _PAIRS_AT_ONCE):
-            part = columns[start : start + _PAIRS_AT_ONCE]
-            (here,) = np.nonzero(part >= 0)
-            if fill is None:
-                some = rows.table.slots[start + here, part[here]]
-            else:
-                some = np.empty(here.size, problem.source.dtype)
-                read_pairs(fill, start + here, part[here], some)
-            tick()
-            yield from some.tolist()
-
-    try:
-        total = sum(map(int, costs())) if problem.integer else math.fsum(costs())
-    except (ValueError, OverflowError):  # not finite any more: the certificate will say so
-        return None
-    return problem.sign * total if math.isfinite(total) else None

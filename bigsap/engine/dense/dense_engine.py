@@ -18,7 +18,8 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.held import Resting
-from bigsap.engine.core.known import Known, cost_of_pairs
+from bigsap.engine.core.known import Known
+from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
 from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.core.team import Team
@@ -201,8 +202,7 @@ class Engine:
         if status == S.INFEASIBLE:
             self.unsettle()
             return False
-        tick = self.monitor.tick
-        cost = cost_of_pairs(self.problem, self.rows, self._fill, st.column_of_row, tick)
+        cost = cheap_total(self.problem, self.rows, st.column_of_row, self.monitor.tick)
         self.known.see_phase(st.column_of_row, cost)
         self.known.tell(self.monitor)
         return True

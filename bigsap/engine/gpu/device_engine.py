@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.core.known import cost_of_pairs
+from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.dense.rectangular import NEXT_ROW
@@ -234,8 +234,7 @@ class DeviceEngine(Engine):
             if status == S_DONE:
                 break
             self.monitor.tick()
-        tick = self.monitor.tick
-        cost = cost_of_pairs(self.problem, self.rows, self._fill, st.column_of_row, tick)
+        cost = cheap_total(self.problem, self.rows, st.column_of_row, self.monitor.tick)
         self.known.see_phase(st.column_of_row, cost)
         self.known.tell(self.monitor)
         return True

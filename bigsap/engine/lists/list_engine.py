@@ -16,6 +16,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
+from bigsap.engine.core.virtual import hold_at_cap
 from bigsap.engine.core.watch import watched
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.afar import SentPrices, evaluate_afar
@@ -154,13 +155,10 @@ class ListEngine(ListStore):
     def hold_at_cap(self) -> None:
         """Begin a phase: the virtual rows hold free columns at the largest price. Matched
         ones there are freed as far as they need them."""
-        at, cap = self.frontier.at, self.v.max()
-        surplus = int(((self.row_of_column < 0) & (self.v == cap)).sum()) - self.n_virtual
-        if surplus < 0:
-            columns = np.flatnonzero((self.row_of_column >= 0) & (self.v == cap))[surplus:]
-            self.column_of_row[self.row_of_column[columns]] = S.FREE
-            self.row_of_column[columns] = S.FREE
-        at.cap, at.surplus = cap, max(0, surplus)
+        at = self.frontier.at
+        at.cap, at.surplus = hold_at_cap(
+            self.v, self.column_of_row, self.row_of_column, self.n_virtual
+        )
 
     def parting_price(self, below: float) -> Any:
         """What parts the rows that virtual columns have room for from the others, as far as

@@ -7,24 +7,20 @@ the others single pairs are read: but of Python one pair may take as long as its
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bigsap.engine.core.held import Held
+from bigsap.engine.core.pair_costs import Tick, costs_of_pairs, filler
+from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import exact_sum
 from bigsap.rows import Rows
-from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
-from bigsap.sources.compiled import read_pairs
+from bigsap.sources.base import Array
 from bigsap.sources.device.pairs import device_pairs
-
-#: Pairs between two looks at the clock.
-_AT_ONCE = 4096
-
-Tick = Callable[[], None]
 
 
 def pair_costs(
@@ -40,59 +36,25 @@ def pair_costs(
     n = column_of_row.size
     costs = np.zeros(n, source.dtype)
     wanted = column_of_row >= 0
-    if rows.policy == "in place":
-        for here in _pieces(wanted):
-            tick()
-            costs[here] = rows.table.slots[here, column_of_row[here]]
-        return costs
-    there = device_pairs(source, *_pairs(wanted, column_of_row))
-    if there is not None:
-        costs[wanted] = there
-        return costs
-    fill = source.fill() if isinstance(source, Fillable) else None
-    if fill is None or not fill.in_parts:
-        for holder in held:
-            found, known = holder.costs(column_of_row)
-            known &= wanted
-            costs[known] = found[known]
-            wanted &= ~known
-    if fill is not None:
-        _compute(fill, wanted, column_of_row, costs, tick)
-    else:
-        _read(source, wanted, column_of_row, costs, tick)
+    table = rows.table if rows.policy == "in place" else None
+    if table is None:
+        here = np.flatnonzero(wanted)
+        there = device_pairs(source, here, column_of_row[here])
+        if there is not None:
+            costs[wanted] = there
+            return costs
+        fill = filler(source)
+        if fill is None or not fill.in_parts:
+            for holder in held:
+                found, known = holder.costs(column_of_row)
+                known &= wanted
+                costs[known] = found[known]
+                wanted &= ~known
+        column_of_row = np.where(wanted, column_of_row, FREE)
+    for some, found in costs_of_pairs(problem, table, column_of_row, tick):
+        tick()
+        costs[some] = found
     return costs
-
-
-def _pairs(wanted: Array, column_of_row: Array) -> tuple[Array, Array]:
-    (rows,) = np.nonzero(wanted)
-    return rows, column_of_row[rows]
-
-
-def _pieces(wanted: Array) -> list[Array]:
-    (rows,) = np.nonzero(wanted)
-    return [rows[k : k + _AT_ONCE] for k in range(0, rows.size, _AT_ONCE)]
-
-
-def _compute(fill: Fill, wanted: Array, column_of_row: Array, costs: Array, tick: Tick) -> None:
-    step = _AT_ONCE if fill.in_parts else 1
-    (rows,) = np.nonzero(wanted)
-    for k in range(0, rows.size, step):
-        here = rows[k : k + step]
-        some = np.empty(here.size, costs.dtype)
-        tick()
-        read_pairs(fill, here, column_of_row[here], some)
-        costs[here] = some
-
-
-def _read(
-    source: CostSource, wanted: Array, column_of_row: Array, costs: Array, tick: Tick
-) -> None:
-    one = np.empty((1, 1), costs.dtype)
-    for row in np.flatnonzero(wanted).tolist():
-        tick()
-        column = int(column_of_row[row])
-        read_while(source, tick, np.array([row]), slice(column, column + 1), one)
-        costs[row] = one[0, 0]
 
 
 @dataclass(frozen=True)

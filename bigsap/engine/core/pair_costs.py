@@ -1,0 +1,85 @@
+"""What an assignment's pairs cost, some at a time, and their exact sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bigsap.problem import Problem
+from bigsap.rows import ABSENT, Rows, RowTable
+from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
+from bigsap.sources.compiled import read_pairs
+
+# Pairs whose costs are held at a time.
+_AT_ONCE = 1024
+
+Tick = Callable[[], None]
+
+
+def filler(source: CostSource) -> Fill | None:
+    """The compiled filler of a source that has one."""
+    return source.fill() if isinstance(source, Fillable) else None
+
+
+def costs_of_pairs(
+    problem: Problem, table: RowTable | None, columns: Array, tick: Tick
+) -> Iterator[tuple[Array, Array]]:
+    """Rows that have a column, and what these pairs cost: the user's sense, the bits of ``read``.
+
+    columns: (n,), negative where a row has none. table: the rows in memory, which are looked up;
+    None: none. Single pairs of the others are computed or read, which may take as long as their
+    rows. tick: called before each piece that is computed or read.
+    """
+    source = problem.source
+    fill = filler(source)
+    step = _AT_ONCE if fill is not None and fill.in_parts else 1
+    for start in range(0, columns.size, _AT_ONCE):
+        rows = start + np.flatnonzero(columns[start : start + _AT_ONCE] >= 0)
+        if table is not None:
+            slots = table.slot_of_row[rows]
+            here = slots != ABSENT
+            if here.any():
+                yield rows[here], table.slots[slots[here], columns[rows[here]]]
+            rows = rows[~here]
+        for k in range(0, rows.size, step):
+            some = rows[k : k + step]
+            costs = np.empty(some.size, source.dtype)
+            tick()
+            if fill is not None:
+                read_pairs(fill, some, columns[some], costs)
+            else:
+                column = int(columns[some[0]])
+                read_while(source, tick, some, slice(column, column + 1), costs[None])
+            yield some, costs
+
+
+def signed_total(problem: Problem, table: RowTable | None, columns: Array, tick: Tick) -> Any:
+    """The exact signed cost of these pairs, see ``costs_of_pairs``; inf if one is forbidden."""
+
+    def numbers() -> Iterator[Any]:
+        for _, costs in costs_of_pairs(problem, table, columns, tick):
+            if costs.dtype.kind == "f" and not np.isfinite(costs).all():
+                raise OverflowError
+            yield from costs.tolist()
+
+    try:
+        total = sum(numbers()) if problem.integer else math.fsum(numbers())
+    except OverflowError:
+        return math.inf
+    return problem.sign * total
+
+
+def cheap_total(problem: Problem, rows: Rows, columns: Array, tick: Tick) -> Any:
+    """``signed_total`` where it is finite and takes a few operations a pair, else None.
+
+    It takes more for rows through Python.
+    """
+    in_place = rows.policy == "in place"
+    if not in_place and filler(problem.source) is None:
+        return None
+    tick()
+    total = signed_total(problem, rows.table if in_place else None, columns, tick)
+    return total if math.isfinite(total) else None
