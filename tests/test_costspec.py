@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from bigsap.cli.costspec import KINDS, from_spec, open_costs
+from bigsap.cli.costspec import from_spec, open_costs
 from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError, StoreError
+from bigsap.sources.described import KINDS
 
 
 def matrix(source) -> np.ndarray:

@@ -38,10 +38,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-import bigsap
 from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError, StoreError
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
+from bigsap.sources.described import KINDS, RESERVED
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -106,7 +106,7 @@ def from_spec(spec: object, folder: Path, name: str = "cost spec") -> CostSource
         if key not in spec:
             raise InputError(f"{name}: /{key}: required for type {kind!r}, but missing")
     values = {
-        key: form.fields[key](value, _Place(folder, f"{name}: /{key}"))
+        key: _PARSERS[form.fields[key]](value, _Place(folder, f"{name}: /{key}"))
         for key, value in spec.items()
         if key != "type"
     }
@@ -124,16 +124,6 @@ class _Place:
         if not isinstance(value, str) or not value:
             raise InputError(f"{self.pointer}: must be a path, got {_kind_name(value)}")
         return value if "://" in value else str(self.folder / value)
-
-
-_Parser: TypeAlias = Callable[[Any, _Place], Any]
-
-
-@dataclass(frozen=True)
-class _Kind:
-    build: Callable[..., CostSource]
-    fields: Mapping[str, _Parser]
-    required: tuple[str, ...]
 
 
 def _array(value: object, place: _Place) -> Array:
@@ -179,7 +169,7 @@ def _named_arrays(value: object, place: _Place) -> dict[str, Any]:
         )
     found: dict[str, Any] = {}
     for name, item in value.items():
-        if name in ("code", "shape"):  # parameters of the constructor
+        if name in RESERVED:
             raise ExpressionError(f"{place.pointer}: {name!r} cannot be the name of an array")
         # As JSON pointers are written (RFC 6901).
         escaped = name.replace("~", "~0").replace("/", "~1")
@@ -243,77 +233,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-# Looked up in ``bigsap`` at the call, so that the constructors stay the public ones.
-def _points(**values: Any) -> CostSource:
-    return bigsap.points(**values)
-
-
-def _lowrank(**values: Any) -> CostSource:
-    return bigsap.lowrank(**values)
-
-
-def _table(**values: Any) -> CostSource:
-    return bigsap.table(**values)
-
-
-def _expression(
-    code: str, shape: tuple[int, int], arrays: Mapping[str, Any] | None = None
-) -> CostSource:
-    return bigsap.expression(code, shape, **(arrays or {}))
-
-
-def _inline(values: Array) -> CostSource:
-    return as_source(values)
-
-
-def _zarr(path: str) -> CostSource:
-    return bigsap.from_zarr(path)
-
-
-def _npy(path: str) -> CostSource:
-    return bigsap.from_npy(path)
-
-
-def _http_rows(**values: Any) -> CostSource:
-    return bigsap.from_http(**values)
-
-
-KINDS: Mapping[str, _Kind] = {
-    "points": _Kind(
-        _points,
-        {"x": _array, "y": _array, "metric": _text, "p": _number, "w": _array, "radius": _number},
-        ("x", "y"),
-    ),
-    "lowrank": _Kind(
-        _lowrank,
-        {"a": _array, "b": _array, "row_terms": _array, "column_terms": _array},
-        ("a", "b"),
-    ),
-    "table": _Kind(
-        _table,
-        {"values": _array, "row_class": _array, "column_class": _array},
-        ("values", "row_class", "column_class"),
-    ),
-    "array": _Kind(_inline, {"values": _array}, ("values",)),
-    "zarr": _Kind(_zarr, {"path": _path}, ("path",)),
-    "npy": _Kind(_npy, {"path": _path}, ("path",)),
-    "expression": _Kind(
-        _expression,
-        {"code": _text, "shape": _shape, "arrays": _named_arrays},
-        ("code", "shape"),
-    ),
-    "http_rows": _Kind(
-        _http_rows,
-        {
-            "url": _text,
-            "shape": _shape,
-            "dtype": _text,
-            "headers": _texts,
-            "timeout": _number,
-            "retries": _count,
-            "in_flight": _count,
-            "block_rows": _count,
-        },
-        ("url", "shape", "dtype"),
-    ),
+_PARSERS: Mapping[str, Callable[[Any, _Place], Any]] = {
+    "array": _array,
+    "arrays": _named_arrays,
+    "text": _text,
+    "texts": _texts,
+    "number": _number,
+    "count": _count,
+    "shape": _shape,
+    "path": _path,
 }

@@ -32,6 +32,7 @@ from bigsap_server.costs.stores import (
 from bigsap_server.problems import Problem, from_error, pointer_to
 
 import bigsap
+from bigsap.sources.described import KINDS, RESERVED
 
 PLUGIN_GROUP = "bigsap.costs"
 
@@ -222,15 +223,12 @@ def _build(
         return build(below, resolver, shape, maximize, pointer_to_child(pointer, *place))
 
     match spec:
-        case specs.Points():
-            return bigsap.points(
-                array("x"), array("y"), spec.metric, p=spec.p, w=array("w"), radius=spec.radius
-            )
-        case specs.LowRank():
-            terms = {name: array(name) for name in ("row_terms", "column_terms")}
-            return bigsap.lowrank(array("a"), array("b"), **terms)
-        case specs.Table():
-            return bigsap.table(array("values"), array("row_class"), array("column_class"))
+        case specs.Points() | specs.LowRank() | specs.Table():
+            kind = KINDS[spec.type]
+            return kind.build(**{
+                name: array(name) if holds == "array" else getattr(spec, name)
+                for name, holds in kind.fields.items()
+            })  # fmt: skip
         case specs.Matrix():
             return _matrix(array("values"), pointer)
         case specs.Zarr():
@@ -302,7 +300,7 @@ def _expression(
     arrays: dict[str, Any] = {}
     for name, value in spec.arrays.items():
         place = pointer_to_child(pointer, "arrays", name)
-        if name in ("code", "shape"):
+        if name in RESERVED:
             raise Problem("invalid-spec", f"{name!r} cannot be the name of an array", pointer=place)
         arrays[name] = value if isinstance(value, float) else resolver.array(value, place)
     try:

@@ -20,6 +20,7 @@ from checks import problem, solved, upload
 from pydantic import BaseModel, ValidationError
 
 from bigsap.cli import costspec
+from bigsap.sources.described import KINDS
 
 A = [[4, 1, 3], [2, 0, 5]]
 X, Y = [[0.0, 1], [2, 3]], [[1.0, 1], [0, 2], [5, 5]]
@@ -80,7 +81,7 @@ def test_maximize_decides_what_forbids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    [spec for spec, _ in EXPECTED if spec["type"] in costspec.KINDS and "values" in str(spec)]
+    [spec for spec, _ in EXPECTED if spec["type"] in KINDS and "values" in str(spec)]
     + [spec for spec, _ in EXPECTED if spec["type"] in ("points", "lowrank", "expression")],
 )
 def test_the_command_line_reads_the_same_documents(spec: dict[str, Any], tmp_path: Path) -> None:
@@ -90,6 +91,29 @@ def test_the_command_line_reads_the_same_documents(spec: dict[str, Any], tmp_pat
     out = np.empty(source.shape, source.dtype)
     source.read(np.arange(source.shape[0]), slice(0, source.shape[1]), out)
     np.testing.assert_array_equal(out, costs(spec, tmp_path))
+
+
+def test_both_dialects_have_the_same_fields() -> None:
+    """But for where the service reads from, and what it asks an operator for."""
+    more = {"zarr": {"store", "uri"}, "http_rows": {"credentials"}}
+    fewer = {"http_rows": {"headers"}}
+    given = {"zarr": {"path"}}  # one of two ways to say where
+    elsewhere = {"expression": {"shape"}, "http_rows": {"shape"}}  # perhaps in the request
+    seen = set()
+    for member in MEMBERS:
+        (name,) = member.model_fields["type"].annotation.__args__  # type: ignore[union-attr]
+        if name not in KINDS:
+            continue
+        seen.add(name)
+        fields = {field: info for field, info in member.model_fields.items() if field != "type"}
+        assert set(fields) - more.get(name, set()) == set(KINDS[name].fields) - fewer.get(
+            name, set()
+        )
+        needed = {field for field, info in fields.items() if info.is_required()}
+        assert needed | given.get(name, set()) | elsewhere.get(name, set()) == set(
+            KINDS[name].required
+        )
+    assert set(KINDS) - seen == {"npy"}  # a stored array of the service
 
 
 def test_examples_of_all_members(tmp_path: Path) -> None:
