@@ -13,11 +13,16 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Tests start hundreds of processes: without kept bytecode each would compile the package's sources,
+# and pytest rewrite all of its modules. Some containers set this.
+unexport PYTHONDONTWRITEBYTECODE
 # Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/test_cli.py -k json"
 PYTEST_ARGS ?=
-# Tests that watch a clock or count memory, and those of the page (a browser and the service), are
-# marked: they want the machine for themselves. The others share it, each file in one of a few processes.
-SHARED := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m
+# Each file runs in one of a few processes, in their order, which begins with the slow ones. Tests that watch
+# a clock, and those of the page (a browser and the service), wait most of the time: two of them at a time,
+# after the others. Those that keep all cores busy by themselves come last, alone.
+BESIDE := --dist loadfile --no-loadscope-reorder -m
+SHARED := -n logical --maxprocesses 4 $(BESIDE)
 BENCH_ARGS ?=
 # How long the searches of test-all last: random expressions, minutes of random requests, kills.
 TEXTS ?= 1000000
@@ -33,18 +38,21 @@ demo: $(VENV)/.installed-demo ## match two photographs pixel by pixel; writes de
 	@echo "==> bigsap demo"
 	$(BIN)/bigsap demo --out demo-out
 
-test: lint browser ## lint, types, layers, tests: what CI runs
-	@echo "==> compiling the kernels (a minute or two the first time, then nothing)"
-	$(BIN)/bigsap warmup
+test: $(VENV)/.installed-dev browser ## lint, types, layers, tests: what CI runs
+	@echo "==> compiling the kernels, beside the linters (a minute or two the first time, then nothing)"
+	@mkdir -p .build; $(BIN)/bigsap warmup >.build/warmup.log 2>&1 & warmup=$$!; \
+	$(MAKE) --no-print-directory lint || { kill $$warmup; exit 1; }; \
+	wait $$warmup || { cat .build/warmup.log; exit 1; }; tail -n 1 .build/warmup.log
 ifdef PYTEST_ARGS
 	@echo "==> tests"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
 	@echo "==> tests, side by side"
-	# In their order, which begins with the slow ones: the last to run should be short.
 	$(BIN)/python -m pytest -q $(SHARED) "not (alone or timed or slow)"
+	@echo "==> tests that watch a clock, two at a time"
+	$(BIN)/python -m pytest -q -n 2 $(BESIDE) "timed and not (alone or slow)"
 	@echo "==> tests that want the machine for themselves"
-	$(BIN)/python -m pytest -q -m "(alone or timed) and not slow"
+	$(BIN)/python -m pytest -q -m "alone and not slow"
 endif
 
 test-all: lint browser ## test, the slow tests, other random examples in each run, mutations

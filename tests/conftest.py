@@ -18,7 +18,7 @@ __all__ = ["cupy", "live_server", "start_server"]
 
 # The same examples in every run, and no deadline: the first example pays for compilation.
 hypothesis.settings.register_profile(
-    "bigsap", derandomize=True, deadline=None, database=None, print_blob=False
+    "bigsap", derandomize=True, deadline=None, database=None, print_blob=False, max_examples=34
 )
 # Other examples in every run, for `make test-all`; a failure prints how to get it again.
 hypothesis.settings.register_profile("random", deadline=None, database=None, print_blob=True)

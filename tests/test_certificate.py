@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap.proof.certificate
@@ -23,8 +23,10 @@ from bigsap.errors import (
 from bigsap.proof.certificate import certify, certify_infeasible
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.wrappers import Counted
+from examples_of import examples
 from instances import CLASSES
 from oracle import optimal_prices, optimum
+from pairwise import pairwise
 
 DTYPES = ["f8", "f4", "i8", "i4", "u2", "u1"]
 SHAPES = [(1, 1), (1, 4), (4, 1), (5, 5), (3, 7), (7, 3)]
@@ -58,7 +60,7 @@ def prices_of(rng, m, kind):
     }[kind]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     shape=st.sampled_from(SHAPES),
     dtype=st.sampled_from(DTYPES),
@@ -112,9 +114,7 @@ def test_any_prices_give_a_true_bound(shape, dtype, kind, maximize, threads, blo
         assert sum(u) + sum(v) == c.bound
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES)
+@pairwise(shape=SHAPES, dtype=DTYPES, maximize=[False, True])
 def test_optimal_prices_prove_optimality_and_nothing_else_does(shape, dtype, maximize):
     rng = np.random.default_rng(5)
     cost = costs_of(rng, shape, dtype)

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -15,6 +15,7 @@ from bigsap.proof import streaming
 from bigsap.proof.certificate import certify, certify_infeasible
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fill
+from examples_of import examples
 from test_certificate import complete, costs_of
 
 
@@ -35,7 +36,7 @@ class InParts:
         return Fill(0, 0, (), in_parts=True)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     shape=st.tuples(st.integers(1, 20), st.integers(1, 20)),
     dtype=st.sampled_from(["f8", "f4", "i8", "u1"]), maximize=st.booleans(),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
 
@@ -26,8 +26,9 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
+from examples_of import examples
 from instances import CLASSES, points_of
-from pairwise import pairwise
+from pairwise import each, pairwise
 
 
 def optimum(cost, maximize=False):
@@ -67,7 +68,7 @@ def check(cost, solved, maximize=False):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.integers(1, 14), st.integers(1, 14), st.integers(1, 6), st.integers(0, 2**32 - 1),
     st.sampled_from(["real", "ties", "holes", "integers", "offset"]), st.booleans(), st.booleans(),
@@ -86,8 +87,7 @@ def test_small_problems(n, m, k, seed, kind, epsilon, maximize):
     check(cost, by_lists(cost, k, epsilon=epsilon, maximize=maximize), maximize)
 
 
-@pytest.mark.parametrize("name", sorted(CLASSES))
-@pytest.mark.parametrize("k", [1, 4, 128])
+@each(name=sorted(CLASSES), k=[1, 4, 128])
 def test_every_class(name, k):
     cost = CLASSES[name](120, seed=2)
     check(cost, by_lists(cost, k))
@@ -446,9 +446,11 @@ def test_tall_matrices_in_files_are_read_by_rows(tmp_path):
     assert res.stats["rows_evaluated"] < 3 * 1300
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("m", [60, 110, 200, 299])
-@pytest.mark.parametrize("name", ["disjoint", "geometric", "random", "rank2", "int0.1n", "int10n"])
+@pairwise(
+    name=["disjoint", "geometric", "random", "rank2", "int0.1n", "int10n"],
+    m=[60, 110, 200, 299],
+    maximize=[False, True],
+)
 def test_phases_with_virtual_columns(name, m, maximize):
     """Short lists, many phases, and most rows without a real column or hardly any."""
     cost = CLASSES[name](300, seed=6)[:, :m].copy()

@@ -25,6 +25,7 @@ from bigsap.problem import Problem
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES, points_of
+from pairwise import each, pairwise
 
 N = 300
 FILE = Path(__file__).parent / "counters.json"
@@ -65,8 +66,7 @@ def check(found, key):
         assert within(found[name], expected), f"{key}: {name} {found[name]}, was {expected}"
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("cls", CLASSES)
+@each(cls=CLASSES, threads=[1, 2])
 def test_ssp_in_memory(cls, threads):
     """Rows of a matrix in memory are evaluated once, whatever is scanned."""
     found, stats = counts("ssp", cls, threads)
@@ -77,8 +77,7 @@ def test_ssp_in_memory(cls, threads):
     assert stats["cache_misses"] == stats["cache_bytes"] == 0
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("cls", CLASSES)
+@each(cls=CLASSES, threads=[1, 2])
 def test_compressed_in_memory(cls, threads):
     found, stats = counts("compressed", cls, threads)
     check(found, f"compressed {cls}")
@@ -87,9 +86,7 @@ def test_compressed_in_memory(cls, threads):
     assert stats["certificate_pairs"] == N * N
 
 
-@pytest.mark.parametrize("share", [1, 4, 16, 0])
-@pytest.mark.parametrize("policy", ["lfu", "slru"])
-@pytest.mark.parametrize("cls", SWEEPS)
+@pairwise(cls=SWEEPS, policy=["lfu", "slru"], share=[1, 4, 16, 0])
 def test_rows_asked_out_of_core(cls, policy, share):
     """What the solver says it evaluated is what the source was asked for, row by row."""
     slots = N // share if share else 1

@@ -11,12 +11,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
 from bigsap import RowCache
 from bigsap.sources import Counted, as_source
+from examples_of import examples
 from instances import CLASSES, integers, points_of, squared_distances
 from oracle import optimum, value
 from pairwise import pairwise
@@ -138,7 +139,7 @@ def problems(draw, largest=11):
     return cost, maximize
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     problem=problems(),
     name=st.sampled_from(list(SOURCES)),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -21,6 +21,7 @@ from bigsap.errors import DtypeError, ExpressionError, InputError, InvalidCostEr
 from bigsap.sources.expression.source_text import read as read_text
 from bigsap.sources.expression.syntax_tree import MAX_LENGTH
 from contracts import N_COLUMNS, N_ROWS, SourceContract, read
+from examples_of import examples
 
 RNG = np.random.default_rng(11)
 X, Y = RNG.normal(size=(N_ROWS, 3)), RNG.normal(size=(N_COLUMNS, 3))
@@ -331,7 +332,7 @@ def watch():
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=14).map("".join))
-@settings(max_examples=600)
+@examples(600)
 def test_any_text_is_accepted_or_refused_and_nothing_runs(watch, code):
     make("i")
     watch.seen.clear()

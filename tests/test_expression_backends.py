@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
 from contracts import read
+from examples_of import examples
 from expression_oracle import ARRAYS, CUDA, GCC, M, N, by_c, by_python
 
 # -- random expressions ----------------------------------------------------------------
@@ -97,13 +98,13 @@ def agree(codes, folder, ulps, transposed):
 
 
 @given(codes=st.lists(EXACT, min_size=1, max_size=12), transposed=st.booleans())
-@settings(max_examples=20)
+@examples(20)
 def test_what_ieee_fixes_agrees_bit_for_bit(codes, transposed, folder):
     agree(codes, folder, 0, transposed)
 
 
 @given(codes=st.lists(INEXACT, min_size=1, max_size=12), transposed=st.booleans())
-@settings(max_examples=10)
+@examples(10)
 def test_the_other_functions_agree_within_two_ulp(codes, transposed, folder):
     agree(codes, folder, 2, transposed)
 

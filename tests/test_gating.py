@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -28,6 +28,7 @@ from bigsap.result import Result
 from bigsap.sources import Counted, as_source
 from bigsap.sources.compiled import read_by_fill
 from bigsap.sources.gated import Gated
+from examples_of import examples
 from oracle import brute_force, optimum, value
 from pairwise import pairwise
 
@@ -114,14 +115,14 @@ def instances(draw):
     return cost, price, maximize
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(instances(), st.booleans())
 def test_equals_the_textbook_model(instance, epsilon):
     cost, price, maximize = instance
     check(cost, price, solve(cost, price, maximize=maximize, epsilon=epsilon), maximize)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(instances(), st.sampled_from(["ssp", "compressed"]))
 def test_both_methods_through_the_front_door(instance, method):
     """Also against trying everything, which shares nothing with any solver."""

@@ -6,12 +6,13 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
 from bigsap.engine.hungarian import forest as T
 from bigsap.methods import hungarian as H
+from examples_of import examples
 from oracle import optimum
 
 VARIANTS = ("auto", "tree", "classical")
@@ -137,7 +138,7 @@ def test_invalid_costs_are_named(bad, variant):
         bigsap.solve(cost, method="hungarian", variant=variant)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(data=st.data())
 def test_any_small_problem(data):
     n = data.draw(st.integers(1, 7))

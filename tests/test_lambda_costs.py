@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -16,6 +16,7 @@ from bigsap.sources.compiled import read_by_fill
 from bigsap.sources.functions import translation
 from bigsap.sources.functions.callbacks import FunctionSource, from_function
 from contracts import read
+from examples_of import examples
 from test_expression_backends import ARRAYS, EXACT, INEXACT, M, N
 
 X = np.random.default_rng(1).uniform(-3, 3, 6)
@@ -102,7 +103,7 @@ def agree(text, scope, swapped, ulps):
 
 
 @given(text=FIXED, scope=st.sampled_from([MATH, NUMPY]), swapped=st.booleans())
-@settings(max_examples=60)
+@examples(60)
 def test_never_another_cost(text, scope, swapped):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translation, "_compare", lambda *_: None)
@@ -113,7 +114,7 @@ def test_never_another_cost(text, scope, swapped):
     text=INEXACT.filter(lambda text: text.count("**") <= text.endswith(tuple("257)]"))),
     scope=st.sampled_from([MATH, NUMPY]),
 )
-@settings(max_examples=40)
+@examples(40)
 def test_never_another_cost_but_for_rounding(text, scope):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translation, "_compare", lambda *_: None)

@@ -10,12 +10,13 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as scipys
 
 import bigsap
 from bigsap import linear_sum_assignment
+from examples_of import examples
 from instances import CLASSES, integers
 from oracle import optimum, value
 
@@ -229,7 +230,7 @@ def test_every_class(name, maximize):
     same_outcome(cost[:, :25], maximize)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     shape=st.tuples(st.integers(0, 8), st.integers(0, 8)),
     dtype=st.sampled_from(["f8", "f4", "i8", "i4", "u2", "u1", "?"]),

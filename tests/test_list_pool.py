@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
 
@@ -23,7 +23,9 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
+from examples_of import examples
 from instances import CLASSES
+from pairwise import pairwise as all_pairs
 
 
 def engine_of(n, m, k, share=None):
@@ -42,7 +44,7 @@ def fill(lists, row):
     lists.size[row] = size
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.integers(1, 9), st.integers(1, 40), st.integers(1, 7), st.lists(st.integers(0, 8)),
     st.integers(0, 300) | st.none(),
@@ -177,9 +179,7 @@ COSTS = {
 }
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("epsilon", [True, False])
-@pytest.mark.parametrize("kind", COSTS)
+@all_pairs(kind=COSTS, epsilon=[True, False], maximize=[False, True])
 def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
     """The optimum, within the memory allowed, and said how often it was not enough."""
     monkeypatch.setattr(compressed, "LEAST_LIST_SIZE", 3)

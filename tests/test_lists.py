@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -18,6 +18,7 @@ from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
+from examples_of import examples
 
 
 def engine_for(cost, k, *, threads=1, maximize=False):
@@ -58,7 +59,7 @@ def check_lists(engine, cost, v, free=None):
             assert tau[free].min() == tau[ids][free[ids]].min()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.integers(1, 6), st.integers(1, 300), st.integers(1, 40), st.integers(0, 2**32 - 1),
     st.sampled_from(["real", "ties", "holes", "offset", "constant"]),

@@ -10,8 +10,6 @@ import pytest
 import bigsap
 from instances import low_rank
 
-pytestmark = pytest.mark.alone
-
 BAR = 10.0  # vectors of 8 n bytes
 OBJECTS = 8 << 10  # records, statistics: whatever does not grow with n
 

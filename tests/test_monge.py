@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -15,6 +15,7 @@ from bigsap.methods.monge import sorted_start
 from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.sources.arrays.matrix import ArraySource
+from examples_of import examples
 from oracle import optimum
 
 FLOAT = np.dtype(np.float64)
@@ -129,7 +130,7 @@ def monge(draw):
     return cost[g.permutation(n)][:, g.permutation(n)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(monge(), st.booleans())
 def test_any_monge_matrix(cost, maximize):
     cost = np.ascontiguousarray(-cost if maximize else cost)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -23,6 +23,7 @@ from bigsap.proof.row_minima import row_minima
 from bigsap.proof.unassigned import certify_gated
 from bigsap.sources.gated import Gated
 from bigsap.sources.wrappers import Counted
+from examples_of import examples
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
 FAMILIES = ("uniform", "apart", "clusters", "lattice", "equal", "huge", "tails", "far", "tiny")
@@ -148,7 +149,7 @@ def same(one, other):
     np.testing.assert_array_equal(one[1], other[1])
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     metric=st.sampled_from((*METRICS, "lowrank")),
     family=st.sampled_from(FAMILIES),
@@ -185,7 +186,7 @@ def in_boxes(source, v, maximize):
     return there, tree, costs, v[order]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     metric=st.sampled_from((*METRICS, "lowrank")),
     family=st.sampled_from(FAMILIES),
@@ -255,7 +256,7 @@ def test_a_box_of_wrong_prices_would_show(monkeypatch):
     assert (proof.by_bounds(source, None, v, False)[0] != u).any()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     metric=st.sampled_from(("sqeuclidean", "euclidean", "minkowski", "lowrank")),
     family=st.sampled_from(("uniform", "apart", "lattice", "equal")),

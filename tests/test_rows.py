@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigsap.errors import OptionError
 from bigsap.rows import ABSENT, RowCache, Rows, claim, parse_bytes, touch
+from examples_of import examples
 
 
 class SlruModel:
@@ -87,7 +88,7 @@ def resident(rows: Rows) -> set[int]:
     return set(np.flatnonzero(rows.table.slot_of_row != ABSENT).tolist())
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.sampled_from(["slru", "lfu"]),
     st.integers(1, 6),

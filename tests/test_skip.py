@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -18,6 +18,7 @@ from bigsap.engine.dense.stretches import (
     plan,
     step,
 )
+from examples_of import examples
 from instances import low_rank
 from pairwise import each
 
@@ -54,7 +55,7 @@ def test_codes_are_three_an_octave():
     ]  # fmt: skip
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.data(), share=st.sampled_from([1, 2, 4, 8]), full=st.integers(1, 40))
 def test_a_stretch_is_left_out_only_if_all_of_it_lies_above_the_limit(data, share, full):
     """Rows of all sizes one after the other, so that the scale moves under what is noted."""

@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -19,6 +19,7 @@ from bigsap.engine.dense import small_search as dense
 from bigsap.engine.dense import small_sums as dense_sums
 from bigsap.result import Result
 from bigsap.solving import small_arrays as small
+from examples_of import examples
 from instances import CLASSES, integers
 from oracle import optimum, value
 
@@ -63,7 +64,7 @@ def right(cost, maximize=False):
     return result
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     shape=st.tuples(st.integers(1, 9), st.integers(1, 9)),
     dtype=st.sampled_from(["f8", "f4", "f2", "i8", "i4", "i1", "u8", "u2", "?", ">f8", ">i4"]),
@@ -381,7 +382,7 @@ def test_what_the_kernel_is_not_sure_of_is_solved_by_another_method(monkeypatch)
     np.testing.assert_array_equal(bigsap.linear_sum_assignment(cost)[1], plain.col_ind)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.floats(-1e300, 1e300), max_size=12))
 def test_sums_are_rounded_once(numbers):
     room, count = np.empty(13), 0

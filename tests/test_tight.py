@@ -6,7 +6,7 @@ import importlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
@@ -20,6 +20,7 @@ from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
+from examples_of import examples
 from instances import CLASSES
 from oracle import optimum
 
@@ -86,7 +87,7 @@ def check(start, cost):
     np.testing.assert_array_equal(start.left, np.flatnonzero(matching.column_of_row < 0))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     kind=st.sampled_from(KINDS), n=st.integers(1, 40), seed=st.integers(0, 10**6),
     dtype=st.sampled_from(DTYPES), maximize=st.booleans(), forbidden=st.booleans(),
@@ -107,7 +108,7 @@ def test_the_same_optimum_whatever_the_ties(kind, n, seed, dtype, maximize, forb
     res.verify(cost)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     kind=st.sampled_from(KINDS), n=st.integers(1, 60), seed=st.integers(0, 10**6),
     dtype=st.sampled_from(DTYPES), maximize=st.booleans(), guess=st.booleans(),

@@ -10,6 +10,7 @@ from bigsap import RowCache, solve
 from bigsap.sources import Counted, as_source
 from instances import CLASSES, integers, points_of
 from oracle import optimum, value
+from pairwise import pairwise
 
 # Ways to present a matrix: in memory, and from a cache of one, two, three or all rows.
 WAYS = [None, 1, 2, 3, 1000]
@@ -36,10 +37,10 @@ def assert_right(res, cost, maximize=False):
 # --- costs on which published code fails --------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("number", [0.0, 2.5, -1e15, 7])
-@pytest.mark.parametrize("shape", [(20, 20), (5, 20), (20, 5)])
+@pairwise(
+    shape=[(20, 20), (5, 20), (20, 5)], number=[0.0, 2.5, -1e15, 7], maximize=[False, True],
+    way=WAYS,
+)  # fmt: skip
 def test_constant_matrix(shape, number, maximize, way):
     cost = np.full(shape, number)
     res = solved_in(way, cost, maximize=maximize)
@@ -72,17 +73,7 @@ def test_a_point_set_against_itself(rows):
         assert res.status == "optimal"
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize(
-    "shape",
-    [
-        (30, 30),
-        (20, 30),
-        (30, 20),
-    ],
-)
-@pytest.mark.parametrize("huge", [1e9, 1e30])
+@pairwise(huge=[1e9, 1e30], shape=[(30, 30), (20, 30), (30, 20)], maximize=[False, True], way=WAYS)
 def test_one_huge_row(huge, shape, maximize, way):
     """It can take any column; with rows to spare it takes none."""
     for seed in (2, 3, 4):
@@ -283,11 +274,10 @@ def test_an_infeasible_problem_stored_by_columns():
 # --- invalid costs ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("bad", ["nan", "inf"])
-@pytest.mark.parametrize("shape", [(30, 30), (20, 30), (30, 20)])
+@pairwise(
+    shape=[(30, 30), (20, 30), (30, 20)], bad=["nan", "inf"], maximize=[False, True],
+    threads=[1, 3], way=WAYS,
+)  # fmt: skip
 def test_nan_and_the_wrong_infinity(shape, bad, maximize, threads, way):
     wrong = np.nan if bad == "nan" else (np.inf if maximize else -np.inf)
     cost = CLASSES["random"](30, seed=1)[: shape[0], : shape[1]].copy()

@@ -15,6 +15,7 @@ from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.wrappers import Counted
 from instances import geometric
+from pairwise import pairwise
 from solved import cost_of, solved
 
 
@@ -81,10 +82,10 @@ FALSE_CLAIMS = {
 }
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(6, 6), (4, 7), (7, 4)])
-@pytest.mark.parametrize("kind", ["real", "integer"])
-@pytest.mark.parametrize("claim", FALSE_CLAIMS)
+@pairwise(
+    claim=FALSE_CLAIMS, kind=["real", "integer"], shape=[(6, 6), (4, 7), (7, 4)],
+    maximize=[False, True],
+)  # fmt: skip
 def test_false_claims_are_found(claim, kind, shape, maximize):
     cost = cost_of(kind, shape)
     res = solved(cost, maximize)

@@ -12,6 +12,7 @@ from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES, points_of, squared_distances
 from oracle import optimum
+from pairwise import pairwise
 
 
 def changed(cost, rows, seed=5):
@@ -22,9 +23,11 @@ def changed(cost, rows, seed=5):
     return other
 
 
-@pytest.mark.parametrize("name", ["geometric", "disjoint", "random", "rank2", "int10n"])
-@pytest.mark.parametrize("shape", [(400, 400), (300, 400), (400, 300)])
-@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@pairwise(
+    method=["ssp", "compressed"],
+    shape=[(400, 400), (300, 400), (400, 300)],
+    name=["geometric", "disjoint", "random", "rank2", "int10n"],
+)
 def test_one_percent_of_the_rows_changed(name, shape, method):
     cost = CLASSES[name](400, seed=1)[: shape[0], : shape[1]].copy()
     first = bigsap.solve(cost)
@@ -45,11 +48,13 @@ def test_one_percent_of_the_rows_changed(name, shape, method):
     assert warm.stats["warm_started"]
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "wide"])
-@pytest.mark.parametrize("shape", [(60, 60), (40, 60), (60, 40), (10, 60), (60, 10)])
-@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@pairwise(
+    method=["ssp", "compressed"],
+    shape=[(60, 60), (40, 60), (60, 40), (10, 60), (60, 10)],
+    dtype=["f8", "f4", "i4", "wide"],
+    order=["C", "F"],
+    maximize=[False, True],
+)
 def test_nothing_changed_nothing_searched(shape, dtype, order, maximize, method):
     cost = CLASSES["disjoint"](60, seed=1)[: shape[0], : shape[1]]
     if dtype == "i4":
