@@ -77,7 +77,7 @@ def configure(level: str) -> None:
         logger.handlers, logger.propagate = [], True
     set_level(level)
     logging.getLogger("uvicorn").setLevel(max(logging.INFO, getattr(logging, level.upper())))
-    # The gate writes access lines, with ids.
+    # Admission writes access lines, with ids.
     logging.getLogger("uvicorn.access").handlers = []
     logging.getLogger("uvicorn.access").propagate = False
     logging.captureWarnings(True)

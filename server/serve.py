@@ -13,8 +13,8 @@ from typing import Any
 
 import uvicorn
 from bigsap_server import logs
+from bigsap_server.http.admission import Admission
 from bigsap_server.http.app import create_app, stop_waiting
-from bigsap_server.http.gate import Gate
 from bigsap_server.jobs.executors import make_executor
 from bigsap_server.jobs.table import JobStore, JobStoreError
 from bigsap_server.settings import Settings, load
@@ -27,7 +27,7 @@ _GOODBYE_S = 5
 class _Server(uvicorn.Server):
     """Says where it listens, once it does."""
 
-    def __init__(self, config: uvicorn.Config, app: Gate, address: str) -> None:
+    def __init__(self, config: uvicorn.Config, app: Admission, address: str) -> None:
         super().__init__(config)
         self._app, self._said = app, address
 

@@ -14,7 +14,7 @@ from bigsap.engine.lists.layout import greedy
 from bigsap.native import ahead, cache
 from bigsap.problem import Problem
 from bigsap.proof import minima
-from bigsap.solving import ahead as named
+from bigsap.solving import compile_ahead as named
 
 GENERATOR = np.random.default_rng(5)
 SQUARE = GENERATOR.integers(0, 60, (90, 90))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.errors import BigsapError, CertificateError, InvalidCostError, OverflowRiskError
-from bigsap.proof import streaming
+from bigsap.proof import row_pass as streaming
 from bigsap.proof.certificate import certify, certify_infeasible
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fill

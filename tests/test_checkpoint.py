@@ -279,7 +279,7 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
         saved = checkpoint.read(path).snapshot
         stages.add((saved.get("stage"), saved.get("wave")))
     assert stops > 4
-    assert {(course.SURVEY, True), (course.MATCH, False)} <= stages
+    assert {(course.EVALUATE, True), (course.MATCH, False)} <= stages
     if kind in ("rows", "tall rows", "ties"):
         assert (course.MATCH, True) in stages
     assert np.array_equal(res.col4row, whole.col4row)

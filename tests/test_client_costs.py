@@ -15,7 +15,7 @@ pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
 
 from bigsap.client import Client, ServiceError
-from bigsap.client.costs import RowBlocks, request_of, spec_of
+from bigsap.client.job_request import RowBlocks, request_of, spec_of
 from bigsap.errors import DtypeError, InputError, InvalidCostError, ShapeError
 from remote_provider import Provider
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.cli import demo
+from bigsap.cli import demo_command as demo
 from bigsap.cli import photographs as pictures
 from bigsap.client import local_service
 from bigsap.errors import BigsapError, OptionError

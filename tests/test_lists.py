@@ -13,7 +13,7 @@ from bigsap.engine.lists import bounds, opening
 from bigsap.engine.lists import layout as lists
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
-from bigsap.methods.bounds_choice import settle
+from bigsap.methods.bounds_choice import choose_bounds
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
@@ -319,7 +319,7 @@ def settled(cost, k=128):
     engine = ListEngine(problem, Team(1), Monitor(), np.dtype(np.float64), k, seed=0)
     engine.open_price[:] = engine.v
     engine.fit_bounds()
-    choice = settle(engine, k, 0, counts)
+    choice = choose_bounds(engine, k, 0, counts)
     return choice, engine, counts.pairs + engine.pairs_evaluated
 
 

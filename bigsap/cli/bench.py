@@ -8,13 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigsap.cli.common import Exit
+from bigsap.cli.common import ExitStatus
 from bigsap.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from bigsap.benchmarks.settings import Round, Settings
 
-_AddCommand = Callable[[str, Callable[[argparse.Namespace], Exit], str], argparse.ArgumentParser]
+_AddCommand = Callable[
+    [str, Callable[[argparse.Namespace], ExitStatus], str], argparse.ArgumentParser
+]
 _SHARES = {"1": 1, "1/1": 1, "row": 0}
 
 
@@ -165,14 +167,14 @@ def _some(option: str, given: list[str], known: tuple[str, ...]) -> tuple[str, .
     return tuple(dict.fromkeys(given))
 
 
-def _bench(args: argparse.Namespace) -> Exit:
+def _bench(args: argparse.Namespace) -> ExitStatus:
     from bigsap.benchmarks import run
     from bigsap.benchmarks.records import StaleError
 
     if args.only == ["list"]:
         for name, module in run.EXPERIMENTS.items():
             print(f"{name:10} {module.TITLE}")
-        return Exit.OK
+        return ExitStatus.OK
     for name in args.only or []:
         if name not in run.EXPERIMENTS:
             raise OptionError(f"--only: no {name!r}; there are {', '.join(run.EXPERIMENTS)}")
@@ -191,4 +193,4 @@ def _bench(args: argparse.Namespace) -> Exit:
     print(f"wrote {settings.out / run.REPORT} and, for the browser, {settings.out / run.PAGE}")
     if args.to is not None:
         print(f"wrote {run.publish(settings, head, args.to, stamp=args.stamp)}")
-    return Exit.OK
+    return ExitStatus.OK

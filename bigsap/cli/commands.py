@@ -1,7 +1,7 @@
 """The command line: arguments -> solve -> files.
 
 Results go to stdout; progress, notes and errors go to stderr. Every way out has its
-``Exit`` code.
+``ExitStatus`` code.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import bigsap
 from bigsap.cli import bench as cli_bench
-from bigsap.cli import service as cli_service
+from bigsap.cli import job_commands as cli_service
 from bigsap.cli.common import (
     COSTS_HELP,
     EXIT_CODES,
-    Exit,
+    ExitStatus,
     add_output_flags,
     check_output,
     exit_of,
@@ -52,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(
-        name: str, run: Callable[[argparse.Namespace], Exit], summary: str
+        name: str, run: Callable[[argparse.Namespace], ExitStatus], summary: str
     ) -> argparse.ArgumentParser:
         sub = commands.add_parser(
             name,
@@ -171,26 +171,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return int(code)
     except KeyboardInterrupt:
-        return _fail(args, Exit.INTERRUPTED, "interrupted", None)
+        return _fail(args, ExitStatus.INTERRUPTED, "interrupted", None)
     except BrokenPipeError:
         # The reader left (bigsap ... | head). Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(Exit.OK)
+        return int(ExitStatus.OK)
     except CertificateError as error:
-        return _fail(args, Exit.CERTIFICATE, f"certificate failed: {error}", error)
+        return _fail(args, ExitStatus.CERTIFICATE, f"certificate failed: {error}", error)
     except ServiceError as error:
         return _fail(args, cli_service.exit_of_error(error), str(error), error)
     except (BigsapError, OSError, ImportError) as error:
-        return _fail(args, Exit.BAD_INPUT, str(error), error)
+        return _fail(args, ExitStatus.BAD_INPUT, str(error), error)
     except MemoryError as error:
         text = f"out of memory {error}".strip() + "; try a smaller --cache"
-        return _fail(args, Exit.BAD_INPUT, text, error)
+        return _fail(args, ExitStatus.BAD_INPUT, text, error)
     except Exception as error:  # noqa: BLE001  the last resort: no traceback for users
         text = f"internal error: {type(error).__name__}: {error} (BIGSAP_DEBUG=1 shows where)"
-        return _fail(args, Exit.INTERNAL, text, error)
+        return _fail(args, ExitStatus.INTERNAL, text, error)
 
 
-def _fail(args: argparse.Namespace, code: Exit, text: str, error: Exception | None) -> int:
+def _fail(args: argparse.Namespace, code: ExitStatus, text: str, error: Exception | None) -> int:
     if error is not None and os.environ.get("BIGSAP_DEBUG") == "1":
         traceback.print_exc()
     message = " ".join(text.split())
@@ -221,7 +221,7 @@ def _show_warning(
     print(f"bigsap: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
-def _solve(args: argparse.Namespace) -> Exit:
+def _solve(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_costs
 
     output = None if args.output is None else check_output(Path(args.output))
@@ -276,7 +276,7 @@ def _solve(args: argparse.Namespace) -> Exit:
     return code
 
 
-def _verify(args: argparse.Namespace) -> Exit:
+def _verify(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_costs
 
     file = Path(args.result)
@@ -294,10 +294,10 @@ def _verify(args: argparse.Namespace) -> Exit:
                 "gap": certificate.gap,
                 "pairs": certificate.pairs,
                 "by": certificate.by,
-                "exit_code": int(Exit.OK),
+                "exit_code": int(ExitStatus.OK),
             }
         )
-        return Exit.OK
+        return ExitStatus.OK
     lines = [("verified", f"{file} is what it claims ({result.status})")]
     for label, value in (("cost", certificate.fun), ("bound", certificate.bound)):
         if value is not None:
@@ -307,10 +307,10 @@ def _verify(args: argparse.Namespace) -> Exit:
     others = ", the others excluded by bounds" if certificate.by == "bounds" else ""
     lines.append(("pairs checked", f"{certificate.pairs:,}{others}"))
     print(align(lines))
-    return Exit.OK
+    return ExitStatus.OK
 
 
-def _info(args: argparse.Namespace) -> Exit:
+def _info(args: argparse.Namespace) -> ExitStatus:
     from bigsap.info import collect, text_lines
 
     facts = collect()
@@ -318,10 +318,10 @@ def _info(args: argparse.Namespace) -> Exit:
         print_json(facts)
     else:
         print(align(text_lines(facts)))
-    return Exit.OK
+    return ExitStatus.OK
 
 
-def _warmup(args: argparse.Namespace) -> Exit:
+def _warmup(args: argparse.Namespace) -> ExitStatus:
     from bigsap.engine.core.team import available_threads
     from bigsap.native.store import kept_in
 
@@ -334,10 +334,10 @@ def _warmup(args: argparse.Namespace) -> Exit:
         processes=args.processes or min(4, available_threads()),
     )
     print(f"{count} kinds ready after {time.perf_counter() - started:.1f} s, in {kept_in()}")
-    return Exit.OK
+    return ExitStatus.OK
 
 
-def _rechunk(args: argparse.Namespace) -> Exit:
+def _rechunk(args: argparse.Namespace) -> ExitStatus:
     from bigsap.sources.zarr.zarr_store import rechunk
 
     def show(done: int, total: int) -> None:
@@ -359,11 +359,11 @@ def _rechunk(args: argparse.Namespace) -> Exit:
             print(file=sys.stderr)
     size = sum(file.stat().st_size for file in Path(args.target).rglob("*") if file.is_file())
     print(f"wrote {bytes_text(size)} in {time.perf_counter() - started:.1f} s")
-    return Exit.OK
+    return ExitStatus.OK
 
 
-def _demo(args: argparse.Namespace) -> Exit:
-    from bigsap.cli.demo import run
+def _demo(args: argparse.Namespace) -> ExitStatus:
+    from bigsap.cli.demo_command import run
 
     result = run(
         pixels=args.pixels,

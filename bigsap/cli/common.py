@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bigsap.result import Result
 
 
-class Exit(enum.IntEnum):
+class ExitStatus(enum.IntEnum):
     """What the process returns."""
 
     OK = 0
@@ -49,11 +49,11 @@ Errors are one line on stderr; BIGSAP_DEBUG=1 in the environment adds the traceb
 """
 
 STATUS_EXIT = {
-    "optimal": Exit.OK,
-    "gap_reached": Exit.OK,
-    "infeasible": Exit.INFEASIBLE,
-    "time_limit": Exit.STOPPED,
-    "cancelled": Exit.STOPPED,
+    "optimal": ExitStatus.OK,
+    "gap_reached": ExitStatus.OK,
+    "infeasible": ExitStatus.INFEASIBLE,
+    "time_limit": ExitStatus.STOPPED,
+    "cancelled": ExitStatus.STOPPED,
 }
 
 COSTS_HELP = "matrix in a .npy file, a zarr store, or a .json cost spec"
@@ -89,6 +89,6 @@ def check_output(file: Path) -> Path:
     return file
 
 
-def exit_of(result: Result) -> Exit:
+def exit_of(result: Result) -> ExitStatus:
     """The exit code of an outcome."""
     return STATUS_EXIT[str(result.status)]

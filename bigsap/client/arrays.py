@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsap.client.costs import RowBlocks
 from bigsap.client.http import ServiceError, Transport, UploadError, refusal, unreachable
+from bigsap.client.job_request import RowBlocks
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.result import Result, Status
 from bigsap.sources.base import Array

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any
 
 from bigsap.client.arrays import fetch, inline, upload
-from bigsap.client.costs import RowBlocks, request_of, spec_of
 from bigsap.client.http import (
     JobFailedError,
     ServiceError,
@@ -26,6 +25,7 @@ from bigsap.client.http import (
     UnreachableError,
     UploadError,
 )
+from bigsap.client.job_request import RowBlocks, request_of, spec_of
 from bigsap.result import Result
 from bigsap.show.progress_bar import Bar
 from bigsap.sources.base import Array

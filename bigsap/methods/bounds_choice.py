@@ -32,7 +32,7 @@ _NEIGHBOURS = 0.5
 _SCATTERED = 0.2
 
 
-def settle(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
+def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     """Choose how rows of this engine are evaluated: ``"bounds"``, ``"minima"``, ``"whole"``.
 
     To be called with the first prices set. Evaluates or reads about 36 rows, which are

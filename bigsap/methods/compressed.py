@@ -25,8 +25,8 @@ from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.engine.lists.snapshot import continued, kept
 from bigsap.methods import list_warm, ssp
-from bigsap.methods.bounds_choice import settle
-from bigsap.methods.course import DONE, MATCH, OPEN, REFRESH, SURVEY, Course, Setting, Solved
+from bigsap.methods.bounds_choice import choose_bounds
+from bigsap.methods.course import DONE, EVALUATE, MATCH, OPEN, REFRESH, Course, Setting, Solved
 from bigsap.methods.first_prices import choose_first_prices, estimated_prices
 from bigsap.methods.levels import Ladder
 from bigsap.methods.outcome import Outcome
@@ -252,7 +252,7 @@ def _begin(
         engine.v[:] = prices
     engine.open_price[:] = engine.v
     engine.fit_bounds()
-    settle(engine, engine.k, setting.seed, solved.counts)
+    choose_bounds(engine, engine.k, setting.seed, solved.counts)
     return engine, Course(_row_order(problem, setting), plain=first.plain, guided=first.guided)
 
 
@@ -283,7 +283,7 @@ def _solve_warm(
     pairs = list_warm.begin(engine, warm, solved.rows, solved.columns, grid)
     engine.open_price[:] = engine.v
     engine.fit_bounds()
-    settle(engine, engine.k, setting.seed, solved.counts)
+    choose_bounds(engine, engine.k, setting.seed, solved.counts)
     course = Course(
         _row_order(problem, setting), plain=not setting.epsilon, pairs=pairs,
         warm="prices" if warm.column_of_row is None else "pairs",
@@ -374,7 +374,7 @@ def run_course(
     grid, enough = setting.arithmetic.grid, setting.enough
     phases += course.phases
     seconds = {"start": 0.0, "search": 0.0}
-    if course.stage == SURVEY:
+    if course.stage == EVALUATE:
         first = _GUIDED_FIRST if course.guided else _FIRST
         impatient = setting.impatient and n <= m and not course.plain and not course.warm
         if impatient:

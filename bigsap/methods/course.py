@@ -21,7 +21,7 @@ from bigsap.sources.base import Array
 
 # Stages of a course: the first evaluation of all rows; a phase to be begun; its stale
 # rows to be evaluated; its rows to be matched; all done.
-SURVEY, OPEN, REFRESH, MATCH, DONE = range(5)
+EVALUATE, OPEN, REFRESH, MATCH, DONE = range(5)
 
 
 class Solved:
@@ -164,6 +164,6 @@ class Course(Standing):
     pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
     warm: str = ""
     guided: bool = False
-    stage: int = SURVEY
+    stage: int = EVALUATE
     lowest: float = 0.0
     evaluated: int = 0

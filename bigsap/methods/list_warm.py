@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.virtual import rows_for_group
-from bigsap.engine.lists.first_matching import Entries, Pairs, keep_tight, pick_tight
+from bigsap.engine.lists.first_matching import Entries, FirstPairs, keep_tight, pick_tight
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods.warm import Warm, allowed, fitting
 from bigsap.sources.base import Array
@@ -52,7 +52,7 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     size = 2 * np.abs(np.where(finite, low, 0)) + (v.max() - v.min())
     excess = np.zeros(low.size, engine.price) + allowed(engine, size, exact=False)
     entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
-    matching = Pairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
+    matching = FirstPairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
     pick_tight(entries, v, order, matching, engine.infinity)
     if engine.group.size:

@@ -40,7 +40,7 @@ import numpy.typing as npt
 from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import reach, refuse_invalid
-from bigsap.proof.streaming import BLOCK_BYTES, Work, stream
+from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tightness import UNIT, Pairs, allowance
 from bigsap.sources.base import Array, CostSource
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, filler, geometry, select
 from bigsap.proof.row_minima import row_minima
-from bigsap.proof.streaming import BLOCK_BYTES
+from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.sources.base import Array, CostSource, Minimised
 
 #: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import CertificateError, InvalidCostError, OverflowRiskError
-from bigsap.proof.streaming import Work, gives_parts, stream
+from bigsap.proof.row_pass import Work, gives_parts, stream
 from bigsap.sources.base import Array, CostSource, Minimised
 
 # Differences ``c - v`` that are held at a time, by each thread: three rows, but no more

@@ -26,7 +26,7 @@ from bigsap.proof.certificate import (
 from bigsap.proof.claim import Claim
 from bigsap.proof.minima import Looked, minima
 from bigsap.proof.row_minima import reach
-from bigsap.proof.streaming import BLOCK_BYTES
+from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.verify import (
     check_consistency,
     check_duals,

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TextIO
 INTERVAL = 0.1
 
 
-class State(Protocol):
+class BarState(Protocol):
     """What a bar reads off a running solve (``bigsap.monitor.Progress`` has it all)."""
 
     @property
@@ -44,14 +44,14 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def title(state: State) -> str:
+def title(state: BarState) -> str:
     """The phase in a few characters; phase 0 is the sweep for the first prices."""
     if state.phase == 0:
         return "first prices"
     return f"phase {state.phase}, epsilon {state.epsilon:.2g}"
 
 
-def counts(state: State) -> str:
+def counts(state: BarState) -> str:
     """The two costs of a search: rows scanned and rows evaluated so far."""
     return f"{state.rows_scanned:,} scans, {state.rows_evaluated:,} evaluations"
 
@@ -102,7 +102,7 @@ class Bar:
         if plain is None:
             plain = importlib.util.find_spec("tqdm") is None
         self._tqdm: Any = None
-        self._state: State | None = None
+        self._state: BarState | None = None
         self._drawn = -INTERVAL
         self._width = 0
         self._compiling: float | None = None
@@ -132,7 +132,7 @@ class Bar:
                 if self._tqdm is not None:
                     self._tqdm.disable = True
 
-    def update(self, state: State) -> None:
+    def update(self, state: BarState) -> None:
         """Show ``state`` if it is time to. The state may be changed in place later."""
         self._state = state
         now = time.monotonic()
@@ -174,7 +174,7 @@ class Bar:
         self._stream.flush()
         self._width = 0
 
-    def _draw(self, state: State) -> None:
+    def _draw(self, state: BarState) -> None:
         heading = title(state)
         if self._compiling is not None:
             heading = f"compiling, {clock(self._compiling)}"
@@ -201,7 +201,7 @@ def _columns(stream: Any) -> int:
     return columns or shutil.get_terminal_size().columns
 
 
-def line(state: State, width: int, heading: str | None = None) -> str:
+def line(state: BarState, width: int, heading: str | None = None) -> str:
     """The whole bar as text of at most ``width`` characters. heading: by default the phase."""
     done = state.assigned / state.n_rows if state.n_rows else 1.0
     cells = 20

@@ -20,7 +20,7 @@ from bigsap.monitor import Monitor
 from bigsap.options import Options, choose_method
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
-from bigsap.proof.streaming import BLOCK_BYTES
+from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.result import Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.solving.warm_start import WarmStart

@@ -22,7 +22,7 @@ from bigsap.errors import BigsapError
 from bigsap.methods import ON_LISTS
 from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
-from bigsap.proof.streaming import Work, stream
+from bigsap.proof.row_pass import Work, stream
 from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch
 from bigsap.solving.call import Call
 from bigsap.sources.arrays.matrix import ArraySource

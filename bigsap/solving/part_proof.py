@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.proof.row_minima import row_minima
-from bigsap.proof.streaming import BLOCK_BYTES
+from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.sources.base import Array, Ids
 from bigsap.sources.spread.worker import Built
 

@@ -31,13 +31,13 @@ from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.certificate import certify as prove
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
-from bigsap.solving.ahead import compile_ahead
 from bigsap.solving.call import BLOCK_SECONDS, Call
+from bigsap.solving.compile_ahead import compile_ahead
 from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.solving.identity import identity
 from bigsap.solving.keeping import KeptRows, kept_problem
 from bigsap.solving.sorted_first import sorted_outcome
-from bigsap.solving.stopped import Answer, Deadline, Late, answer, as_float
+from bigsap.solving.stopped import Conclusion, Deadline, Late, answer, as_float
 from bigsap.solving.uncertified import pair_costs, unproved
 from bigsap.solving.warm_start import WarmStart
 from bigsap.sources.base import Array, CostSource, Crewed
@@ -114,7 +114,7 @@ class Run(Call):
         n, m = self.problem.shape
         if n == 0 or m == 0:
             empty = np.full(n, -1, np.intp)
-            return self._conclude(Answer(empty, certificate=self._prove(empty, np.zeros(m))))
+            return self._conclude(Conclusion(empty, certificate=self._prove(empty, np.zeros(m))))
         compile_ahead(self.problem, self.method, self.arithmetic.price)
         with Team(self.n_threads) as team:
             self.team = team
@@ -134,7 +134,7 @@ class Run(Call):
                 if outcome.violator.size:
                     outcome = self._borne_out(outcome)
                 if outcome.violator.size:
-                    return self._conclude(Answer(None), outcome.violator)
+                    return self._conclude(Conclusion(None), outcome.violator)
                 found = outcome.column_of_row
                 if self.engine is not None:
                     self.engine.release()
@@ -360,12 +360,12 @@ class Run(Call):
         elsewhere = isinstance(source.source, Crewed) and not source.complete
         return source.source if elsewhere else source.looking()
 
-    def _certified(self, outcome: Outcome) -> Answer:
+    def _certified(self, outcome: Outcome) -> Conclusion:
         """Prove the outcome; a matching that is not tight is repaired from its prices."""
         certificate = self.proved or self._prove(outcome.column_of_row, outcome.v)
         self._within_gap(certificate)
         if self.proved is not None:
-            return Answer(outcome.column_of_row, certificate=certificate)
+            return Conclusion(outcome.column_of_row, certificate=certificate)
         for attempt in range(_REPAIRS + 1):
             if certificate.optimal:
                 break
@@ -391,18 +391,18 @@ class Run(Call):
                 f" (cost {certificate.fun}, bound {certificate.bound}); do the costs change"
                 " from one reading to the next?"
             )
-        return Answer(outcome.column_of_row, certificate=certificate)
+        return Conclusion(outcome.column_of_row, certificate=certificate)
 
-    def _uncertified(self, outcome: Outcome) -> Answer:
+    def _uncertified(self, outcome: Outcome) -> Conclusion:
         """The outcome as it is, its costs and duals from what the search holds."""
         found = outcome.column_of_row
         if found is None:
-            return Answer(None)
+            return Conclusion(None)
         held = [holder for holder in (self.resting, self.lists) if holder is not None]
         costs = pair_costs(self.problem, self.rows, held, found, self.monitor.tick)
         told = unproved(self.problem, found, costs, outcome.v)
         self.magnitude = told.magnitude
-        return Answer(found, told.fun, u=told.u, v=told.v)
+        return Conclusion(found, told.fun, u=told.u, v=told.v)
 
     def _borne_out(self, outcome: Outcome) -> Outcome:
         """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
@@ -427,7 +427,7 @@ class Run(Call):
                 break
         return outcome
 
-    def _stopped(self, stop: Stopped, found: Array | None) -> Answer:
+    def _stopped(self, stop: Stopped, found: Array | None) -> Conclusion:
         """The best that is known; see ``bigsap.solving.stopped``."""
         self.stopped = Status(stop.reason)
         deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
@@ -459,7 +459,7 @@ class Run(Call):
 
     # -- the result -----------------------------------------------------------------
 
-    def _conclude(self, found: Answer, violator: Array | None = None) -> Result:
+    def _conclude(self, found: Conclusion, violator: Array | None = None) -> Result:
         """The result in the user's orientation."""
         problem = self.problem
         col4row, certificate = found.column_of_row, found.certificate

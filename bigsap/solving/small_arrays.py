@@ -117,7 +117,7 @@ def solve_small(costs: Array, maximize: bool) -> Result | None:
 
 
 def _signed(costs: Array, maximize: bool) -> tuple[Array, float] | None:
-    """Costs (..., n, m) as the kernel takes them, and its ``slack``; None if they cannot be.
+    """Costs (..., n, m) as the kernel takes them, and its ``allowance``; None if they cannot be.
 
     In place where they are float64, minimised, and rows are contiguous and not longer than
     columns.
@@ -132,25 +132,25 @@ def _signed(costs: Array, maximize: bool) -> tuple[Array, float] | None:
         if columns == 8 and rows % 8 == 0 and rows > 0 and flags.aligned and matrix.ndim == 2:
             return matrix, 1.0
         return np.array(matrix, np.float64, order="C"), 1.0
-    slack = 1.0
+    allowance = 1.0
     if costs.dtype.kind != "f":
-        slack = 0.0
+        allowance = 0.0
         largest = max(int(costs.max()), -int(costs.min()))
         if _TERMS_PER_ROW * (min(n, m) + 2) * largest >= _EXACT:
             return None
     signed = np.array(matrix, np.float64, order="C")
     if maximize:
         np.negative(signed, out=signed)
-    return signed, slack
+    return signed, allowance
 
 
-def _solved(matrix: Array, slack: float) -> tuple[int, Array, Array]:
+def _solved(matrix: Array, allowance: float) -> tuple[int, Array, Array]:
     n, m = matrix.shape
     keep, real, whole = sizes(n, m)
     column_of_row = np.empty(n, np.intp)
     kept = np.empty(keep)
     status = solve_dense(
-        matrix.__array_interface__["data"][0], max(matrix.strides[0] // 8, 0), n, m, slack,
+        matrix.__array_interface__["data"][0], max(matrix.strides[0] // 8, 0), n, m, allowance,
         column_of_row, kept, np.empty(real), np.empty(whole, np.int64),
     )  # fmt: skip
     return status, column_of_row, kept
@@ -355,13 +355,13 @@ def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
         prepared = _signed(costs, maximize)
         if prepared is None:
             return None
-        signed, slack = prepared
+        signed, allowance = prepared
         steps = signed.strides
         problems[:, _ADDRESS] = signed.__array_interface__["data"][0]
         problems[:, _ADDRESS] += np.arange(len(signed)) * steps[0]
         problems[:, _STRIDE] = steps[1] // 8
         problems[:, _ROWS], problems[:, _COLUMNS] = signed.shape[1:]
-        problems[:, _EXACTLY] = slack == 0
+        problems[:, _EXACTLY] = allowance == 0
         return problems, [signed]
     each = [_signed(matrix, maximize) for matrix in costs]
     found = [one for one in each if one is not None]
@@ -371,7 +371,7 @@ def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
         (matrix.__array_interface__["data"][0], matrix.strides[0] // 8, *matrix.shape, 0)
         for matrix, _ in found
     ]
-    problems[:, _EXACTLY] = [slack == 0 for _, slack in found]
+    problems[:, _EXACTLY] = [allowance == 0 for _, allowance in found]
     return problems, [matrix for matrix, _ in found]
 
 

@@ -57,7 +57,7 @@ class Deadline:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Conclusion:
     """column_of_row, fun: None when no complete assignment of known cost was found.
     fun, bound: in the user's sense. u, v: signed duals that prove the bound. certificate:
     when there was time for a pass over the costs."""
@@ -77,7 +77,7 @@ def answer(
     found: Array | None = None,
     costs: Array | None = None,
     by_bounds: float = math.inf,
-) -> Answer:
+) -> Conclusion:
     """The best that is known when the solve is stopped.
 
     found: the assignment, when the search was over already. Otherwise the candidates are
@@ -115,8 +115,8 @@ def answer(
     if certificate is not None:
         proved = problem.sign * certificate.bound
         if bound is None or proved >= bound:
-            return Answer(matching, certificate=certificate)
-    return Answer(matching, fun, None if bound is None else problem.sign * bound, u, prices)
+            return Conclusion(matching, certificate=certificate)
+    return Conclusion(matching, fun, None if bound is None else problem.sign * bound, u, prices)
 
 
 def _completed(call: Call, candidate: Array, tick: Tick, costs: Array | None) -> tuple[Array, Any]:

@@ -161,7 +161,7 @@ def _check_size(shape: tuple[int, int], limits: Any) -> None:
 
 
 def _check_start(request: JobRequest, resolver: Resolver, shape: tuple[int, int]) -> None:
-    """Sizes of the warm start's and the gate's arrays."""
+    """Sizes of the warm start's arrays and those of unassigned costs."""
     prices = request.options.unassigned_cost
     if prices is not None and not isinstance(prices, float):
         _expect(resolver.facts(prices, "/options/unassigned_cost"), (shape[0],),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from bigsap_server.arrays.store import ArrayStore
+from bigsap_server.arrays.array_store import ArrayStore
 from bigsap_server.auth import Keys
 from bigsap_server.http import (
     routes_arrays,
@@ -20,9 +20,9 @@ from bigsap_server.http import (
     routes_results,
     routes_system,
 )
-from bigsap_server.http.gate import Gate
-from bigsap_server.http.metrics import Metrics
+from bigsap_server.http.admission import Admission
 from bigsap_server.http.service import Service
+from bigsap_server.http.service_metrics import Metrics
 from bigsap_server.jobs.executor import Executor
 from bigsap_server.jobs.executors import make_executor
 from bigsap_server.jobs.notify import Notifier
@@ -102,7 +102,7 @@ class _Page(Mount):
 
 def create_app(
     settings: Settings, store: JobStore | None = None, executor: Executor | None = None
-) -> Gate:
+) -> Admission:
     """The application; ``store`` and ``executor`` default to what the settings ask for.
 
     Its lifespan opens the data folder, starts the workers and stops them. Raises ValueError
@@ -157,10 +157,10 @@ def create_app(
     _add_openapi(app)
     if settings.page and (PAGE / "index.html").is_file():
         app.router.routes.append(_Page())
-    return Gate(app, keys, metrics)
+    return Admission(app, keys, metrics)
 
 
-def stop_waiting(app: Gate) -> None:
+def stop_waiting(app: Admission) -> None:
     """End event streams and long polls now. May be called from any thread, at any time."""
     service: Service | None = getattr(app.app.state, "service", None)
     if service is not None:
@@ -206,7 +206,7 @@ def _add_handlers(app: FastAPI) -> None:
         return _problem_response(found, request)
 
     async def unexpected(request: Request, error: Exception) -> Response:
-        # The framework passes the error on after this answer: the gate logs it.
+        # The framework passes the error on after this answer: admission logs it.
         detail = "an error in the service; it is in the log"
         return _problem_response(Problem("internal", detail), request)
 

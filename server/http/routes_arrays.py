@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from bigsap_server.arrays.store import Meta
+from bigsap_server.arrays.array_store import Meta
 from bigsap_server.costs.specs import ID_PATTERN
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute, limited

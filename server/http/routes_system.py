@@ -12,8 +12,8 @@ from bigsap_server.costs.specs import DTYPES, MEMBERS
 from bigsap_server.costs.spreading import has_cluster
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
-from bigsap_server.http.metrics import MEDIA_TYPE
 from bigsap_server.http.service import Reader, Service, TheService
+from bigsap_server.http.service_metrics import MEDIA_TYPE
 from bigsap_server.problems import Problem
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import anyio
-from bigsap_server.arrays.store import ArrayStore
+from bigsap_server.arrays.array_store import ArrayStore
 from bigsap_server.auth import Caller, Keys
 from bigsap_server.costs.build import Resolver
-from bigsap_server.http.metrics import Metrics
+from bigsap_server.http.service_metrics import Metrics
 from bigsap_server.jobs.notify import Notifier
 from bigsap_server.jobs.supervisor import Supervisor
 from bigsap_server.jobs.table import Job, JobStore
@@ -76,7 +76,7 @@ async def _submitter(
     return caller
 
 
-#: Parameters of routes. The gate has found the caller; these judge its scopes.
+#: Parameters of routes. Admission has found the caller; these judge its scopes.
 TheService = Annotated[Service, Depends(_service)]
 Reader = Annotated[Caller, Depends(_reader)]
 Submitter = Annotated[Caller, Depends(_submitter)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from bigsap_server.arrays.store import Meta
+from bigsap_server.arrays.array_store import Meta
 from bigsap_server.costs.pictures import points_in
 from bigsap_server.jobs.table import FINISHED, Event, Job
 

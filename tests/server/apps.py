@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from bigsap_server.http.admission import Admission
 from bigsap_server.http.app import stop_waiting
-from bigsap_server.http.gate import Gate
 from bigsap_server.settings import Limits, Settings
 
 with warnings.catch_warnings():
@@ -31,7 +31,7 @@ def settings_in(folder: Path, limits: dict[str, Any] | None = None, **given: Any
 
 
 @contextmanager
-def served(app: Gate) -> Iterator[str]:
+def served(app: Admission) -> Iterator[str]:
     """The application behind a real socket, on a thread; yields its address."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 from apps import served, settings_in
-from bigsap_server.arrays.store import ArrayStore
+from bigsap_server.arrays.array_store import ArrayStore
 from bigsap_server.http.app import create_app
 from bigsap_server.problems import Problem
 from checks import problem

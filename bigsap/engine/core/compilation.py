@@ -41,7 +41,7 @@ class _Listener(event.Listener):  # type: ignore[misc]
         self._since = 0.0
         self._spent = 0.0
         self._say, self._tell = say, tell
-        self.watch: _Watch | None = None
+        self.watch: _Ticker | None = None
 
     def on_start(self, event: Any) -> None:
         with self._lock:
@@ -49,7 +49,7 @@ class _Listener(event.Listener):  # type: ignore[misc]
                 self._since = time.perf_counter()
             self._depth += 1
             if self.watch is None:
-                self.watch = _Watch(self, self._say, self._tell)
+                self.watch = _Ticker(self, self._say, self._tell)
                 self.watch.start()
 
     def on_end(self, event: Any) -> None:
@@ -70,7 +70,7 @@ class _Listener(event.Listener):  # type: ignore[misc]
             return self._spent + now
 
 
-class _Watch(threading.Thread):
+class _Ticker(threading.Thread):
     """Looks on from the first compilation to the end of the listening."""
 
     def __init__(

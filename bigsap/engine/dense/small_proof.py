@@ -27,14 +27,14 @@ _LARGEST = 1e290
 
 @kernel
 def prove_dense(
-    cost: int, stride: int, n: int, m: int, slack: float, column_of_row: Array, v: Array,
+    cost: int, stride: int, n: int, m: int, allowance: float, column_of_row: Array, v: Array,
     seen: Array, low: Array, matched: Array, prices: Array, facts: Array, room: Array,
 ) -> bool:  # fmt: skip
     """Whether the assignment is optimal: complete, allowed, and tight at these prices.
 
-    cost, stride, slack: as for ``small_search.solve_dense``, n <= m. v (m,): any prices. seen (m,)
-    int64: room. low, matched (n,), prices (m,), out: the row duals ``min_j (cost - prices)``,
-    the costs of the pairs, and v shifted so that its largest is 0 (n < m: the largest of an
+    cost, stride, allowance: as for ``small_search.solve_dense``, n <= m. v (m,): any prices.
+    seen (m,) int64: room. low, matched (n,), prices (m,), out: the row duals
+    ``min_j (cost - prices)``, the costs of the pairs, and v shifted so that its largest is 0 (n < m: the largest of an
     assigned column, and the others capped). facts, out:
     [0] the span of v, [3] the total of ``matched``, [4] what the parts of the gap add up to, as
     in ``certificate``, both rounded once, [5] the largest of ``low``, in magnitude. room (2 n,).
@@ -61,7 +61,7 @@ def prove_dense(
     span = largest - smallest
     facts[0] = span
     shift = UNIT * span
-    factor = slack * _ALLOWED * max(4.0, math.sqrt(m))
+    factor = allowance * _ALLOWED * max(4.0, math.sqrt(m))
     size = 0.0
     n_gap = n_total = 0
     at = np.int64(prices.ctypes.data)

@@ -80,13 +80,13 @@ class Task(NamedTuple):
 
 @kernel
 def solve_dense(
-    cost: int, stride: int, n: int, m: int, slack: float, column_of_row: Array, kept: Array,
+    cost: int, stride: int, n: int, m: int, allowance: float, column_of_row: Array, kept: Array,
     real: Array, whole: Array,
 ) -> int:  # fmt: skip
     """Solve one problem, n <= m, and prove what is returned.
 
     cost: address of the signed costs, float64, of which rows are ``stride`` items apart.
-    slack: 1.0; 0.0 where the costs are integers and all sums of them exact.
+    allowance: 1.0; 0.0 where the costs are integers and all sums of them exact.
     column_of_row (n,) int64: the assignment; INFEASIBLE: the first ``facts[2]`` are rows, in
     order, whose allowed columns are too few, and ``prices`` is 1 for these columns, else 0.
     kept: one after the other, low (n,), matched (n,), prices (m,): row duals, costs of the
@@ -124,7 +124,7 @@ def solve_dense(
         for i in range(n):
             column_of_row[i] = i
     proved = prove_dense(
-        cost, stride, n, m, slack, column_of_row, v, row_of_column, low, matched, prices, facts,
+        cost, stride, n, m, allowance, column_of_row, v, row_of_column, low, matched, prices, facts,
         room,
     )  # fmt: skip
     return OPTIMAL if proved else UNSURE
@@ -292,7 +292,7 @@ def solve_some(
     """Problems ``first`` to ``last - 1`` of a batch, one after the other.
 
     problems (k, 7) int64: of each the address, stride, n, m of ``solve_dense``, where its part
-    of ``columns`` and of ``kept`` begins, and 1 for a slack of 0. statuses (k,), out: how each
+    of ``columns`` and of ``kept`` begins, and 1 for an allowance of 0. statuses (k,), out: how each
     of them ended.
     """
     for k in range(first, last):

@@ -79,20 +79,20 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
             making, changes, lists.width[some], lists.reference[some], lists.theta[some] == fresh,
         )  # fmt: skip
 
-    def settle() -> None:
+    def done_first() -> None:
         """What a checkpoint keeps: the rows that are done come first."""
         order = np.concatenate([np.flatnonzero(finished), np.flatnonzero(~finished)])
         wave.rows = rows[order]
         wave.before = before[order] if before.size else before
         wave.done = int(finished.sum()), 0
 
-    def settled() -> None:
-        settle()
+    def between() -> None:
+        done_first()
         tick()
 
     try:
         for positions, body in source.wave(
-            _LISTS, rows[first:], kind="list", row_bytes=source.row_bytes, tick=settled,
+            _LISTS, rows[first:], kind="list", row_bytes=source.row_bytes, tick=between,
             shared=sent.shared, args=args,
         ):  # fmt: skip
             _put(store, rows[first + positions], body)
@@ -100,7 +100,7 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
             n_done += positions.size
             store.seconds_per_row = (time.perf_counter() - clock) / n_done
     except ClusterError:
-        settle()
+        done_first()
         raise
     wave.rows, wave.before, wave.done = rows, before, (rows.size, 0)
 

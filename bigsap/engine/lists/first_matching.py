@@ -17,7 +17,7 @@ class Entries(NamedTuple):
     size: Array
 
 
-class Pairs(NamedTuple):
+class FirstPairs(NamedTuple):
     """A matching, FREE where there is none, and the costs of its pairs by row."""
 
     column_of_row: Array
@@ -27,7 +27,7 @@ class Pairs(NamedTuple):
 
 @kernel(nrt=True)
 def keep_tight(
-    lists: Entries, v: Array, wanted: Array, excess: Array, pairs: Pairs, infinity: float
+    lists: Entries, v: Array, wanted: Array, excess: Array, pairs: FirstPairs, infinity: float
 ) -> None:
     """Match rows to their old columns where these are in the list and nearly its best.
 
@@ -52,7 +52,7 @@ def keep_tight(
 
 
 @kernel(nrt=True)
-def pick_tight(lists: Entries, v: Array, order: Array, pairs: Pairs, infinity: float) -> None:
+def pick_tight(lists: Entries, v: Array, order: Array, pairs: FirstPairs, infinity: float) -> None:
     """Match open rows, in order, to free columns of smallest ``c - v``. O(entries)."""
     for p in range(order.size):
         row = order[p]

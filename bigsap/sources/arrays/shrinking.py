@@ -45,7 +45,7 @@ class _Action(ctypes.Structure):
     )
 
 
-class Watch:
+class FileWatch:
     """One map: addresses from ``start`` up to ``stop``. lost: pages of it were missing."""
 
     def __init__(self, start: int, stop: int) -> None:
@@ -59,18 +59,18 @@ class _Watcher:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Replaced, never changed: the handler reads it without the lock.
-        self._watches: tuple[Watch, ...] = ()
+        self._watches: tuple[FileWatch, ...] = ()
         self._before = _Action()
         self._handler: Any = None
         self._libc: Any = None
 
-    def add(self, watch: Watch) -> None:
+    def add(self, watch: FileWatch) -> None:
         with self._lock:
             if not self._watches:
                 self._install()
             self._watches += (watch,)
 
-    def remove(self, watch: Watch) -> None:
+    def remove(self, watch: FileWatch) -> None:
         with self._lock:
             if watch in self._watches:
                 self._watches = tuple(w for w in self._watches if w is not watch)
@@ -117,10 +117,10 @@ class _Watcher:
 _watcher = _Watcher()
 
 
-def watch(owner: object, file: mmap.mmap) -> Watch:
+def watch(owner: object, file: mmap.mmap) -> FileWatch:
     """Watch a file's map until ``owner``, which must hold it, is gone."""
     start = np.frombuffer(file, np.uint8).ctypes.data
-    found = Watch(start, start + len(file))
+    found = FileWatch(start, start + len(file))
     if _WATCHABLE:
         _watcher.add(found)
         weakref.finalize(owner, _watcher.remove, found)

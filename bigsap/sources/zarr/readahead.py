@@ -21,7 +21,7 @@ from bigsap.sources.base import Array
 _WAIT_SECONDS = 0.05
 
 
-class Load:
+class ChunkLoad:
     """Rows ``start`` to ``stop``: asked for, loading, loaded or failed."""
 
     __slots__ = ("done", "error", "start", "stop", "used", "values")
@@ -35,7 +35,7 @@ class Load:
         self.error: BaseException | None = None
 
 
-def _work(queue: SimpleQueue[Load | None], load: Callable[[int, int], Array]) -> None:
+def _work(queue: SimpleQueue[ChunkLoad | None], load: Callable[[int, int], Array]) -> None:
     """The thread's life. It holds no reference to ``ReadAhead``, so that may die."""
     while (ticket := queue.get()) is not None:
         try:
@@ -60,10 +60,10 @@ class ReadAhead:
         self._entries = entries
         # Guards the bookkeeping only: no load, and no wait for one, under it.
         self._lock = threading.Lock()
-        self._held: list[Load] = []
-        self._latest: Load | None = None
+        self._held: list[ChunkLoad] = []
+        self._latest: ChunkLoad | None = None
         # Its put() may be called by a finalizer in any place, a Condition's not.
-        self._queue: SimpleQueue[Load | None] = SimpleQueue()
+        self._queue: SimpleQueue[ChunkLoad | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         weakref.finalize(self, self._queue.put, None)
@@ -106,7 +106,7 @@ class ReadAhead:
         return ticket.start, ticket.values
 
     def prefetch(self, start: int, stop: int) -> None:
-        """Load these rows in the background if there is room. Returns at once.
+        """ChunkLoad these rows in the background if there is room. Returns at once.
 
         Room is an entry that was read from and is not the latest such: rows loaded
         ahead and never read, and rows being read, are not thrown away for a guess.
@@ -118,7 +118,7 @@ class ReadAhead:
             if self._find(start) is None and self._make_room(demanded=False):
                 self._add(start, stop, used=False)
 
-    def _find(self, row: int) -> Load | None:
+    def _find(self, row: int) -> ChunkLoad | None:
         return next((t for t in self._held if t.start <= row < t.stop), None)
 
     def _make_room(self, demanded: bool) -> bool:
@@ -133,13 +133,13 @@ class ReadAhead:
         self._held.remove(victim)
         return True
 
-    def _add(self, start: int, stop: int, used: bool) -> Load:
+    def _add(self, start: int, stop: int, used: bool) -> ChunkLoad:
         if self._thread is None:
             self._thread = threading.Thread(
                 target=_work, args=(self._queue, self._load), name="bigsap-read", daemon=True
             )
             self._thread.start()
-        ticket = Load(start, stop, used)
+        ticket = ChunkLoad(start, stop, used)
         self._held.append(ticket)
         self._queue.put(ticket)
         return ticket

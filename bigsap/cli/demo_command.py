@@ -29,7 +29,7 @@ from bigsap.client.jobs import Client, Shown
 from bigsap.client.local_service import LocalService
 from bigsap.errors import InputError
 from bigsap.memory import peak_bytes
-from bigsap.show.progress_bar import State, clock, counts, title
+from bigsap.show.progress_bar import BarState, clock, counts, title
 from bigsap.show.text import align, bytes_text, result_lines
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class PhaseLines:
         self._printed = 0.0
         self._interval = interval
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: BarState) -> None:
         """Print a line when it is time to."""
         begins = state.phase != self._phase
         if not begins and state.seconds - self._printed < self._interval:

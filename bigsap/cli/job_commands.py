@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bigsap.cli.common import Exit, add_output_flags, check_output, exit_of, note, print_json
+from bigsap.cli.common import ExitStatus, add_output_flags, check_output, exit_of, note, print_json
 from bigsap.client.http import JobFailedError, ServiceError, UploadError
 from bigsap.errors import InputError
 from bigsap.show.text import align, number, result_record, result_text
@@ -29,7 +29,7 @@ SPEC_HELP = "a .json job request or cost spec, or a matrix in a .npy file"
 
 class _AddCommand(Protocol):
     def __call__(
-        self, name: str, run: Callable[[argparse.Namespace], Exit], summary: str
+        self, name: str, run: Callable[[argparse.Namespace], ExitStatus], summary: str
     ) -> argparse.ArgumentParser: ...
 
 
@@ -107,11 +107,11 @@ def _add_flags(parser: argparse.ArgumentParser, *, quiet: bool = False) -> None:
         parser.add_argument("--quiet", action="store_true", help="no progress bar, no notes")
 
 
-def exit_of_error(error: ServiceError) -> Exit:
+def exit_of_error(error: ServiceError) -> ExitStatus:
     """The exit code of what a service said."""
     if isinstance(error, JobFailedError):
-        return Exit.JOB_FAILED
-    return Exit.BAD_INPUT if error.status in _BAD_REQUEST else Exit.SERVICE
+        return ExitStatus.JOB_FAILED
+    return ExitStatus.BAD_INPUT if error.status in _BAD_REQUEST else ExitStatus.SERVICE
 
 
 def _client(args: argparse.Namespace) -> Client:
@@ -121,7 +121,7 @@ def _client(args: argparse.Namespace) -> Client:
     return Client(url, args.key or os.environ.get("BIGSAP_KEY") or None)
 
 
-def _serve(args: argparse.Namespace) -> Exit:
+def _serve(args: argparse.Namespace) -> ExitStatus:
     try:
         settings = importlib.import_module("bigsap_server.settings")
         serve = importlib.import_module("bigsap_server.serve")
@@ -140,7 +140,7 @@ def _serve(args: argparse.Namespace) -> Exit:
     except ValueError as error:
         raise InputError(_first_complaint(error)) from error
     code = serve.serve(chosen)
-    return Exit.OK if code is None else Exit(code)
+    return ExitStatus.OK if code is None else ExitStatus(code)
 
 
 def _first_complaint(error: ValueError) -> str:
@@ -155,7 +155,7 @@ def _first_complaint(error: ValueError) -> str:
     return "; ".join(texts)
 
 
-def _submit(args: argparse.Namespace) -> Exit:
+def _submit(args: argparse.Namespace) -> ExitStatus:
     output = None if args.output is None else check_output(Path(args.output))
     request = read_request(Path(args.spec))
     options = {
@@ -182,7 +182,7 @@ def _submit(args: argparse.Namespace) -> Exit:
         job = client.submit(request, label=args.label, idempotency_key=args.idempotency_key or None)
         if not args.wait and output is None:
             _show_job(args, job)
-            return Exit.OK
+            return ExitStatus.OK
         note(args, f"{job.id} is {job.state}")
         try:
             job.wait(progress=not args.quiet and sys.stderr.isatty())
@@ -266,12 +266,12 @@ class _Files:
         return array_id
 
 
-def _show_estimate(args: argparse.Namespace, estimate: dict[str, Any]) -> Exit:
+def _show_estimate(args: argparse.Namespace, estimate: dict[str, Any]) -> ExitStatus:
     if args.json:
-        print_json({**estimate, "exit_code": int(Exit.OK)})
-        return Exit.OK
+        print_json({**estimate, "exit_code": int(ExitStatus.OK)})
+        return ExitStatus.OK
     print(align([("dry run", "nothing was started"), *_flat(estimate)]))
-    return Exit.OK
+    return ExitStatus.OK
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -286,7 +286,7 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 def _show_job(args: argparse.Namespace, job: Job) -> None:
     if args.json:
-        print_json({**job.record, "exit_code": int(Exit.OK)})
+        print_json({**job.record, "exit_code": int(ExitStatus.OK)})
     else:
         print(align(_job_lines(job)))
 
@@ -309,27 +309,27 @@ def _job_lines(job: Job) -> list[tuple[str, str]]:
     return lines
 
 
-def _jobs(args: argparse.Namespace) -> Exit:
+def _jobs(args: argparse.Namespace) -> ExitStatus:
     with _client(args) as client:
         if args.job is not None:
             _show_job(args, client.job(args.job))
-            return Exit.OK
+            return ExitStatus.OK
         if args.limit < 1:
             raise InputError(f"--limit must be at least 1, got {args.limit}")
         found = list(client.jobs(state=args.state, label=args.label, limit=args.limit))
     if args.json:
-        print_json({"jobs": [job.record for job in found], "exit_code": int(Exit.OK)})
-        return Exit.OK
+        print_json({"jobs": [job.record for job in found], "exit_code": int(ExitStatus.OK)})
+        return ExitStatus.OK
     if not found:
         print("no jobs")
-        return Exit.OK
+        return ExitStatus.OK
     rows = [("ID", "STATE", "CREATED", "DONE", "LABEL"), *map(_row, found)]
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
     for row in rows:
         print(
             "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         )
-    return Exit.OK
+    return ExitStatus.OK
 
 
 def _row(job: Job) -> tuple[str, str, str, str, str]:
@@ -343,7 +343,7 @@ def _row(job: Job) -> tuple[str, str, str, str, str]:
     return job.id, job.state, created, done, str(record.get("label") or "")
 
 
-def _result(args: argparse.Namespace) -> Exit:
+def _result(args: argparse.Namespace) -> ExitStatus:
     output = None if args.output is None else check_output(Path(args.output))
     with _client(args) as client:
         job = client.job(args.job)
@@ -352,7 +352,9 @@ def _result(args: argparse.Namespace) -> Exit:
         return _show_result(args, job, job.result(), output)
 
 
-def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Path | None) -> Exit:
+def _show_result(
+    args: argparse.Namespace, job: Job, result: Result, output: Path | None
+) -> ExitStatus:
     if output is not None:
         result.save(output)
     code = exit_of(result)
@@ -368,8 +370,8 @@ def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Pat
     return code
 
 
-def _cancel(args: argparse.Namespace) -> Exit:
+def _cancel(args: argparse.Namespace) -> ExitStatus:
     with _client(args) as client:
         job = client.cancel(args.job, "now" if args.now else "graceful")
         _show_job(args, job)
-    return Exit.OK
+    return ExitStatus.OK

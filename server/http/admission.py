@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from bigsap_server import logs
 from bigsap_server.auth import Keys
-from bigsap_server.http.metrics import Metrics
+from bigsap_server.http.service_metrics import Metrics
 from bigsap_server.problems import MEDIA_TYPE, Problem
 from bigsap_server.settings import is_loopback
 from starlette.datastructures import Headers
@@ -52,7 +52,7 @@ SECURITY_HEADERS = {
 }
 
 
-class Gate:
+class Admission:
     """The outermost ASGI layer."""
 
     def __init__(self, app: Any, keys: Keys, metrics: Metrics) -> None:
