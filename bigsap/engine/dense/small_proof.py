@@ -34,8 +34,8 @@ def prove_dense(
 
     cost, stride, allowance: as for ``small_search.solve_dense``, n <= m. v (m,): any prices.
     seen (m,) int64: room. low, matched (n,), prices (m,), out: the row duals
-    ``min_j (cost - prices)``, the costs of the pairs, and v shifted so that its largest is 0 (n < m: the largest of an
-    assigned column, and the others capped). facts, out:
+    ``min_j (cost - prices)``, the costs of the pairs, and v shifted so that its largest is 0
+    (n < m: the largest of an assigned column, and the others capped). facts, out:
     [0] the span of v, [3] the total of ``matched``, [4] what the parts of the gap add up to, as
     in ``certificate``, both rounded once, [5] the largest of ``low``, in magnitude. room (2 n,).
     """
