@@ -31,8 +31,9 @@ from bigsap.errors import BigsapError
 from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
-from bigsap.sources.base import Array, CostSource, Fill, Fillable, Resident, read_while
+from bigsap.sources.base import Array, CostSource, Fill, Resident, read_while
 from bigsap.sources.compiled import read_pairs
+from bigsap.sources.filling import fill_of
 
 #: Rows and columns of the two samples: most other costs fail in the first.
 _SAMPLES = (6, 16)
@@ -149,7 +150,7 @@ def _pairs_of(problem: Problem, tick: Callable[[], None]) -> _Pairs | None:
             out[:] = here[rows, columns]
 
         return _Pairs(problem, from_matrix, tick)
-    fill = source.fill() if isinstance(source, Fillable) else None
+    fill = fill_of(source)
     if fill is not None and fill.in_parts:
         return _Pairs(problem, _by_fill(fill), tick)
     if fill is None and getattr(source, "kind", None) == "value":

@@ -14,7 +14,6 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
     Fill,
-    Fillable,
     Foreseeing,
     Ids,
     Resident,
@@ -23,6 +22,7 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.device.placed import OnDevice
+from bigsap.sources.filling import fill_of
 
 _READ_BYTES = 16 << 20
 _READ_SECONDS = 0.1
@@ -108,7 +108,7 @@ def all_costs(part: Problem, monitor: Monitor) -> Array:
 def pair_fill(problem: Problem) -> Fill | None:
     """Compiled code that computes single pairs; None where a pair costs more than its share."""
     source = problem.source
-    fill = source.fill() if isinstance(source, Fillable) else None
+    fill = fill_of(source)
     return fill if fill is not None and fill.in_parts else None
 
 

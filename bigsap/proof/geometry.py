@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigsap.sources.base import Array, CostSource, Fill, Fillable, Ids, Selectable, Separable
+from bigsap.sources.base import Array, CostSource, Fillable, Ids, Selectable, Separable
 from bigsap.sources.gated import Gated
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
@@ -138,11 +138,6 @@ def _in_space(latitude: Array, longitude: Array) -> Array:
     return np.ascontiguousarray(
         np.column_stack((across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)))
     )
-
-
-def filler(source: CostSource) -> Fill | None:
-    """What computes the costs of a source, where it is compiled."""
-    return source.fill() if isinstance(source, Fillable) else None
 
 
 def select(source: CostSource, rows: Ids, columns: Ids) -> CostSource | None:

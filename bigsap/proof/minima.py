@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, filler, geometry, select
+from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, geometry, select
 from bigsap.proof.row_minima import row_minima
 from bigsap.proof.row_pass import BLOCK_BYTES
+from bigsap.proof.threads import Left, run_together
 from bigsap.sources.base import Array, CostSource, Minimised
+from bigsap.sources.filling import fill_of
 
 #: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.
 LEAST_ROWS = 4096
@@ -95,7 +97,7 @@ def by_bounds(
     points = geometry(inner)
     if points is None:
         return None
-    fill = filler(source)
+    fill = fill_of(source)
     if fill is None:
         return None
     matched = np.zeros(n)
@@ -198,7 +200,7 @@ def _descend(
     by_row = _row_order(matching, order, n)
     chosen = select(source, by_row, order)
     # Boxes of the points that its filler computes with.
-    p, fill = (None, None) if chosen is None else (geometry(chosen), filler(chosen))
+    p, fill = (None, None) if chosen is None else (geometry(chosen), fill_of(chosen))
     if p is None or fill is None:
         return None
     v = np.ascontiguousarray(prices[order])
@@ -259,10 +261,6 @@ def _row_order(matching: Array | None, order: Array, n: int) -> Array:
     return np.argsort(place[np.where(inside, matching, order.size)], kind="stable")
 
 
-class _Left(Exception):
-    """A thread's work was ended because another's is."""
-
-
 def _share_out(
     count: int, threads: int, look: Callable[[], None],
     some: Callable[[int, int, Callable[[], None]], bool],
@@ -288,7 +286,7 @@ def _share_out(
                 if not some(start, min(count, start + _ROWS), pause):
                     refused.set()
                     ended.set()
-        except _Left:
+        except Left:
             return
         except BaseException as error:  # noqa: BLE001 - raised in the calling thread
             failures.append(error)
@@ -296,26 +294,13 @@ def _share_out(
 
     def leave() -> None:
         if ended.is_set():
-            raise _Left
+            raise Left
 
     members = min(threads, -(-count // _ROWS))
     if members <= 1:
         run(look)
     else:
-        team = [threading.Thread(target=run, args=(leave,), daemon=True) for _ in range(members)]
-        try:
-            for member in team:
-                member.start()
-            for member in team:
-                # With a time limit, so that Ctrl-C reaches this thread in between.
-                while member.is_alive():
-                    member.join(0.05)
-                    look()
-        finally:
-            ended.set()
-            for member in team:
-                if member.ident is not None:
-                    member.join()
+        run_together(members, lambda: run(leave), look, ended)
     if failures:
         raise failures[0]
     return not refused.is_set()

@@ -14,7 +14,9 @@ from typing import TypeAlias
 import numpy as np
 
 from bigsap.errors import BigsapError, OptionError
-from bigsap.sources.base import Array, CostSource, Crewed, Fillable, Ids, Resident, read_while
+from bigsap.proof.threads import Left, run_together
+from bigsap.sources.base import Array, CostSource, Crewed, Ids, Resident, read_while
+from bigsap.sources.filling import fill_of
 
 #: Default size of a thread's block: beyond it the shared cache is too small, and below it the
 #: threads come to wait for the interpreter. Two threads, 1,024,000 columns of points, ns a
@@ -132,30 +134,14 @@ def stream(
 
     def leave() -> None:
         if stopped.is_set():
-            raise _Left
+            raise Left
 
     if min(threads, n_blocks) <= 1:
         run(report, report)
     else:
-        team = [
-            threading.Thread(target=run, args=(_nothing, leave), daemon=True)
-            for _ in range(min(threads, n_blocks))
-        ]
-        try:
-            for member in team:
-                member.start()
-            for member in team:
-                # With a time limit, so that Ctrl-C reaches this thread in between.
-                while member.is_alive():
-                    member.join(0.05)
-                    report()
-            report()
-        finally:
-            stopped.set()
-            for member in team:
-                if member.ident is not None:
-                    member.join()
-    failures = [failure for failure in failures if not isinstance(failure[1], _Left)]
+        run_together(min(threads, n_blocks), lambda: run(_nothing, leave), report, stopped)
+        report()
+    failures = [failure for failure in failures if not isinstance(failure[1], Left)]
     if failures:
         raise min(failures, key=lambda failure: failure[0])[1]
 
@@ -186,12 +172,8 @@ def _as_they_come(
 
 def gives_parts(source: CostSource) -> bool:
     """Whether a part of a row costs its share of the row only."""
-    fill = source.fill() if isinstance(source, Fillable) else None
+    fill = fill_of(source)
     return fill is not None and fill.in_parts
-
-
-class _Left(Exception):
-    """A thread's wait was ended because the pass is over."""
 
 
 def _nothing() -> None:

@@ -21,7 +21,8 @@ from bigsap.native import ahead
 from bigsap.problem import Problem
 from bigsap.proof.minima import kernels_by_bounds
 from bigsap.rows import RowCache, Rows
-from bigsap.sources.base import Array, CostSource, Fill, Fillable, Resident, Separable
+from bigsap.sources.base import Array, CostSource, Fill, Resident, Separable
+from bigsap.sources.filling import fill_of
 
 #: What was named in this process.
 _named: set[tuple[object, ...]] = set()
@@ -112,5 +113,5 @@ def _one_pair(source: CostSource) -> CostSource:
     matrix = source.resident() if isinstance(source, Resident) else None
     if matrix is not None:
         return _Matrix(matrix)
-    fill = source.fill() if isinstance(source, Fillable) else None
+    fill = fill_of(source)
     return _Rows(source.dtype) if fill is None else _Filled(source.dtype, fill)

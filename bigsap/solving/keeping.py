@@ -38,6 +38,7 @@ from bigsap.sources.base import (
     Separable,
     range_of,
 )
+from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
 
 #: Compiled costs that take so long a pair are kept: some fifty times what a look into memory
@@ -90,7 +91,7 @@ def is_dear(problem: Problem) -> bool:
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and terms.y.shape[0] <= FEW_COORDINATES:
         return False  # bounds spare most pairs
-    fill = source.fill() if isinstance(source, Fillable) else None
+    fill = fill_of(source)
     in_parts = fill is None or fill.in_parts
     width = min(m, _SAMPLED) if in_parts else m
     costs = np.empty((1, width), source.dtype)

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.core.pair_costs import filler, signed_total
+from bigsap.engine.core.pair_costs import signed_total
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.solving.call import Call
 from bigsap.sources.base import Array, read_while
+from bigsap.sources.filling import fill_of
 
 #: So few open rows are worth a search each.
 _FEW_OPEN = 256
@@ -104,7 +105,7 @@ def answer(
     # What a row took lately may be far from what it takes, so without any bound a pass that
     # can be left between its rows is begun in any case.
     expected = call.seconds_per_row * problem.shape[0] / call.n_threads
-    light = call.rows.policy == "in place" or filler(problem.source) is not None
+    light = call.rows.policy == "in place" or fill_of(problem.source) is not None
     if min(expected, by_bounds) <= max(0.0, deadline.left) or (known.bound is None and light):
         with suppress(Late):
             certificate = prove(matching, v)

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.held import Held
-from bigsap.engine.core.pair_costs import Tick, costs_of_pairs, filler
+from bigsap.engine.core.pair_costs import Tick, costs_of_pairs
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import exact_sum
 from bigsap.rows import Rows
 from bigsap.sources.base import Array
 from bigsap.sources.device.pairs import device_pairs
+from bigsap.sources.filling import fill_of
 
 
 def pair_costs(
@@ -43,7 +44,7 @@ def pair_costs(
         if there is not None:
             costs[wanted] = there
             return costs
-        fill = filler(source)
+        fill = fill_of(source)
         if fill is None or not fill.in_parts:
             for holder in held:
                 found, known = holder.costs(column_of_row)

@@ -10,18 +10,14 @@ import numpy as np
 
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, Rows, RowTable
-from bigsap.sources.base import Array, CostSource, Fill, Fillable, read_while
+from bigsap.sources.base import Array, read_while
 from bigsap.sources.compiled import read_pairs
+from bigsap.sources.filling import fill_of
 
 # Pairs whose costs are held at a time.
 _AT_ONCE = 1024
 
 Tick = Callable[[], None]
-
-
-def filler(source: CostSource) -> Fill | None:
-    """The compiled filler of a source that has one."""
-    return source.fill() if isinstance(source, Fillable) else None
 
 
 def costs_of_pairs(
@@ -34,7 +30,7 @@ def costs_of_pairs(
     rows. tick: called before each piece that is computed or read.
     """
     source = problem.source
-    fill = filler(source)
+    fill = fill_of(source)
     step = _AT_ONCE if fill is not None and fill.in_parts else 1
     for start in range(0, columns.size, _AT_ONCE):
         rows = start + np.flatnonzero(columns[start : start + _AT_ONCE] >= 0)
@@ -78,7 +74,7 @@ def cheap_total(problem: Problem, rows: Rows, columns: Array, tick: Tick) -> Any
     It takes more for rows through Python.
     """
     in_place = rows.policy == "in place"
-    if not in_place and filler(problem.source) is None:
+    if not in_place and fill_of(problem.source) is None:
         return None
     tick()
     total = signed_total(problem, rows.table if in_place else None, columns, tick)
