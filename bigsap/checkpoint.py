@@ -168,7 +168,7 @@ def _judge(file: BinaryIO, size: int, name: str) -> int:
     if left or file.read(_DIGEST + 1) != digest.digest():
         raise CheckpointError(
             f"{name}: the checkpoint is truncated or damaged: its {size} bytes do not"
-            " bear out its checksum"
+            " match its checksum"
         )
     return length
 

@@ -162,7 +162,7 @@ def solve(
     Returns a ``Result``. An infeasible problem is a result with status ``infeasible``
     and the violating rows. Raises ``InputError`` (a ValueError) for bad input, naming
     the first offending row and column, and CertificateError when the costs do not
-    bear out the answer, which happens when they change between calls; OSError when a
+    prove the answer, which happens when they change between calls; OSError when a
     checkpoint cannot be written.
 
     *Stopped early* (status ``time_limit`` or ``cancelled``), the result has the cheapest

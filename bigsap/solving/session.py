@@ -132,7 +132,7 @@ class Run(Call):
                 else:
                     outcome = self._search()
                 if outcome.violator.size:
-                    outcome = self._borne_out(outcome)
+                    outcome = self._confirmed(outcome)
                 if outcome.violator.size:
                     return self._conclude(Conclusion(None), outcome.violator)
                 found = outcome.column_of_row
@@ -387,7 +387,7 @@ class Run(Call):
             certificate = self._prove(outcome.column_of_row, outcome.v)
         if not certificate.optimal:
             raise CertificateError(
-                f"optimality is not borne out: the assignment may be off by {certificate.gap}"
+                f"optimality could not be proved: the assignment may be off by {certificate.gap}"
                 f" (cost {certificate.fun}, bound {certificate.bound}); do the costs change"
                 " from one reading to the next?"
             )
@@ -404,7 +404,7 @@ class Run(Call):
         self.magnitude = told.magnitude
         return Conclusion(found, told.fun, u=told.u, v=told.v)
 
-    def _borne_out(self, outcome: Outcome) -> Outcome:
+    def _confirmed(self, outcome: Outcome) -> Outcome:
         """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
         dense = self.lists is None
         while self.options.certify:

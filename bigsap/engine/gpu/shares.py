@@ -139,7 +139,7 @@ class Exchange:
                 return
         self._in_host_memory()
         if not self._greet():
-            raise BigsapError("the devices cannot exchange letters, not through host memory either")
+            raise BigsapError("the devices cannot exchange messages, not even through host memory")
         self.way = "host"
 
     def _in_device_memory(self) -> None:

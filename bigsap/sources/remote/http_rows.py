@@ -324,7 +324,7 @@ def _wire_dtype(dtype: Any) -> np.dtype[Any]:
         if given.kind == known.kind and given.itemsize == known.itemsize:
             return known
     names = ", ".join(known.name for known in WIRE_DTYPES.values())
-    raise DtypeError(f"dtype={given} cannot travel; a provider has one of {names}")
+    raise DtypeError(f"dtype={given} cannot be sent; a provider has one of {names}")
 
 
 def _check_count(name: str, value: Any, least: int, most: int | None) -> None:
