@@ -497,3 +497,21 @@ def test_tall_and_infeasible_names_rows():
     res = bigsap.solve(cost)
     assert res.status == "infeasible"
     res.verify(cost)
+
+
+@pytest.mark.parametrize(("start", "certify"), [("none", True), ("auto", False)])
+def test_a_solve_by_lists_builds_no_dense_engine(start, certify, monkeypatch):
+    """But for the coarsest of the levels, whose few rows are scanned whole."""
+    built = []
+    usual = Engine.__init__
+
+    def noted(self, problem, *rest):
+        built.append(problem.shape)
+        usual(self, problem, *rest)
+
+    monkeypatch.setattr(Engine, "__init__", noted)
+    source = bigsap.points(*points_of("disjoint", 800))
+    result = bigsap.solve(source, method="compressed", start=start, certify=certify)
+    assert (result.status, result.stats["method"]) == ("optimal", "compressed")
+    assert (800, 800) not in built
+    assert built == [] or start == "auto"
