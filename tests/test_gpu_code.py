@@ -22,6 +22,7 @@ from bigsap.sources.device.code import PRELUDE, DeviceCode, PairCode, matrix_cod
 from bigsap.sources.device.device_kernels import OPTIONS, compile_error, full_text
 from bigsap.sources.device.function import cuda_kernel
 from bigsap.sources.device.placed import StreamedToDevice, device_numbers
+from pairwise import each
 
 GENERATOR = np.random.default_rng(11)
 X, Y = GENERATOR.random((9, 2)), GENERATOR.random((13, 2))
@@ -95,15 +96,16 @@ def compile_text(text: str, arch: str, folder: object) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# Of the costs those whose texts differ most; all formulas are run on the host below.
+TOLD = ("minkowski", "haversine", "lowrank", "expression")
 F8 = matrix_code(np.dtype("f8"), 0, 4096, 1, 4096)
 U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
 
 
-# Both sides of each test of the architecture; sm_80 takes the one or the other.
-@pytest.mark.parametrize("arch", ["sm_75", pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"])
-@pytest.mark.parametrize(
-    ("file", "code", "settings"),
-    [
+# Both sides of each test of the architecture for each file; sm_80 takes the one or the other. A
+# compilation takes seconds, where there is a compiler.
+@each(
+    **{"file, code, settings": [
         ("dense", F8, {}),
         ("dense", F8, {"GROUP": 16, "COLS": 2, "VIRTUAL": 1, "FLAT": 1, "AHEAD": 1}),
         ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "VIRTUAL": 1, "COLS": 64, "WIDTH": 1}),
@@ -116,17 +118,24 @@ U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
         ("tight", U1, {"PRICE_IS_INT": 1, "SIGN": -1}),
         ("proof", F8, {"SIGN": -1}),
         ("proof", U1, {"PRICE_IS_INT": 1}),
-    ],
-)
+    ]},
+    arch=["sm_90", "sm_75"],
+)  # fmt: skip
 def test_kernels_compile(
-    arch: str, file: str, code: DeviceCode, settings: dict[str, int], tmp_path
+    file: str, code: DeviceCode, settings: dict[str, int], arch: str, tmp_path
 ) -> None:
     if arch != "sm_90":
         settings = {**settings, "USE_CLUSTER": 0} if file == "dense" else settings
     compile_text(full(file, code, **settings), arch, tmp_path)
 
 
-@pytest.mark.parametrize("name", [*sources(), "cuda_kernel", "part of an expression"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in sources() if name not in TOLD),
+        *TOLD, "cuda_kernel", "part of an expression",
+    ],
+)  # fmt: skip
 def test_costs_compile(name: str, tmp_path) -> None:
     if name == "cuda_kernel":
         code = cuda_kernel(KERNEL, (9, 13), (X, Y, 2.0)).pair.code()

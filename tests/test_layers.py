@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import bigsap
 
 ROOT = Path(__file__).parent.parent
@@ -29,6 +31,7 @@ def fresh(code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # `make test` has just run it
 def test_layers_are_respected():
     # No cache: it remembers where an import led before a module was added or moved.
     code = "from importlinter.cli import lint_imports_command as run; run(['--no-cache'])"

@@ -117,7 +117,9 @@ def test_damaged_files_are_compiled_again(package):
     assert run(package) == (ANSWER, 1, 1)
 
 
-@pytest.mark.parametrize("other", ["numba", "llvmlite", "np"])
+@pytest.mark.parametrize(
+    "other", ["numba", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llvmlite", "np"))]
+)
 def test_other_versions_make_other_kernels(package, other):
     run(package)
     before = f"cache.{other}.__version__ = '99.0.0'"
