@@ -175,7 +175,7 @@ def _submit(args: argparse.Namespace) -> ExitStatus:
         request["spread"] = args.spread
     uploaded = dict(_file_and_id(text) for text in args.uploaded)
     with _client(args) as client:
-        files = _Files(client, args, Path(args.spec).parent, uploaded)
+        files = _FileArguments(client, args, Path(args.spec).parent, uploaded)
         request = files.sent(request)
         if args.dry_run:
             return _show_estimate(args, client.estimate(request))
@@ -216,7 +216,7 @@ def _file_and_id(text: str) -> tuple[str, str]:
     return os.path.abspath(file), array_id
 
 
-class _Files:
+class _FileArguments:
     """Uploads the ``.npy`` files that a request names, each once."""
 
     def __init__(

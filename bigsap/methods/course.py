@@ -15,7 +15,7 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
-from bigsap.methods.standing import Standing
+from bigsap.methods.phase_run import PhaseRun
 from bigsap.monitor import Monitor
 from bigsap.sources.base import Array
 
@@ -151,7 +151,7 @@ class Setting:
 
 
 @dataclass
-class Course(Standing):
+class Course(PhaseRun):
     """Where a run over the phases stands: what a checkpoint adds to the engine's.
 
     plain: one phase with epsilon 0. warm: ``"pairs"`` or ``"prices"`` after a warm start with or

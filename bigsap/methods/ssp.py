@@ -17,7 +17,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.methods.outcome import Outcome
-from bigsap.methods.standing import Standing
+from bigsap.methods.phase_run import PhaseRun
 from bigsap.methods.start import estimate, plain
 from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm, adopt, first_epsilon
 from bigsap.sources.base import Array, Grouped
@@ -59,7 +59,7 @@ def next_epsilon(
 
 
 @dataclass
-class Phases(Standing):
+class Phases(PhaseRun):
     """Where the run over the phases stands: what a snapshot adds to the engine's.
 
     order: ID (k,), the rows that the phases visit. Below epsilon_low epsilon becomes 0. begun: the

@@ -41,7 +41,7 @@ from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import reach, refuse_invalid
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
-from bigsap.proof.tightness import UNIT, Pairs, allowance
+from bigsap.proof.tightness import UNIT, Tightness, allowance
 from bigsap.sources.base import Array, CostSource
 
 
@@ -335,7 +335,7 @@ def conclude(
     # Times UNIT before they are added, because the sum of magnitudes may overflow.
     shift = UNIT * largest + UNIT * abs(float(threshold)) if real else None
     earlier = UNIT * magnitude
-    pairs = Pairs(max(n, m), shift, earlier)
+    pairs = Tightness(max(n, m), shift, earlier)
     pairs.judge(matching, sign, matched, raw_u, raw_prices)
     if pairs.negative or (surplus < 0).any():
         raise CertificateError("the certificate contradicts itself: a negative part of the gap")

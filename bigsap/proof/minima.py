@@ -13,7 +13,7 @@ import numpy as np
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, geometry, select
 from bigsap.proof.row_minima import row_minima
 from bigsap.proof.row_pass import BLOCK_BYTES
-from bigsap.proof.threads import Left, run_together
+from bigsap.proof.together import Left, run_together
 from bigsap.sources.base import Array, CostSource, Minimised
 from bigsap.sources.filling import fill_of
 

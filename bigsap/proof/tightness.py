@@ -24,7 +24,7 @@ def allowance(n: int, rounding: Array | float) -> Array | float:
     return 16.0 * max(4.0, math.sqrt(n)) * rounding
 
 
-class Pairs:
+class Tightness:
     """How far the assigned pairs are from tight, taken together block by block.
 
     n: rows or columns. shift: what rounding adds to every pair, None when all is exact.

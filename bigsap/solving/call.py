@@ -23,7 +23,7 @@ from bigsap.proof.certificate import Certificate
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.result import Status
 from bigsap.rows import RowCache, Rows, parse_bytes
-from bigsap.solving.warm_start import WarmStart
+from bigsap.solving.warm_start import GivenStart
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
 from bigsap.sources.spread.crew import Crew
@@ -32,7 +32,7 @@ from bigsap.sources.spread.crew import Crew
 BLOCK_SECONDS = 0.1
 
 
-class Call:
+class SolveCall:
     """One call of ``solve`` or ``resume``: what was asked, and where its solve stands.
 
     given: the problem as the user has it; problem: as it is solved. saved: the
@@ -45,7 +45,7 @@ class Call:
 
     def __init__(
         self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
-        n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
+        n_threads: int, warm_start: GivenStart | None, saved: checkpoint.Saved | None,
         *, gated: Gated | None = None, large: bool = False, crew: Crew | None = None,
     ) -> None:  # fmt: skip
         self.given, self.problem, self.monitor = given, problem, monitor

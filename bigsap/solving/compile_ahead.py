@@ -47,7 +47,7 @@ class _Matrix:
         out[:] = self._costs[rows, columns]
 
 
-class _Rows:
+class _OneRow:
     """One pair, which Python reads; with ``fill``, kernels."""
 
     shape = (1, 1)
@@ -59,7 +59,7 @@ class _Rows:
         out[:] = 0
 
 
-class _Filled(_Rows):
+class _Filled(_OneRow):
     def __init__(self, dtype: np.dtype[Any], fill: Fill) -> None:
         super().__init__(dtype)
         self._fill = fill
@@ -114,4 +114,4 @@ def _one_pair(source: CostSource) -> CostSource:
     if matrix is not None:
         return _Matrix(matrix)
     fill = fill_of(source)
-    return _Rows(source.dtype) if fill is None else _Filled(source.dtype, fill)
+    return _OneRow(source.dtype) if fill is None else _Filled(source.dtype, fill)

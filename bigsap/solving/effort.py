@@ -14,7 +14,7 @@ from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
 from bigsap.methods.placement import device_name, device_rows
 from bigsap.result import Result
-from bigsap.solving.call import Call
+from bigsap.solving.call import SolveCall
 from bigsap.solving.keeping import KeptRows
 from bigsap.solving.stopped import Deadline, Late
 from bigsap.sources.device.placed import OnDevice
@@ -24,7 +24,7 @@ _FIRST_SECONDS = 0.2
 _FIRST_SHARE = 0.1
 
 
-def solve_stats(call: Call) -> dict[str, Any]:
+def solve_stats(call: SolveCall) -> dict[str, Any]:
     """``Result.stats`` of a solve, ended or stopped: counts of work, bytes, seconds, bounds."""
     engine, rows = call.engine, call.rows
     there = device_rows(None if call.lists is None else call.lists.engine)
@@ -91,7 +91,7 @@ def solve_stats(call: Call) -> dict[str, Any]:
     }
 
 
-def _asked(call: Call, evaluated: int, pairs: int) -> tuple[int, int]:
+def _asked(call: SolveCall, evaluated: int, pairs: int) -> tuple[int, int]:
     """Rows and pairs that the source was asked for: kept ones are not asked for again."""
     source = call.reading.source
     if isinstance(source, KeptRows):
@@ -101,7 +101,7 @@ def _asked(call: Call, evaluated: int, pairs: int) -> tuple[int, int]:
     return evaluated, pairs
 
 
-def first_bounds(call: Call) -> None:
+def first_bounds(call: SolveCall) -> None:
     """Tell listeners what is known before any work: the costs' floor, the price of the pairs
     in order. ``call.known`` is not told: a pass over the costs finds better."""
     problem, monitor = call.problem, call.monitor
@@ -123,7 +123,7 @@ def first_bounds(call: Call) -> None:
         known.tell(monitor)
 
 
-def list_bounds(call: Call) -> None:
+def list_bounds(call: SolveCall) -> None:
     """Tell listeners what the lists prove in the midst of a phase. Not ``call.known``: ``gap`` is
     judged at the end of each phase, never by the clock."""
     if call.lists is not None:
@@ -132,7 +132,7 @@ def list_bounds(call: Call) -> None:
         known.tell(call.monitor)
 
 
-def last_report(call: Call, result: Result) -> None:
+def last_report(call: SolveCall, result: Result) -> None:
     """Tell listeners what the result says."""
     monitor, progress = call.monitor, call.monitor.progress
     low, high = result.bound, result.fun

@@ -24,7 +24,7 @@ from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
 from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch
-from bigsap.solving.call import Call
+from bigsap.solving.call import SolveCall
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
@@ -53,7 +53,7 @@ _WORTH_PAIRS = 1 << 16
 _FUNCTION_BYTES = 1 << 17
 
 
-def kept_problem(call: Call) -> Problem:
+def kept_problem(call: SolveCall) -> Problem:
     """``call.problem``, or the same with rows that are kept in ``call.rows`` as they are read.
 
     With room for all rows and a method on lists they are all read here. Raises what the
@@ -113,7 +113,7 @@ def is_dear(problem: Problem) -> bool:
     return True
 
 
-def _read_all(call: Call) -> None:
+def _read_all(call: SolveCall) -> None:
     """Read every row into its slot, once, by all threads; the monitor hears how far it is."""
     problem, table, monitor = call.problem, call.rows.table, call.monitor
     m = problem.shape[1]

@@ -31,7 +31,7 @@ from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.certificate import certify as prove
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
-from bigsap.solving.call import BLOCK_SECONDS, Call
+from bigsap.solving.call import BLOCK_SECONDS, SolveCall
 from bigsap.solving.compile_ahead import compile_ahead
 from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
 from bigsap.solving.identity import identity
@@ -39,7 +39,7 @@ from bigsap.solving.keeping import KeptRows, kept_problem
 from bigsap.solving.sorted_first import sorted_outcome
 from bigsap.solving.stopped import Conclusion, Deadline, Late, answer, as_float
 from bigsap.solving.uncertified import pair_costs, unproved
-from bigsap.solving.warm_start import WarmStart
+from bigsap.solving.warm_start import GivenStart
 from bigsap.sources.base import Array, CostSource, Crewed
 from bigsap.sources.gated import Gated
 from bigsap.sources.infinite import infinities
@@ -57,12 +57,12 @@ _REPAIRS = 2
 _PROMISING = 8
 
 
-class Run(Call):
+class Run(SolveCall):
     """The solve of a call."""
 
     def __init__(
         self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
-        n_threads: int, warm_start: WarmStart | None, saved: checkpoint.Saved | None,
+        n_threads: int, warm_start: GivenStart | None, saved: checkpoint.Saved | None,
         *, gated: Gated | None = None, large: bool = False, crew: Crew | None = None,
     ) -> None:  # fmt: skip
         super().__init__(

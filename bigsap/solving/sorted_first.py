@@ -11,12 +11,12 @@ from bigsap.methods.course import Solved
 from bigsap.methods.monge import sorted_start
 from bigsap.methods.placement import device_name
 from bigsap.proof.certificate import Certificate
-from bigsap.solving.call import Call
+from bigsap.solving.call import SolveCall
 from bigsap.sources.base import Array
 
 
 def sorted_outcome(
-    call: Call, solved: Solved, prove: Callable[[Array, Array], Certificate]
+    call: SolveCall, solved: Solved, prove: Callable[[Array, Array], Certificate]
 ) -> Outcome | None:
     """The answer of ``methods.monge`` once ``prove``, a pass over all pairs, bears it out.
 

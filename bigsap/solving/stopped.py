@@ -19,7 +19,7 @@ from bigsap.engine.core.pair_costs import signed_total
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
-from bigsap.solving.call import Call
+from bigsap.solving.call import SolveCall
 from bigsap.sources.base import Array, read_while
 from bigsap.sources.filling import fill_of
 
@@ -72,7 +72,7 @@ class Conclusion:
 
 
 def answer(
-    call: Call,
+    call: SolveCall,
     deadline: Deadline,
     prove: Callable[[Array | None, Array], Certificate],
     found: Array | None = None,
@@ -120,7 +120,9 @@ def answer(
     return Conclusion(matching, fun, None if bound is None else problem.sign * bound, u, prices)
 
 
-def _completed(call: Call, candidate: Array, tick: Tick, costs: Array | None) -> tuple[Array, Any]:
+def _completed(
+    call: SolveCall, candidate: Array, tick: Tick, costs: Array | None
+) -> tuple[Array, Any]:
     """The candidate with its open rows matched, and its signed cost.
 
     A search reads at least one row for each open row; where there are many it is the last
@@ -139,7 +141,9 @@ def _completed(call: Call, candidate: Array, tick: Tick, costs: Array | None) ->
     return whole, price
 
 
-def _signed_cost(call: Call, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
+def _signed_cost(
+    call: SolveCall, whole: Array, tick: Tick, base: Array, costs: Array | None
+) -> Any:
     """The signed cost of an assignment that differs in few rows from ``base``, of which the
     signed costs (n,) may be known."""
     problem = call.problem

@@ -21,7 +21,7 @@ _FARTHEST = 1e300
 
 
 @dataclass(frozen=True)
-class WarmStart:
+class GivenStart:
     """What the user gave, checked: column prices v (m,), row prices u (n,) where known, and
     the column of each row (n,) where known; in the user's sense and orientation."""
 
@@ -46,7 +46,7 @@ class WarmStart:
         return Warm(_row_prices(given, self.v, tick, threads), pairs)
 
 
-def parse_warm_start(value: Any, given: Problem) -> WarmStart | None:
+def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
     """Judge ``warm_start=``; reads no costs.
 
     value: None, a ``Result``, column prices (m,), or a pair of prices and ``col4row``
@@ -64,10 +64,10 @@ def parse_warm_start(value: Any, given: Problem) -> WarmStart | None:
             )
         if not (np.isfinite(value.v).all() and np.isfinite(value.u).all()):
             raise OptionError(f"warm_start is a result without prices (status {value.status})")
-        return WarmStart(_prices(value.v, m), _prices(value.u, n), _pairs(value.col4row, n, m))
+        return GivenStart(_prices(value.v, m), _prices(value.u, n), _pairs(value.col4row, n, m))
     if isinstance(value, tuple) and len(value) == 2 and np.ndim(value[0]) == 1:
-        return WarmStart(_prices(value[0], m), None, _pairs(value[1], n, m))
-    return WarmStart(_prices(value, m), None, None)
+        return GivenStart(_prices(value[0], m), None, _pairs(value[1], n, m))
+    return GivenStart(_prices(value, m), None, None)
 
 
 def _words(shape: tuple[int, int], maximize: bool) -> str:

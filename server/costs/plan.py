@@ -74,7 +74,7 @@ def _sample(expression: Any) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Piece:
     """A member of the union, judged."""
 
     shape: tuple[int, int] | None
@@ -206,7 +206,7 @@ class _Planner:
             )  # fmt: skip
         return (*facts.shape, 1)[:2] if len(facts.shape) == 1 else facts.shape  # type: ignore[return-value]
 
-    def part(self, spec: Any, pointer: str) -> _Part:
+    def part(self, spec: Any, pointer: str) -> _Piece:
         """Judge one member and what is below it."""
         self.plan.kinds.append(spec.type)
         match spec:
@@ -225,13 +225,13 @@ class _Planner:
             case specs.HttpRows():
                 check_http_rows(spec, self.resolver, pointer)
                 n, m = shape_of(spec, self.shape, pointer)
-                return _Part((n, m), spec.dtype, 0, 1.0, python_rows=True)
+                return _Piece((n, m), spec.dtype, 0, 1.0, python_rows=True)
             case specs.Plugin():
                 enabled = self.resolver.settings["plugins"]
                 plugin = plugin_entry(spec.name, enabled, pointer)
                 plugin_params(plugin, spec, pointer)
                 shape = None if self.shape is None else (self.shape[0], self.shape[1])
-                return _Part(shape, python_rows=True)
+                return _Piece(shape, python_rows=True)
             case specs.Sum():
                 return self.combined(
                     [
@@ -252,15 +252,15 @@ class _Planner:
                         f"has shape {list(shape)}, but the costs have {list(below.shape)}",
                         pointer_to_child(pointer, name),
                     )
-                return self.combined([below, _Part(shape)], pointer)
+                return self.combined([below, _Piece(shape)], pointer)
         return self.combined([self.part(spec.cost, pointer_to_child(pointer, "cost"))], pointer)
 
-    def combined(self, parts: list[_Part], pointer: str) -> _Part:
+    def combined(self, parts: list[_Piece], pointer: str) -> _Piece:
         shapes = {part.shape for part in parts if part.shape is not None}
         if len(shapes) > 1:
             shown = ", ".join(str(list(shape)) for shape in sorted(shapes))
             raise _invalid(f"combined costs need one shape, got {shown}", pointer)
-        return _Part(
+        return _Piece(
             shapes.pop() if shapes else None,
             "float64",
             sum(part.nbytes for part in parts),
@@ -273,7 +273,7 @@ class _Planner:
         if nbytes <= _SMALL_BYTES:
             build(spec, self.resolver, self.shape, self.maximize, pointer)
 
-    def points(self, spec: specs.Points, pointer: str) -> _Part:
+    def points(self, spec: specs.Points, pointer: str) -> _Piece:
         (n, d), (m, e) = self.sided(spec, "x", pointer), self.sided(spec, "y", pointer)
         if d != e:
             raise _invalid(
@@ -293,9 +293,9 @@ class _Planner:
         nbytes = 16 * (n + m) * d
         self.small(spec, nbytes, pointer)
         dear = {"minkowski": 20.0, "haversine": 20.0, "cosine": 0.5}.get(spec.metric, 0.25)
-        return _Part((n, m), "float64", nbytes, 0.2 + dear * d)
+        return _Piece((n, m), "float64", nbytes, 0.2 + dear * d)
 
-    def lowrank(self, spec: specs.LowRank, pointer: str) -> _Part:
+    def lowrank(self, spec: specs.LowRank, pointer: str) -> _Piece:
         (n, r), (m, s) = self.sided(spec, "a", pointer), self.sided(spec, "b", pointer)
         if r != s:
             raise _invalid(f"a has rank {r}, b has {s}", pointer_to_child(pointer, "b"))
@@ -304,9 +304,9 @@ class _Planner:
                 _expect(self.facts(spec, name, pointer), (size,), pointer_to_child(pointer, name))
         nbytes = 16 * (n + m) * r
         self.small(spec, nbytes, pointer)
-        return _Part((n, m), "float64", nbytes, 0.2 + 0.15 * r)
+        return _Piece((n, m), "float64", nbytes, 0.2 + 0.15 * r)
 
-    def table(self, spec: specs.Table, pointer: str) -> _Part:
+    def table(self, spec: specs.Table, pointer: str) -> _Piece:
         values = self.facts(spec, "values", pointer)
         if len(values.shape) != 2:
             raise _invalid("needs 2 dimensions", pointer_to_child(pointer, "values"))
@@ -319,9 +319,9 @@ class _Planner:
             sizes.append(facts.shape[0])
         nbytes = values.nbytes + 8 * sum(sizes)
         self.small(spec, nbytes, pointer)
-        return _Part((sizes[0], sizes[1]), str(values.dtype), nbytes, 0.6)
+        return _Piece((sizes[0], sizes[1]), str(values.dtype), nbytes, 0.6)
 
-    def matrix(self, spec: specs.Matrix, pointer: str) -> _Part:
+    def matrix(self, spec: specs.Matrix, pointer: str) -> _Piece:
         place = pointer_to_child(pointer, "values")
         facts = self.facts(spec, "values", pointer)
         shape = facts.shape
@@ -337,21 +337,21 @@ class _Planner:
                     " a pair here", pointer=pointer_to_child(place, row, column),
                     row=row, column=column,
                 )  # fmt: skip
-        return _Part((shape[0], shape[1]), str(facts.dtype), 0, 0.3)
+        return _Piece((shape[0], shape[1]), str(facts.dtype), 0, 0.3)
 
-    def zarr(self, spec: specs.Zarr, pointer: str) -> _Part:
+    def zarr(self, spec: specs.Zarr, pointer: str) -> _Piece:
         if spec.uri is not None:
             prefixes = self.resolver.settings["zarr_uris"]
             check_uri(spec.uri, prefixes, pointer_to_child(pointer, "uri"))
             shape = None if self.shape is None else (self.shape[0], self.shape[1])
-            return _Part(shape, python_rows=True, pair_ns=2.0)
+            return _Piece(shape, python_rows=True, pair_ns=2.0)
         limit = self.resolver.settings["limits"]["zarr_chunk_bytes"]
         folder: Path = self.resolver.zarr_folder(spec, pointer)
         sizes, kind = check_zarr_folder(folder, limit, pointer)
         check_zarr_files(folder, pointer, _FILES)
-        return _Part((sizes[0], sizes[1]), kind, 0, 1.0, python_rows=True)
+        return _Piece((sizes[0], sizes[1]), kind, 0, 1.0, python_rows=True)
 
-    def expression(self, spec: specs.Expression, pointer: str) -> _Part:
+    def expression(self, spec: specs.Expression, pointer: str) -> _Piece:
         shape = shape_of(spec, self.shape, pointer)
         facts: dict[str, Facts] = {}
         for name, value in spec.arrays.items():
@@ -365,7 +365,7 @@ class _Planner:
                 self.plan.infinite = _sample(made)
         else:
             self.parse_only(spec, shape, facts, pointer)
-        return _Part(shape, "float64", nbytes, 2.0 + 0.2 * len(spec.code))
+        return _Piece(shape, "float64", nbytes, 2.0 + 0.2 * len(spec.code))
 
     def parse_only(
         self,

@@ -134,7 +134,7 @@ def parse(text: bytes) -> Any:
     """The JSON value of a text. Raises Problem ``malformed-json``."""
     try:
         return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_float=_float)
-    except _RepeatedKeyError as error:
+    except _RepeatedNameError as error:
         detail = f"the key {str(error.args[0])[:100]!r} appears twice in one object"
     except _OverflowError as error:
         detail = f'{error.args[0][:100]} is beyond float64; write "Infinity" if that is meant'
@@ -149,7 +149,7 @@ def parse(text: bytes) -> Any:
     raise Problem("malformed-json", detail) from None
 
 
-class _RepeatedKeyError(Exception):
+class _RepeatedNameError(Exception):
     pass
 
 
@@ -170,6 +170,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _RepeatedKeyError(key)
+                raise _RepeatedNameError(key)
             seen.add(key)
     return found

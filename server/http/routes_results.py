@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from bigsap_server.auth import Caller
-from bigsap_server.costs.pictures import picture
+from bigsap_server.costs.previews import picture
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, check_range, matches

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bigsap_server.arrays.array_store import Meta
-from bigsap_server.costs.pictures import points_in
+from bigsap_server.costs.previews import points_in
 from bigsap_server.jobs.table import FINISHED, Event, Job
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")

@@ -75,11 +75,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 def sampled(expression: Expression, arrays: Sequence[Array], i: Array, j: Array) -> Array:
     """float64 (k,) the costs of the pairs ``i[p], j[p]``. O(k operations)."""
     with np.errstate(all="ignore"):
-        found = _Sample(expression, arrays, i, j).of(expression.root)
+        found = _Sampler(expression, arrays, i, j).of(expression.root)
     return np.broadcast_to(np.asarray(found, np.float64), i.shape).copy()
 
 
-class _Sample:
+class _Sampler:
     def __init__(self, expression: Expression, arrays: Sequence[Array], i: Array, j: Array) -> None:
         n, m = expression.shape
         self._sides = {"i": i, "j": j}

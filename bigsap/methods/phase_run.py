@@ -10,7 +10,7 @@ from bigsap.sources.base import Array
 
 
 @dataclass
-class Standing:
+class PhaseRun:
     """order: ID, the rows as the phases visit them. epsilon: of the phase at hand. scanned: rows
     scanned before it; spent: seconds spent on it before ``clock``. phases: records of those that
     are finished."""
