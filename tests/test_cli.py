@@ -292,7 +292,7 @@ def test_verify_rejects_another_matrix_with_exit_5(costs, tmp_path, capsys):
 def test_exit_codes_are_documented():
     parser = cli.build_parser()
     manual = (Path(__file__).parent.parent / "docs" / "command_line.md").read_text()
-    for code in cli.Exit:
+    for code in cli.ExitStatus:
         assert f"\n  {int(code)} " in parser.format_help()
         assert f"\n| {int(code)} |" in manual
     assert set(cli_common.STATUS_EXIT) == {str(status) for status in bigsap.Status}
