@@ -134,6 +134,17 @@ def test_dry_run_starts_nothing(service, spec, capsys):
     assert capsys.readouterr().out == "no jobs\n"
 
 
+def test_submit_passes_a_variant_on(service, tmp_path, capsys):
+    np.save(tmp_path / "c.npy", RNG.integers(0, 99, (30, 30)))
+    asked = ("submit", tmp_path / "c.npy", "--wait", "--json", "--method", "auction", "--variant")
+    phases = {}
+    for variant in ("plain", "scaled"):
+        assert run(*asked, variant) == 0
+        phases[variant] = record_of(capsys)["stats"]["auction"]["phases"]
+    assert phases["plain"] == 1 < phases["scaled"]
+    assert run(*asked, "tree") != 0  # of another method
+
+
 @pytest.mark.timed
 def test_cancel_now(service, tmp_path, capsys):
     formula = "abs(sin(x[i]*1000.0+x[j]))*exp(cos(x[i]+1000.0*x[j]))"

@@ -49,6 +49,11 @@ def add_commands(command: _AddCommand) -> None:
     submit.add_argument("--label", metavar="TEXT", help="for people, and for bigsap jobs --label")
     submit.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
     submit.add_argument("--method", choices=("auto", "ssp", "compressed", "hungarian", "auction"))
+    submit.add_argument(
+        "--variant",
+        choices=("auto", "classical", "tree", "plain", "scaled"),
+        help="classical and tree are of hungarian, plain and scaled of auction",
+    )
     submit.add_argument("--threads", type=int, metavar="N")
     submit.add_argument("--cache", metavar="SIZE", help="memory for rows, for instance 4GiB")
     submit.add_argument("--memory-limit", metavar="SIZE", help="memory for the whole solve")
@@ -161,6 +166,7 @@ def _submit(args: argparse.Namespace) -> ExitStatus:
     options = {
         "maximize": args.maximize or None,
         "method": args.method,
+        "variant": args.variant,
         "threads": args.threads,
         "cache": args.cache,
         "memory_limit": args.memory_limit,
