@@ -21,6 +21,7 @@ from bigsap.rows import RowCache, parse_bytes
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fillable
 from bigsap.sources.device.placed import device_numbers
+from bigsap.sources.device.row_blocks import RowsOnDevices
 from bigsap.sources.device.slabs import SlabsOnDevices
 
 # The same for matrices in memory: of random families of 1,000 to 1,500 rows lists took 1.3 to 2.8
@@ -84,7 +85,7 @@ class Options:
         limit, source = self.memory_limit, problem.source
         row_bytes = problem.shape[1] * source.dtype.itemsize
         total = free_memory() if limit is None else parse_bytes(limit, "memory_limit")
-        whole_rows = not isinstance(source, SlabsOnDevices)
+        whole_rows = not isinstance(source, (RowsOnDevices, SlabsOnDevices))
         if limit is not None and whole_rows and total < row_bytes:
             raise OptionError(
                 f"memory_limit={limit!r} does not even hold one row of costs, {row_bytes} bytes"
@@ -144,7 +145,7 @@ def choose_method(problem: Problem, budget: int, *, trees: bool = False) -> tupl
     if few and matrix is not None:
         return "ssp", f"a matrix in memory, fewer than {_FEW_IN_MEMORY} rows or columns"
     # A mapped matrix is read from the disk, and trees read costs once more than lists do.
-    trees = trees and n == m and problem.integer and not is_mapped(problem)
+    trees = trees and n == m and not is_mapped(problem)
     if trees and matrix is not None and ties_in_memory(problem, matrix):
         return "hungarian", TREES
     return "compressed", "evaluates each row a few times only"

@@ -216,7 +216,10 @@ def solve(
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
         warm_start = widen_start(warm_start, gated)
-    source = place_costs(source, options.device, options.memory_limit, monitor, options.cache)
+    source = place_costs(
+        source, options.device, options.memory_limit, monitor, options.cache,
+        by_rows=options.method == "hungarian",
+    )  # fmt: skip
     if monitor.ended:
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)

@@ -30,6 +30,7 @@ from bigsap.benchmarks import (
     small,
     solver_child,
     table1,
+    trees,
     versus,
 )
 from bigsap.benchmarks.costs import matrix, total
@@ -77,6 +78,7 @@ def settings(tmp_path):
             "plain_size": 60,
             "paths_size": 30,
             "decay_sizes": (40,),
+            "trees_sizes": (40,),
             "cached_sizes": (50,),
             "methods": ("ssp",),
             "rounds": (Round(sizes=(N,)),),
@@ -511,6 +513,23 @@ def test_prices_approach_the_final_ones():
     assert len(steps) >= 2
     assert steps[0][0] > steps[-1][0] > 0  # epsilon falls
     assert steps[0][1] > steps[-1][1] >= 0  # and so does the distance
+
+
+def test_the_papers_counts_beside_ours(settings, tmp_path):
+    log = Log(tmp_path / "runs.jsonl", HEADER)
+    trees.run(settings, log)
+    found = {(r["cls"], r["solver"]): r for r in log.of(experiment="trees")}
+    assert len(found) == 7  # the classical method not where dual updates are many
+    assert found["int0.1n", "tree"]["clock_steps"] <= found["int10n", "tree"]["clock_steps"]
+    text = trees.render(settings, log)
+    assert "**simulated**" in text
+    rows = cells(text)
+    assert rows["int1n tree"][3:5] == [str(found["int1n", "tree"]["stages"]), "79"]
+    assert rows["16"][-1] == "30.2"
+    for n in (10_000, 40_000):
+        alone, many = trees.simulated_seconds(n, 1), trees.simulated_seconds(n, 16)
+        assert 0 < many < alone  # reading is shared, trees are not
+        assert many > alone - trees.READINGS * n * n / 2**30
 
 
 def test_caches_of_all_shares(settings, tmp_path):

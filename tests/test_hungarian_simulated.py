@@ -7,6 +7,7 @@ import pytest
 
 import bigsap
 from bigsap.engine.gpu import forest as gpu
+from bigsap.engine.gpu import forest_rows
 from bigsap.engine.hungarian import grown
 from bigsap.methods import hungarian, placement
 from bigsap.sources import as_source
@@ -77,6 +78,7 @@ def test_what_the_device_leaves_the_host_goes_on_with(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(gpu, "KEEP", 4)
+        patch.setattr(forest_rows, "KEEP", 4)
         patch.setattr(grown, "KEEP", 4)
         solved(costs_of(kind, 14, 14, 1))
         solved(costs_of(kind, 9, 16, 1))
@@ -129,6 +131,102 @@ def test_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (taken(cost) == "hungarian") == expected
         assert taken(cost, trees=False) != "hungarian"
     assert taken(g.integers(0, n, (n, n + 1))) != "hungarian"
-    assert taken(g.integers(0, n, (n, n)) + 0.0) != "hungarian"
+    assert taken(g.integers(0, n, (n, n)) / 4) == "hungarian"
+    assert taken(g.random((n, n))) != "hungarian"
     x, y = g.random((2, n, 2))
     assert taken((90 * ((x[:, None] - y) ** 2).sum(2)).astype(int)) != "hungarian"
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_reals_that_are_multiples_of_a_power_of_two(dtype: str) -> None:
+    """As many units of it are solved as of integers: the same trees, no gap at all."""
+    for kind, n, m in (("n", 48, 48), ("few cheap", 33, 33), ("n", 20, 50)):
+        whole = costs_of(kind, n, m, 3) - 7
+        trees = solved(whole)
+        for exponent in (-6, 0, 5):
+            cost = np.ldexp(whole, exponent).astype(dtype)
+            result = solved(cost)
+            assert result.gap == 0.0
+            assert result.col4row.tolist() == trees.col4row.tolist()
+            assert result.stats["trees"] == trees.stats["trees"]
+            assert (result.v == np.ldexp(trees.v, exponent)).all()
+    assert solved(np.zeros((9, 9), dtype)).fun == 0
+
+
+def test_other_reals_are_left_to_the_host() -> None:
+    g = np.random.default_rng(4)
+    forbidden = g.integers(0, 9, (30, 30)) + 0.0
+    forbidden[g.random((30, 30)) < 0.3] = np.inf
+    tiny = 5e-324 * g.integers(0, 9, (20, 20))
+    for cost in (g.random((30, 30)), forbidden, tiny, g.integers(0, 9, (20, 20)) * 1e200):
+        result = bigsap.solve(cost, method="hungarian", device="cuda")
+        assert result.fun == pytest.approx(float(optimum(cost)[0]), rel=1e-12)
+    forbidden[3, 4] = np.nan
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[3, 4\]"):
+        bigsap.solve(forbidden, method="hungarian", device="cuda")
+
+
+@pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "0.1n", "product", "equal"])
+def test_rows_on_several_devices(kind: str) -> None:
+    """The bits of one device, whatever the number of devices."""
+    for n, m in ((90, 90), (40, 75), (50, 33), (5, 5)):
+        cost = costs_of(kind, n, m, 7)
+        first = solved(cost)
+        for devices in ("cuda:0,1", "cuda:1,2,0", "cuda:0,1,2,0"):
+            result = bigsap.solve(cost, method="hungarian", variant="tree", device=devices)
+            assert result.status == "optimal"
+            assert result.stats["device"] == devices
+            # A single device has tall costs' transpose in columns, and leaves it to the host; the
+            # host evaluates what lists end in by itself, or on a single device.
+            if n <= m and not first.stats["trees"]["list_events"]:
+                assert facts(result) == facts(first)
+            assert result.fun == first.fun == optimum(cost)[0]
+
+
+def test_several_devices_leave_what_is_hard_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hungarian, "_LEVELS", 0)
+    cost = costs_of("1000n", 60, 60, 1)
+    for given in (cost, cost + 0.5, np.random.default_rng(0).random((40, 40))):
+        result = bigsap.solve(given, method="hungarian", device="cuda:0,1")
+        assert result.fun == pytest.approx(float(optimum(given)[0]), rel=1e-12)
+    bare = bigsap.solve(cost, method="hungarian", device="cuda:0,1", certify=False)
+    assert bare.fun == optimum(cost)[0]
+
+
+def classical(cost: np.ndarray, **options: object) -> bigsap.Result:
+    """Zeros found by the device; the host's answer, prices and counts."""
+    told = {"method": "hungarian", "variant": "classical", **options}
+    there = bigsap.solve(cost, device="cuda", **told)
+    here = bigsap.solve(cost, **told)
+    assert there.stats["device"] == "cuda:0"
+    assert (there.fun, there.status) == (here.fun, here.status)
+    assert facts(there) == facts(here)
+    return there
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_classical_is_the_hosts(kind: str) -> None:
+    for n, m in ((1, 1), (33, 33), (64, 64), (20, 70), (40, 9)):
+        cost = costs_of(kind, n, m, n)
+        assert classical(cost).fun == optimum(cost)[0]
+        assert classical(cost / 7, maximize=True).status == "optimal"
+
+
+def test_classical_takes_any_costs() -> None:
+    g = np.random.default_rng(1)
+    for dtype in ("u1", "u2", "i4", "i8", "f4"):
+        classical(g.integers(0, 200, (30, 30)).astype(dtype))
+    classical(g.integers(-(2**50), 2**50, (20, 20)))
+    for share in (0.3, 0.8):
+        cost = g.random((24, 25))
+        cost[g.random(cost.shape) < share] = np.inf
+        classical(cost)
+    x, y = g.random((2, 40, 2))
+    points = {"method": "hungarian", "variant": "classical"}
+    there = bigsap.solve(bigsap.points(x, y), device="cuda", **points)
+    assert there.fun == pytest.approx(bigsap.solve(bigsap.points(x, y), method="ssp").fun)
+    cost[3, 4] = np.nan
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[3, 4\]"):
+        bigsap.solve(cost, device="cuda", **points)
+    with pytest.raises(bigsap.OverflowRiskError):
+        bigsap.solve(np.full((4, 4), 2**62), device="cuda", **points)

@@ -30,6 +30,7 @@ from bigsap.benchmarks import (
     startup,
     table1,
     threads,
+    trees,
     versus,
 )
 from bigsap.benchmarks.peers import find
@@ -41,7 +42,7 @@ EXPERIMENTS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
         table1, versus, small, curve, threads, cached, outofcore, bandwidth, startup, memory,
-        paths, decay, demo,
+        paths, decay, trees, demo,
     )
 }  # fmt: skip
 LOG, REPORT, PAGE = "runs.jsonl", "RESULTS.md", "report.html"

@@ -67,6 +67,7 @@ class Settings:
     plain_seeds: int = 2
     paths_size: int = 1000
     decay_sizes: tuple[int, ...] = (1000, 1414, 2000)
+    trees_sizes: tuple[int, ...] = (500, 1000, 2000, 4000)
     rounds: tuple[Round, ...] = ROUNDS
     # Threads of the solvers that run against each other, of those that use more than one.
     peers_threads: tuple[int, ...] = (1, 2)
@@ -123,6 +124,7 @@ QUICK = {
     "plain_size": 200,
     "paths_size": 60,
     "decay_sizes": (60, 120),
+    "trees_sizes": (60, 120),
     "rounds": (Round(sizes=(100, 141)),),
     "peers_threads": (1,),
     "threads_size": 300,

@@ -116,7 +116,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     if args.sizes:
         sizes = sizes_of(args.sizes)
         given |= dict.fromkeys(
-            ("table1_sizes", "cached_sizes", "decay_sizes", "curve_sizes"), sizes
+            ("table1_sizes", "cached_sizes", "decay_sizes", "trees_sizes", "curve_sizes"), sizes
         )
         given |= {"paths_size": sizes[0], "memory_size": sizes[-1]}
         given |= {"threads_size": sizes[-1], "bandwidth_sizes": sizes[-1:]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from bigsap.errors import CheckpointError
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
+from bigsap.methods.placement import device_zeros
 from bigsap.methods.warm import Warm, fitting
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, read_while
@@ -37,7 +38,19 @@ _READ_BYTES = 32 << 20
 _KEPT = ("bits", "u", "v")
 
 
-class _Passes:
+class Passes(Protocol):
+    """How rows are gone through: ``HostPasses``, or the same on a device. Rows: ID (k,)."""
+
+    def column_minima(self) -> Array | None: ...
+
+    def zeros(self, rows: Array, z: Z.Zeros) -> None: ...
+
+    def slacks(self, rows: Array, z: Z.Zeros) -> None: ...
+
+    def tight(self, rows: Array, z: Z.Zeros) -> None: ...
+
+
+class HostPasses:
     """Readings of rows by all threads, in slices of a tenth of a second."""
 
     def __init__(self, problem: Problem, setting: Setting, engine: ListEngine) -> None:
@@ -48,8 +61,25 @@ class _Passes:
         self._batch = max(1, _FIRST_PAIRS // m)
         self._most = max(1, _READ_BYTES // (m * problem.source.dtype.itemsize))
 
-    def over(self, rows: Array, z: Z.Zeros, kernel: Callable[..., int], *args: Any) -> None:
-        """Run ``kernel`` on these rows (ID)."""
+    def column_minima(self) -> Array | None:
+        """See ``engine.hungarian.reduction``."""
+        look = self.monitor.look
+        return column_minima(self.problem, self.team, self.engine.price, lambda _: look())
+
+    def zeros(self, rows: Array, z: Z.Zeros) -> None:
+        """Rows' duals and zeros; judges their costs."""
+        terms = self.engine.terms
+        self._over(rows, z, Z.run_zeros, terms.lowest, terms.highest, self.engine.infinity, True)
+
+    def slacks(self, rows: Array, z: Z.Zeros) -> None:
+        """Rows' least slacks over columns not reached."""
+        self._over(rows, z, Z.run_slacks, self.engine.infinity)
+
+    def tight(self, rows: Array, z: Z.Zeros) -> None:
+        """New zeros of rows with the least slack of all."""
+        self._over(rows, z, Z.run_tight)
+
+    def _over(self, rows: Array, z: Z.Zeros, kernel: Callable[..., int], *args: Any) -> None:
         engine, m = self.engine, self.problem.shape[1]
         start = 0
         while start < rows.size:
@@ -66,7 +96,7 @@ class _Passes:
             z.at.next_item = 0
             self.team.run(kernel, part, not self.in_place, slots, engine.terms.sign, *args, z)
             if z.at.bad_row >= 0:
-                engine.complain(int(z.at.bad_row))
+                return
             seconds = max(time.perf_counter() - clock, 1e-6)
             if part.size == size:
                 ratio = min(4.0, _SLICE_SECONDS / seconds)
@@ -90,9 +120,10 @@ def solve_classical(
     pairs = engine.column_of_row, engine.row_of_column
     z = Z.zeros(n, m, price, setting.team.n_threads)
     z.at.bad_row = -1
-    passes = _Passes(problem, setting, engine)
+    ends = engine.terms.lowest, engine.terms.highest
+    passes: Passes = HostPasses(problem, setting, engine)
+    passes = device_zeros(problem, setting.arithmetic, ends, monitor.look) or passes
     everything = np.arange(n, dtype=S.ID)
-    terms = engine.terms
     n_roots, between = 0, False
 
     def kept() -> dict[str, Any]:
@@ -111,9 +142,11 @@ def solve_classical(
         solved.trees = {"roots": n_roots, **told, "list_events": int(z.at.passes)}
         monitor.progress.assigned = int((engine.column_of_row >= 0).sum())
 
-    def go_over(rows: Array, kernel: Callable[..., int], *args: Any) -> None:
+    def go_over(rows: Array, one_pass: Callable[[Array, Z.Zeros], None]) -> None:
         solved.counts.add(Counts(rows.size, rows.size * m))
-        passes.over(rows, z, kernel, *args)
+        one_pass(rows, z)
+        if z.at.bad_row >= 0:
+            engine.complain(int(z.at.bad_row))
         monitor.reached(0, solved.counts.rows)
 
     with monitor.saving(kept):
@@ -126,11 +159,11 @@ def solve_classical(
                 z.v[:] = fitting(engine, warm.v, setting.arithmetic.grid)
                 solved.first_prices = "warm"
             elif n == m:
-                v = column_minima(problem, setting.team, price, lambda _: monitor.look())
+                v = passes.column_minima()
                 if v is not None:
                     z.v[:], solved.first_prices = v, "columns"
                     solved.counts.add(Counts(n, n * m))
-            go_over(everything, Z.run_zeros, terms.lowest, terms.highest, infinity, True)
+            go_over(everything, passes.zeros)
             Z.star_bits(*pairs, z)
             matched = np.flatnonzero(pairs[0] >= 0)
             engine.match_cost[matched] = z.u[matched] + z.v[pairs[0][matched]]
@@ -152,11 +185,11 @@ def solve_classical(
                     break
                 stale = z.frontier[: Z.stale_rows(z)].copy()
                 z.at.passes += stale.size
-                go_over(stale, Z.run_slacks, infinity)
+                go_over(stale, passes.slacks)
                 count = Z.tight_rows(infinity, z)
                 feasible = count > 0
                 if feasible:
-                    go_over(z.frontier[:count].copy(), Z.run_tight)
+                    go_over(z.frontier[:count].copy(), passes.tight)
                     setting.team.run(Z.run_forget, z)
                     Z.update_duals(z)
                     tell()

@@ -127,7 +127,7 @@ def _solve(
             seconds = {"start": 0.0, "search": time.perf_counter() - clock}
             phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
             return Outcome(
-                grown.column_of_row, grown.v.astype(price), phases=phases, seconds=seconds
+                grown.column_of_row, grown.real(grown.v, price), phases=phases, seconds=seconds
             )
     elif variant == "auto" and warm is None and not saved:
         start = tight_start(
@@ -193,25 +193,25 @@ def _grow_there(
 
 def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
     """Go on where a device has ended, with its lists, prices and matching."""
-    assert grown.lists is not None
+    there = grown.lists
+    assert there is not None
     n, m = engine.problem.shape
-    ids, costs, sizes, theta = grown.lists
-    lists, k = engine.lists, engine.k
-    lists.ids[: n * k] = ids[:, :k].ravel()
-    lists.costs[: n * k] = costs[:, :k].ravel()
-    lists.size[:] = sizes
-    whole = theta == np.iinfo(np.int32).max
-    lists.theta[:] = np.where(whole, engine.infinity, theta.astype(engine.price))
-    lists.reference[:] = grown.low
+    lists, k, price = engine.lists, engine.k, engine.price
+    lists.ids[: n * k] = there.ids[:, :k].ravel()
+    lists.costs[: n * k] = grown.real(there.costs[:, :k].ravel(), price)
+    lists.size[:] = there.sizes
+    whole = there.theta == np.iinfo(np.int32).max
+    lists.theta[:] = np.where(whole, engine.infinity, grown.real(there.theta, price))
+    lists.reference[:] = grown.real(there.low, price)
     lists.counts.evaluations += n
     lists.counts.pairs += n * m
-    engine.v[:] = grown.v
+    engine.v[:] = grown.real(grown.v, price)
     matched = np.flatnonzero(grown.column_of_row >= 0)
     columns = grown.column_of_row[matched]
     engine.column_of_row[:], engine.row_of_column[columns] = grown.column_of_row, matched
-    listed = ids[matched] == columns[:, None]
-    listed &= np.arange(ids.shape[1]) < sizes[matched, None]
-    engine.match_cost[matched] = costs[matched, listed.argmax(1)]
+    listed = there.ids[matched] == columns[:, None]
+    listed &= np.arange(there.ids.shape[1]) < there.sizes[matched, None]
+    engine.match_cost[matched] = grown.real(there.costs[matched, listed.argmax(1)], price)
     f = growth.forest
     T.arrange(lists, np.arange(n, dtype=S.ID), engine.v, f, engine.infinity)
     T.plant(lists, engine.v, engine.column_of_row, f, engine.infinity)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.gpu.bids import DeviceBids
 from bigsap.engine.gpu.device_engine import DeviceEngine
 from bigsap.engine.gpu.device_lists import DeviceListEngine, device_transform
 from bigsap.engine.gpu.forest import DeviceForest
 from bigsap.engine.gpu.row_cache import DeviceRows
 from bigsap.engine.gpu.tight_pass import DevicePass
+from bigsap.engine.gpu.zeros_pass import DeviceZeros
 from bigsap.engine.lists.bounds import blocks_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import DeviceMemoryError, OptionError
@@ -32,6 +35,7 @@ from bigsap.sources.device.placed import (
     needed_bytes,
     place,
 )
+from bigsap.sources.device.row_blocks import RowsOnDevices, is_matrix
 from bigsap.sources.device.slabs import SlabsOnDevices
 
 #: ``device="auto"``: fewer rows or columns than this stay on the CPU (tests/bench/GPU.md).
@@ -57,9 +61,10 @@ MANY_ROWS = 50_000
 
 def place_costs(
     source: CostSource, device: str | Sequence[str], memory_limit: int | str | None,
-    monitor: Monitor, cache: RowCache | int | str | None = None,
+    monitor: Monitor, cache: RowCache | int | str | None = None, *, by_rows: bool = False,
 ) -> CostSource:  # fmt: skip
-    """The costs on the device asked for, or in slabs on several.
+    """The costs on the device asked for, or in slabs on several: of columns, or of a matrix's
+    rows where these are asked for.
 
     ``"cpu"`` leaves them alone, and refuses costs that only a device has. ``"auto"`` takes the
     first device for large problems, where there is one. memory_limit: of the device. cache:
@@ -86,6 +91,8 @@ def place_costs(
     if cache is not None and not isinstance(cache, RowCache):
         cache = RowCache(parse_bytes(cache, "cache"))
     monitor.progress.n_rows, monitor.progress.n_columns = source.shape
+    if len(numbers) > 1 and by_rows and is_matrix(source):
+        return RowsOnDevices(source, numbers, limit, monitor.tick)
     if len(numbers) > 1:
         return SlabsOnDevices(source, numbers, limit, monitor.tick)
     try:
@@ -128,8 +135,8 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
     short = n < UNRELATED_ROWS and not 6 * n < 5 * m < 10 * n
     if min(n, m) >= FEW_ROWS and (integers or short):
         costs = _sample(source)
-        lookup = integers and n == m and trees and source.code().lookup
-        if lookup and (many_ties(sign, costs) or short_range(costs, m)):
+        lookup = n == m and trees and source.code().lookup
+        if lookup and (many_ties(sign, costs) or (integers and short_range(costs, m))):
             return "hungarian", TREES
         if integers and few_values(costs, m):
             return "compressed", "few different costs: searches end in short lists"
@@ -237,11 +244,29 @@ def device_pass(source: OnDevice, problem: Problem, price: np.dtype[Any]) -> Dev
 
 
 def device_forest(problem: Problem) -> DeviceForest | None:
-    """Trees of the Hungarian method on the device of a matrix of integers; else None."""
+    """Trees of the Hungarian method on the device, or the devices, of a matrix; else None."""
     source = problem.source
-    if not isinstance(source, OnDevice) or not problem.integer or not source.code().lookup:
+    if isinstance(source, RowsOnDevices):
+        return DeviceForest(problem) if source.blocks()[0][0].code().lookup else None
+    if not isinstance(source, OnDevice) or not source.code().lookup:
         return None
     return DeviceForest(problem)
+
+
+def device_zeros(
+    problem: Problem, arithmetic: Arithmetic, ends: tuple[Any, Any], look: Callable[[], None]
+) -> DeviceZeros | None:
+    """The classical method's passes on the device that the costs are on, if any."""
+    if not isinstance(problem.source, OnDevice):
+        return None
+    return DeviceZeros(problem, arithmetic, ends, look)
+
+
+def device_bids(
+    problem: Problem, price: np.dtype[Any], look: Callable[[], None]
+) -> DeviceBids | None:
+    """An auction's bids by the device that the costs are on, if any."""
+    return DeviceBids(problem, price, look) if isinstance(problem.source, OnDevice) else None
 
 
 def prices_on_device(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array | None:
@@ -298,6 +323,6 @@ def device_name(source: Any) -> str:
     """``stats["device"]``: where a problem's costs are."""
     if isinstance(source, (OnDevice, StreamedToDevice)):
         return f"cuda:{source.device}"
-    if isinstance(source, SlabsOnDevices):
+    if isinstance(source, (RowsOnDevices, SlabsOnDevices)):
         return "cuda:" + ",".join(map(str, source.devices))
     return "cpu"

@@ -98,6 +98,7 @@ static unsigned __ballot_sync(unsigned, bool x) {
     for (int k = 0; k < 32; k++) bits |= (said[k] ? 1u : 0u) << k;
     return bits;
 }
+static int __ffsll(long long x) { return __builtin_ffsll(x); }
 static int __ffs(unsigned x) { return __builtin_ffs(x); }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static void __syncwarp() { warp_says(0); }

@@ -1,4 +1,4 @@
-"""Bids of the forward auction, one row at a time (Bertsekas, Ann. Oper. Res. 14, 1988)."""
+"""Bids of the forward auction, in rounds (Bertsekas, Ann. Oper. Res. 14, 1988)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from bigsap.sources.base import Array
 class AuctionStanding:
     """Where the bidding stands: ``Auction.at``."""
 
-    head: int  # place of the first free row in the queue, which goes around
-    count: int  # free rows
+    head: int  # rows of this round that have bid
+    count: int  # free rows, but for those without a column that is allowed
     bids: int
 
 
 class Auction(NamedTuple):
-    """queue: ID (n_rows,) at.count free rows from place at.head on, around.
+    """free: ID (n_rows,) at.count free rows. wish, offer: ID, P (n_rows,) of a bid, its column and
+    price. winner: ID (n_columns,) who bids least for a column, FREE without a bid.
     column_of_row, row_of_column: ID; v: P (n_columns,) prices, which bids lower."""
 
-    queue: Array
+    free: Array
+    wish: Array
+    offer: Array
+    winner: Array
     column_of_row: Array
     row_of_column: Array
     v: Array
@@ -35,7 +39,9 @@ def auction(n: int, m: int, v: Array) -> Auction:
     """All rows free, at these prices."""
     at = record(AuctionStanding, v.dtype)
     at.count = n
-    return Auction(np.arange(n, dtype=ID), np.full(n, FREE, ID), np.full(m, FREE, ID), v, at)
+    ids = np.arange(n, dtype=ID), np.empty(n, ID)
+    unmatched = np.full(m, FREE, ID), np.full(n, FREE, ID), np.full(m, FREE, ID)
+    return Auction(*ids, np.empty(n, v.dtype), *unmatched, v, at)
 
 
 @kernel
@@ -47,42 +53,66 @@ def run_bids(
 
     YIELD: the budget is spent; LIMIT: prices below ``floor``, or ``most`` bids.
 
-    A row takes its best column and lowers its price by what the second best is worse, plus
-    epsilon; spread takes the place of that where there is no second. Every bid lowers a
-    price by epsilon or more, and of a feasible problem none falls below ``floor``: so it ends.
+    In a round every free row wants its best column, and would lower its price by what the second
+    best is worse, plus epsilon; spread takes the place of that where there is no second. The
+    lowest price wins, of equal ones the smallest row. A round lowers a price by epsilon or
+    more, and of a feasible problem none falls below ``floor``: so it ends.
     """
-    n, m = a.queue.size, a.v.size
+    m = a.v.size
     at, v = a.at, a.v
     while at.count > 0:
-        if at.bids >= most:
+        if at.head == 0 and at.bids >= most:
             return LIMIT
-        if budget <= 0:
-            return YIELD
-        budget -= 1
-        row = a.queue[at.head]
-        at.head = at.head + 1 if at.head + 1 < n else 0
-        at.count -= 1
-        cost = costs[row]
-        best, second, choice = infinity, infinity, -1
-        for j in range(m):
-            g = sign * cost[j] - v[j]
-            if g < second:
-                if g < best:
-                    best, second, choice = g, best, j
-                else:
-                    second = g
-        if choice < 0:
-            return LIMIT
-        at.bids += 1
-        v[choice] -= (second - best if second < infinity else spread) + epsilon
-        before = a.row_of_column[choice]
-        a.row_of_column[choice] = row
-        a.column_of_row[row] = choice
-        if before != FREE:
-            a.column_of_row[before] = FREE
-            place = at.head + at.count
-            a.queue[place if place < n else place - n] = before
-            at.count += 1
-        if v[choice] < floor:
+        while at.head < at.count:
+            if budget <= 0:
+                return YIELD
+            budget -= 1
+            row = a.free[at.head]
+            at.head += 1
+            cost = costs[row]
+            best, second, choice = infinity, infinity, -1
+            for j in range(m):
+                g = sign * cost[j] - v[j]
+                if g < second:
+                    if g < best:
+                        best, second, choice = g, best, j
+                    else:
+                        second = g
+            a.wish[row] = choice
+            if choice < 0:
+                continue
+            offer = v[choice] - ((second - best if second < infinity else spread) + epsilon)
+            a.offer[row] = offer
+            other = a.winner[choice]
+            lower = other == FREE or offer < a.offer[other]
+            if lower or (offer == a.offer[other] and row < other):
+                a.winner[choice] = row
+        if _settle(a) < floor:
             return LIMIT
     return DONE
+
+
+@kernel
+def _settle(a: Auction) -> float:
+    """Give columns to the winners of the round; the lowest price of these. O(bids)."""
+    at, v = a.at, a.v
+    bidders, at.count, at.head = at.count, 0, 0
+    lowest = v[0]
+    for p in range(bidders):
+        row = a.free[p]
+        j = a.wish[row]
+        if j < 0:
+            continue
+        at.bids += 1
+        loser = row
+        if a.winner[j] == row:
+            a.winner[j] = FREE  # whoever else has bid for it still loses
+            v[j] = a.offer[row]
+            lowest = min(lowest, v[j])
+            loser = a.row_of_column[j]
+            a.row_of_column[j], a.column_of_row[row] = row, j
+        if loser != FREE:
+            a.column_of_row[loser] = FREE
+            a.free[at.count] = loser  # a place that has been looked at
+            at.count += 1
+    return lowest

@@ -1,198 +1,20 @@
 // The Hungarian method with one clock (bigsap/engine/hungarian/forest.py) in one persistent launch.
 //
 // For whole numbers whose range fits 29 bits: times are 31 bits, and a claim is one 64-bit minimum
-// of (time, row), which makes it independent of who comes first. Costs are read three times, by
-// bigsap_row_ends, bigsap_column_least and bigsap_short_lists, and never written.
+// of (time, row), which makes it independent of who comes first.
 //
-// Block 0 leads. What is short it does alone, with block barriers; for what is wide it names a
-// command, and all blocks of the grid do their share between two grid barriers. What other
-// blocks may have written is read past the first-level cache (__ldcg).
+// Block 0 leads. What is short it does alone: the forest's words are then in its shared memory, its
+// threads meet at block barriers, and loads go through the first-level cache, which sees
+// all that the block itself has written. For what is wide it names a command, and all blocks
+// of the grid do their share between two grid barriers, with the words in device memory; the
+// fence behind such a barrier empties the cache.
 //
-// Macros set by the host: KEEP (entries of a list, at most 32), SIDE, TEAM (threads), WIDE (items
-// from which all blocks work), SIGN; types and functions of the costs come before.
+// Macros set by the host: KEEP, TEAM (threads), WIDE (items from which all blocks work).
 
 #define ALL_LANES 0xffffffffu
 #define NEVER 0x7fffffff
 #define FAR (NEVER - 1)
 #define NO_KEY 0xffffffffffffffffULL
-#define CANDIDATES 1024
-
-__device__ __forceinline__ i64 signed_cost(COST_T c) { return (i64)SIGN * (i64)c; }
-
-// low: each row's smallest signed cost; ends: the smallest and the largest of all.
-extern "C" __global__ void __launch_bounds__(SIDE) bigsap_row_ends(
-    const i64* cost_words, int n_rows, int n_columns, i64* low_out, i64* ends
-) {
-    __shared__ i64 lows[SIDE], highs[SIDE];
-    const Costs costs = load_costs(cost_words);
-    const int t = threadIdx.x;
-    for (int i = blockIdx.x; i < n_rows; i += gridDim.x) {
-        const Row row = open_row(costs, i);
-        i64 low = 0x7fffffffffffffffLL, high = -low;
-        #pragma unroll 4
-        for (int j = t * WIDTH; j < n_columns; j += SIDE * WIDTH) {
-            COST_T c[WIDTH];
-            cost_vector<WIDTH>(costs, row, j, c);
-            #pragma unroll
-            for (int k = 0; k < WIDTH; k++) {
-                const i64 x = signed_cost(c[k]);
-                low = x < low ? x : low;
-                high = x > high ? x : high;
-            }
-        }
-        lows[t] = low, highs[t] = high;
-        __syncthreads();
-        for (int step = SIDE / 2; step; step >>= 1) {
-            if (t < step) {
-                lows[t] = lows[t + step] < lows[t] ? lows[t + step] : lows[t];
-                highs[t] = highs[t + step] > highs[t] ? highs[t + step] : highs[t];
-            }
-            __syncthreads();
-        }
-        if (t == 0) {
-            low_out[i] = lows[0];
-            atomicMin(ends, lows[0]);
-            atomicMax(ends + 1, highs[0]);
-        }
-        __syncthreads();
-    }
-}
-
-// v: lowered to the least of c - low over a strip of rows, a thread WIDTH columns.
-extern "C" __global__ void __launch_bounds__(SIDE) bigsap_column_least(
-    const i64* cost_words, int n_rows, int n_columns, int strip, const i64* low, int* v
-) {
-    const Costs costs = load_costs(cost_words);
-    const int j = (blockIdx.x * SIDE + (int)threadIdx.x) * WIDTH;
-    if (j >= n_columns) return;
-    int least[WIDTH];
-    #pragma unroll
-    for (int k = 0; k < WIDTH; k++) least[k] = NEVER;
-    const int first = blockIdx.y * strip, last = first + strip < n_rows ? first + strip : n_rows;
-    #pragma unroll 4
-    for (int i = first; i < last; i++) {
-        COST_T c[WIDTH];
-        cost_vector<WIDTH>(costs, open_row(costs, i), j, c);
-        const i64 own = __ldg(low + i);
-        #pragma unroll
-        for (int k = 0; k < WIDTH; k++) {
-            const int g = (int)(signed_cost(c[k]) - own);
-            least[k] = g < least[k] ? g : least[k];
-        }
-    }
-    #pragma unroll
-    for (int k = 0; k < WIDTH; k++) atomicMin(v + j + k, least[k]);
-}
-
-// The KEEP columns of smallest c - v of a row, ascending, ties from a place on that the row's
-// number decides; a block a row. costs: less the row's low. theta: no other column has c - low - v
-// below it. u: the smallest c - low - v.
-extern "C" __global__ void __launch_bounds__(SIDE) bigsap_short_lists(
-    const i64* cost_words, int n_rows, int n_columns, const i64* low_of_row, const int* v,
-    int* ids, int* list_costs, int* sizes, int* theta_out, int* u_out
-) {
-    __shared__ int least[SIDE];
-    __shared__ u64 found[CANDIDATES];
-    __shared__ int found_cost[CANDIDATES];
-    __shared__ int bound, count, low;
-    const Costs costs = load_costs(cost_words);
-    const int t = threadIdx.x;
-    for (int i = blockIdx.x; i < n_rows; i += gridDim.x) {
-        const Row row = open_row(costs, i);
-        const i64 own = low_of_row[i];
-        int mine = NEVER;
-        #pragma unroll 4
-        for (int j = t * WIDTH; j < n_columns; j += SIDE * WIDTH) {
-            COST_T c[WIDTH];
-            cost_vector<WIDTH>(costs, row, j, c);
-            #pragma unroll
-            for (int k = 0; k < WIDTH; k++) {
-                const int g = (int)(signed_cost(c[k]) - own) - v[j + k];
-                mine = g < mine ? g : mine;
-            }
-        }
-        least[t] = mine;
-        if (t == 0) bound = FAR, count = 0;
-        __syncthreads();
-        int rank = 0;  // KEEP smallest minima are as many columns that are no larger
-        for (int k = 0; k < SIDE; k++)
-            rank += least[k] < mine || (least[k] == mine && k < t) ? 1 : 0;
-        if (rank == KEEP - 1 && mine < FAR) bound = mine;
-        if (rank == 0) low = mine;
-        __syncthreads();
-        int limit = bound;
-        const u32 spread = (u32)((u64)(i + 1) * 0x9E3779B97F4A7C15ULL >> 33);
-        const int offset = (int)(spread % (u32)n_columns);
-        // Where ties are too many: as far down as there is room for all. Halves a range of int.
-        int under = low - 1, over = limit;
-        for (bool whole = true;; whole = false) {
-            if (!whole) {
-                if (over - under <= 1) {
-                    limit = under;
-                } else {
-                    limit = under + (over - under) / 2;
-                }
-                if (t == 0) count = 0;
-                __syncthreads();
-            }
-            if (limit < low) break;
-            for (int j = t; j < n_columns; j += SIDE) {
-                const int c = (int)(signed_cost(cost_at(costs, row, j)) - own);
-                const int g = c - v[j];
-                if (g > limit) continue;
-                const int place = atomicAdd(&count, 1);
-                if (place >= CANDIDATES) continue;
-                const int turn = j >= offset ? j - offset : j - offset + n_columns;
-                found[place] = (u64)(u32)(g - low) << 32 | (u32)turn;
-                found_cost[place] = c;
-            }
-            __syncthreads();
-            const int all = count;
-            __syncthreads();
-            if (all <= CANDIDATES && (whole || limit == under || over - under <= 1)) break;
-            if (all <= CANDIDATES) under = limit;
-            else over = limit;
-        }
-        const i64 begin = (i64)i * KEEP;
-        if (limit >= low) {
-            const int all = count, size = all < KEEP ? all : KEEP;
-            for (int p = t; p < all; p += SIDE) {
-                const u64 own_key = found[p];
-                int before = 0;
-                for (int k = 0; k < all; k++) before += found[k] < own_key ? 1 : 0;
-                if (before < KEEP) {
-                    const int turn = (int)(u32)own_key + offset;
-                    ids[begin + before] = turn >= n_columns ? turn - n_columns : turn;
-                    list_costs[begin + before] = found_cost[p];
-                }
-                if (before == KEEP) theta_out[i] = low + (int)(own_key >> 32);
-            }
-            if (t == 0) {
-                sizes[i] = size;
-                if (all <= KEEP) theta_out[i] = all == n_columns ? NEVER : limit + 1;
-            }
-        } else if (t < 32) {
-            int size = 0;
-            for (int first = 0; first < n_columns && size < KEEP; first += 32) {
-                int j = first + t + offset;
-                j -= j >= n_columns ? n_columns : 0;
-                int c = 0;
-                bool hit = first + t < n_columns;
-                if (hit) {
-                    c = (int)(signed_cost(cost_at(costs, row, j)) - own);
-                    hit = c - v[j] == low;
-                }
-                const u32 hits = __ballot_sync(ALL_LANES, hit);
-                const int place = size + __popc(hits & ((1u << t) - 1));
-                if (hit && place < KEEP) ids[begin + place] = j, list_costs[begin + place] = c;
-                size += __popc(hits);
-            }
-            if (t == 0) sizes[i] = size < KEEP ? size : KEEP, theta_out[i] = low;
-        }
-        if (t == 0) u_out[i] = low;
-        __syncthreads();
-    }
-}
 
 // Words of the forest.
 #define N_ROWS 0
@@ -225,6 +47,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_short_lists(
 #define MARK_LEFT 27
 #define WHY 28
 #define BROKEN_PATH 29
+#define N_WORDS 32
 #define BARRIER 64  // in a line of its own: all blocks but the first wait by reading it
 
 // Steps, commands, and why a launch has ended.
@@ -241,6 +64,10 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_short_lists(
 #define COLLECT 11
 #define UPROOT 12
 #define LEAVE 13
+#define SETUP 14
+
+// A warp expands a row, several at a time: against WIDE a row counts as so many items.
+#define EXPAND_SHARE 8
 
 #define DONE 0
 #define YIELD 1
@@ -260,135 +87,179 @@ struct Trees {
     u32 passed;
 };
 
-__device__ __forceinline__ int word(const Trees& f, int k) { return __ldcg(f.words + k); }
-__device__ __forceinline__ int claim(const Trees& f, int k) { return atomicAdd(f.words + k, 1); }
+// Of block 0, while it works alone.
+__shared__ int own_words[N_WORDS];
 
-__device__ __forceinline__ int* front(const Trees& f, int other) {
-    return (word(f, TURN) ^ other) & 1 ? f.frontier_other : f.frontier;
+template <bool ALONE> __device__ __forceinline__ int word(const Trees& f, int k) {
+    return ALONE ? own_words[k] : __ldcg(f.words + k);
 }
-__device__ __forceinline__ int* reached(const Trees& f, int other) {
-    return (word(f, STAR_TURN) ^ other) & 1 ? f.columns_other : f.columns;
+// So many places of a list, from the one that is returned on.
+template <bool ALONE> __device__ __forceinline__ int claim(const Trees& f, int k, int count = 1) {
+    return ALONE ? atomicAdd(own_words + k, count) : atomicAdd(f.words + k, count);
 }
-__device__ __forceinline__ int* living(const Trees& f, int other) {
-    return (word(f, STAR_TURN) ^ other) & 1 ? f.rows_other : f.rows;
+template <bool ALONE, class T> __device__ __forceinline__ T load(const T* place) {
+    return ALONE ? *place : __ldcg(place);
 }
 
-// All blocks are resident (cooperative launch), so waiting ends.
+template <bool ALONE> __device__ __forceinline__ int* front(const Trees& f, int other) {
+    return (word<ALONE>(f, TURN) ^ other) & 1 ? f.frontier_other : f.frontier;
+}
+template <bool ALONE> __device__ __forceinline__ int* reached(const Trees& f, int other) {
+    return (word<ALONE>(f, STAR_TURN) ^ other) & 1 ? f.columns_other : f.columns;
+}
+template <bool ALONE> __device__ __forceinline__ int* living(const Trees& f, int other) {
+    return (word<ALONE>(f, STAR_TURN) ^ other) & 1 ? f.rows_other : f.rows;
+}
+
+// All blocks are resident (cooperative launch), so waiting ends. What the block's threads have
+// written before is seen by whoever passes: the barrier of the block, then the fence.
 __device__ __forceinline__ void meet(Trees& f) {
     f.passed += 1;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
+        __threadfence();
         atomicAdd((u32*)f.words + BARRIER, 1u);
-        while (*(volatile u32*)(f.words + BARRIER) < f.passed * gridDim.x) __nanosleep(40);
+        while (*(volatile u32*)(f.words + BARRIER) < f.passed * gridDim.x) __nanosleep(20);
         __threadfence();
     }
     __syncthreads();
 }
 
-__device__ __forceinline__ void expand(const Trees& f, int item, int items) {
-    const int lane = item & 31, now = word(f, NOW), count = word(f, N_FRONTIER);
-    const int* frontier = front(f, 0);
-    for (int p = item >> 5; p < count; p += items >> 5) {
-        const int row = __ldcg(frontier + p);
-        // Trees that have a free column grow no further: they are dismissed with this stage.
-        if (__ldcg(f.leaf + __ldcg(f.root + row)) < f.m) continue;
-        if (lane == 0) claim(f, EXPANSIONS);
-        if (lane >= f.sizes[row]) continue;
-        const int j = f.ids[(i64)row * KEEP + lane], c = f.costs[(i64)row * KEEP + lane];
-        const u64 seen = __ldcg(f.key + j);
-        i64 t = (i64)c - __ldcg(f.v + j) - __ldcg(f.u + row) + __ldcg(f.since + row);
-        t = t < now ? now : t > FAR ? FAR : t;
-        const u64 mine = (u64)t << 32 | (u32)row;
-        if (mine >= seen) continue;
-        const u64 old = atomicMin(f.key + j, mine);
-        if (mine >= old) continue;
-        if (old == NO_KEY) f.touched[claim(f, N_TOUCHED)] = j;
-        if (t == now && (i64)(old >> 32) > now) f.tight[claim(f, N_TIGHT)] = j;
+// Rows of a warp at a time: their loads wait for one another only within a row.
+#define AT_ONCE 4
+
+template <bool ALONE> __device__ __forceinline__ void expand(const Trees& f, int item, int items) {
+    const int lane = item & 31, now = word<ALONE>(f, NOW), count = word<ALONE>(f, N_FRONTIER);
+    const int* frontier = front<ALONE>(f, 0);
+    const int warps = items >> 5;
+    int expanded = 0;
+    for (int first = item >> 5; first < count; first += AT_ONCE * warps) {
+        int row[AT_ONCE], root[AT_ONCE], j[AT_ONCE], cost[AT_ONCE];
+        i64 base[AT_ONCE], t[AT_ONCE];
+        u64 seen[AT_ONCE];
+        #pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int p = first + k * warps;
+            row[k] = p < count ? load<ALONE>(frontier + p) : -1;
+        }
+        #pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            root[k] = row[k] >= 0 ? load<ALONE>(f.root + row[k]) : -1;
+            base[k] = row[k] >= 0 ? (i64)load<ALONE>(f.since + row[k]) - load<ALONE>(f.u + row[k]) : 0;
+            const bool inside = row[k] >= 0 && lane < f.sizes[row[k]];
+            j[k] = inside ? f.ids[(i64)row[k] * KEEP + lane] : -1;
+            cost[k] = inside ? f.costs[(i64)row[k] * KEEP + lane] : 0;
+        }
+        #pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            // Trees that have a free column grow no further: they are dismissed with this stage.
+            const bool grows = row[k] >= 0 && load<ALONE>(f.leaf + root[k]) == f.m;
+            expanded += grows ? 1 : 0;
+            if (!grows) j[k] = -1;
+            seen[k] = j[k] >= 0 ? load<ALONE>(f.key + j[k]) : 0;
+            t[k] = j[k] >= 0 ? (i64)cost[k] - load<ALONE>(f.v + j[k]) + base[k] : 0;
+        }
+        #pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            if (j[k] < 0) continue;
+            const i64 when = t[k] < now ? now : t[k] > FAR ? FAR : t[k];
+            const u64 mine = (u64)when << 32 | (u32)row[k];
+            if (mine >= seen[k]) continue;
+            const u64 old = atomicMin(f.key + j[k], mine);
+            if (mine >= old) continue;
+            if (old == NO_KEY) f.touched[claim<ALONE>(f, N_TOUCHED)] = j[k];
+            if (when == now && (i64)(old >> 32) > now) f.tight[claim<ALONE>(f, N_TIGHT)] = j[k];
+        }
     }
+    if (lane == 0 && expanded) claim<ALONE>(f, EXPANSIONS, expanded);
 }
 
-__device__ __forceinline__ void take(const Trees& f, int item, int items) {
-    const int now = word(f, NOW), count = word(f, N_TIGHT);
-    int *next = front(f, 1), *columns = reached(f, 0), *rows = living(f, 0);
+template <bool ALONE> __device__ __forceinline__ void take(const Trees& f, int item, int items) {
+    const int now = word<ALONE>(f, NOW), count = word<ALONE>(f, N_TIGHT);
+    int* next = front<ALONE>(f, 1);
+    int* columns = reached<ALONE>(f, 0) + word<ALONE>(f, N_COLUMNS);
+    int* rows = living<ALONE>(f, 0) + word<ALONE>(f, N_ROWS);
     for (int p = item; p < count; p += items) {
-        const int j = __ldcg(f.tight + p);
-        const int by = (int)(u32)__ldcg(f.key + j);
+        const int j = load<ALONE>(f.tight + p);
+        const int by = (int)(u32)load<ALONE>(f.key + j);
+        const int row = load<ALONE>(f.row_of_column + j), root = load<ALONE>(f.root + by);
         f.pred[j] = by;
         f.key[j] = 0;  // no claim is smaller
         f.at[j] = now;
-        columns[claim(f, N_COLUMNS)] = j;
-        const int root = __ldcg(f.root + by), row = __ldcg(f.row_of_column + j);
+        columns[p] = j;
         if (row < 0) {
-            if (atomicMin(f.leaf + root, j) == f.m) f.roots[claim(f, N_LEAVES)] = root;
+            if (atomicMin(f.leaf + root, j) == f.m) f.roots[claim<ALONE>(f, N_LEAVES)] = root;
             continue;
         }
         f.root[row] = root;
         f.since[row] = now;
-        rows[claim(f, N_ROWS)] = row;
-        next[claim(f, N_NEXT)] = row;
+        const int place = claim<ALONE>(f, N_NEXT);
+        rows[place] = row;
+        next[place] = row;
     }
 }
 
 // Augment, and dismiss the trees of these paths; what lives is the next frontier.
-__device__ __forceinline__ void dismiss(const Trees& f, int item, int items) {
-    const int now = word(f, NOW), n_leaves = word(f, N_LEAVES), n_rows = word(f, N_ROWS);
-    const int n_columns = word(f, N_COLUMNS), n_touched = word(f, N_TOUCHED);
-    const int *columns = reached(f, 0), *rows = living(f, 0);
-    int *columns_kept = reached(f, 1), *rows_kept = living(f, 1), *next = front(f, 1);
+template <bool ALONE> __device__ __forceinline__ void dismiss(const Trees& f, int item, int items) {
+    const int now = word<ALONE>(f, NOW);
+    const int n_leaves = word<ALONE>(f, N_LEAVES), n_rows = word<ALONE>(f, N_ROWS);
+    const int n_columns = word<ALONE>(f, N_COLUMNS), n_touched = word<ALONE>(f, N_TOUCHED);
+    const int *columns = reached<ALONE>(f, 0), *rows = living<ALONE>(f, 0);
+    int *columns_kept = reached<ALONE>(f, 1), *rows_kept = living<ALONE>(f, 1);
+    int* next = front<ALONE>(f, 1);
     for (int p = item; p < n_leaves; p += items) {
-        const int root = __ldcg(f.roots + p);
-        int j = __ldcg(f.leaf + root);
+        const int root = load<ALONE>(f.roots + p);
+        int j = load<ALONE>(f.leaf + root);
         for (int steps = 0;; steps++) {
-            const int row = __ldcg(f.pred + j), before = __ldcg(f.column_of_row + row);
+            const int row = load<ALONE>(f.pred + j), before = load<ALONE>(f.column_of_row + row);
             f.column_of_row[row] = j;
             f.row_of_column[j] = row;
             if (row == root) break;
             j = before;
             if (steps > f.n || j < 0) {  // a path has no more rows than there are
-                f.words[BROKEN_PATH] = 1;
+                (ALONE ? own_words : f.words)[BROKEN_PATH] = 1;
                 break;
             }
         }
     }
     for (int p = item; p < n_columns; p += items) {
-        const int j = __ldcg(columns + p);
-        if (__ldcg(f.leaf + __ldcg(f.root + __ldcg(f.pred + j))) < f.m) {
-            f.v[j] = __ldcg(f.v + j) - (now - __ldcg(f.at + j));
+        const int j = load<ALONE>(columns + p);
+        if (load<ALONE>(f.leaf + load<ALONE>(f.root + load<ALONE>(f.pred + j))) < f.m) {
+            f.v[j] = load<ALONE>(f.v + j) - (now - load<ALONE>(f.at + j));
             f.key[j] = NO_KEY;
         } else {
-            columns_kept[claim(f, N_KEPT)] = j;
+            columns_kept[claim<ALONE>(f, N_KEPT)] = j;
         }
     }
     for (int p = item; p < n_rows; p += items) {
-        const int row = __ldcg(rows + p);
-        if (__ldcg(f.leaf + __ldcg(f.root + row)) < f.m) {
-            f.u[row] = __ldcg(f.u + row) + (now - __ldcg(f.since + row));
+        const int row = load<ALONE>(rows + p);
+        if (load<ALONE>(f.leaf + load<ALONE>(f.root + row)) < f.m) {
+            f.u[row] = load<ALONE>(f.u + row) + (now - load<ALONE>(f.since + row));
         } else {
-            const int place = claim(f, N_NEXT);
+            const int place = claim<ALONE>(f, N_NEXT);
             rows_kept[place] = row;
             next[place] = row;
         }
     }
     for (int p = item; p < n_touched; p += items) {
-        const int j = __ldcg(f.touched + p);
-        if (__ldcg(f.key + j) != 0) f.key[j] = NO_KEY;
+        const int j = load<ALONE>(f.touched + p);
+        if (load<ALONE>(f.key + j) != 0) f.key[j] = NO_KEY;
     }
 }
 
-__device__ __forceinline__ void least_time(const Trees& f, int item, int items) {
-    const int n_touched = word(f, N_TOUCHED), n_rows = word(f, N_ROWS);
-    const int* rows = living(f, 0);
+template <bool ALONE> __device__ __forceinline__ void least_time(const Trees& f, int item, int items) {
+    const int n_touched = word<ALONE>(f, N_TOUCHED), n_rows = word<ALONE>(f, N_ROWS);
+    const int* rows = living<ALONE>(f, 0);
     int time = NEVER, end = NEVER;
     for (int p = item; p < n_touched; p += items) {
-        const u64 key = __ldcg(f.key + __ldcg(f.touched + p));
+        const u64 key = load<ALONE>(f.key + load<ALONE>(f.touched + p));
         const int t = key ? (int)(key >> 32) : NEVER;
         time = t < time ? t : time;
     }
     for (int p = item; p < n_rows; p += items) {
-        const int row = __ldcg(rows + p), theta = f.theta[row];
+        const int row = load<ALONE>(rows + p), theta = f.theta[row];
         if (theta == NEVER) continue;
-        const i64 t = (i64)theta - __ldcg(f.u + row) + __ldcg(f.since + row);
+        const i64 t = (i64)theta - load<ALONE>(f.u + row) + load<ALONE>(f.since + row);
         const int ends = t > FAR ? FAR : (int)t;
         end = ends < end ? ends : end;
     }
@@ -400,32 +271,34 @@ __device__ __forceinline__ void least_time(const Trees& f, int item, int items) 
         end = b < end ? b : end;
     }
     if ((threadIdx.x & 31) == 0) {
-        if (time < NEVER) atomicMin(f.words + NEXT_TIME, time);
-        if (end < NEVER) atomicMin(f.words + FIRST_END, end);
+        int* words = ALONE ? own_words : f.words;
+        if (time < NEVER) atomicMin(words + NEXT_TIME, time);
+        if (end < NEVER) atomicMin(words + FIRST_END, end);
     }
 }
 
-__device__ __forceinline__ void collect(const Trees& f, int item, int items) {
-    const int now = word(f, NOW), n_touched = word(f, N_TOUCHED);
+template <bool ALONE> __device__ __forceinline__ void collect(const Trees& f, int item, int items) {
+    const int now = word<ALONE>(f, NOW), n_touched = word<ALONE>(f, N_TOUCHED);
     for (int p = item; p < n_touched; p += items) {
-        const int j = __ldcg(f.touched + p);
-        const u64 key = __ldcg(f.key + j);
-        if (key && (int)(key >> 32) <= now) f.tight[claim(f, N_TIGHT)] = j;
+        const int j = load<ALONE>(f.touched + p);
+        const u64 key = load<ALONE>(f.key + j);
+        if (key && (int)(key >> 32) <= now) f.tight[claim<ALONE>(f, N_TIGHT)] = j;
     }
 }
 
 // First stars, in rounds: rows offer themselves, columns take the smallest. See forest.star.
-__device__ __forceinline__ void offer(const Trees& f, int item, int items) {
-    const int lane = item & 31, count = word(f, N_WAITING), single = word(f, SINGLE);
-    const int* waiting = living(f, 0);
+template <bool ALONE> __device__ __forceinline__ void offer(const Trees& f, int item, int items) {
+    const int lane = item & 31;
+    const int count = word<ALONE>(f, N_WAITING), single = word<ALONE>(f, SINGLE);
+    const int* waiting = living<ALONE>(f, 0);
     for (int p = item >> 5; p < count; p += items >> 5) {
-        const int row = __ldcg(waiting + p), size = f.sizes[row];
+        const int row = load<ALONE>(waiting + p), size = f.sizes[row];
         int j = -1;
         bool hit = false;
         if (lane < size) {
             j = f.ids[(i64)row * KEEP + lane];
-            hit = f.costs[(i64)row * KEEP + lane] - __ldcg(f.v + j) == __ldcg(f.u + row)
-                && __ldcg(f.row_of_column + j) < 0;
+            hit = f.costs[(i64)row * KEEP + lane] - load<ALONE>(f.v + j) == load<ALONE>(f.u + row)
+                && load<ALONE>(f.row_of_column + j) < 0;
         }
         const u32 hits = __ballot_sync(ALL_LANES, hit);
         const int choice = __ffs(hits) - 1;  // zeros are sorted from the row's place on
@@ -435,102 +308,113 @@ __device__ __forceinline__ void offer(const Trees& f, int item, int items) {
         if (offers && lane == choice) {
             f.wish[row] = j;
             atomicMin(f.offer + j, row);
-            claim(f, N_OFFERS);
+            claim<ALONE>(f, N_OFFERS);
         }
     }
 }
 
-__device__ __forceinline__ void accept(const Trees& f, int item, int items) {
-    const int count = word(f, N_WAITING);
-    const int* waiting = living(f, 0);
-    int* still = living(f, 1);
+template <bool ALONE> __device__ __forceinline__ void accept(const Trees& f, int item, int items) {
+    const int count = word<ALONE>(f, N_WAITING);
+    const int* waiting = living<ALONE>(f, 0);
+    int* still = living<ALONE>(f, 1);
     for (int p = item; p < count; p += items) {
-        const int row = __ldcg(waiting + p), j = __ldcg(f.wish + row);
+        const int row = load<ALONE>(waiting + p), j = load<ALONE>(f.wish + row);
         if (j == -2) continue;  // no free zero is left, nor will one come
-        if (j >= 0 && __ldcg(f.offer + j) == row) {
+        if (j >= 0 && load<ALONE>(f.offer + j) == row) {
             f.column_of_row[row] = j;
             f.row_of_column[j] = row;
         } else {
-            still[claim(f, N_NEXT)] = row;
+            still[claim<ALONE>(f, N_NEXT)] = row;
         }
     }
 }
 
-__device__ __forceinline__ void plant(const Trees& f, int item, int items) {
-    int *rows = living(f, 0), *frontier = front(f, 0);
+template <bool ALONE> __device__ __forceinline__ void plant(const Trees& f, int item, int items) {
+    int *rows = living<ALONE>(f, 0), *frontier = front<ALONE>(f, 0);
     for (int row = item; row < f.n; row += items) {
         f.leaf[row] = f.m;
         f.since[row] = 0;
-        if (__ldcg(f.column_of_row + row) >= 0) continue;
+        if (load<ALONE>(f.column_of_row + row) >= 0) continue;
         f.root[row] = row;
-        const int place = claim(f, N_ROWS);
+        const int place = claim<ALONE>(f, N_ROWS);
         rows[place] = row;
         frontier[place] = row;
     }
 }
 
-__device__ __forceinline__ void uproot(const Trees& f, int item, int items) {
-    const int now = word(f, NOW), n_rows = word(f, N_ROWS), n_columns = word(f, N_COLUMNS);
-    const int *columns = reached(f, 0), *rows = living(f, 0);
+template <bool ALONE> __device__ __forceinline__ void uproot(const Trees& f, int item, int items) {
+    const int now = word<ALONE>(f, NOW), n_rows = word<ALONE>(f, N_ROWS), n_columns = word<ALONE>(f, N_COLUMNS);
+    const int *columns = reached<ALONE>(f, 0), *rows = living<ALONE>(f, 0);
     for (int p = item; p < n_columns; p += items) {
-        const int j = __ldcg(columns + p);
-        f.v[j] = __ldcg(f.v + j) - (now - __ldcg(f.at + j));
+        const int j = load<ALONE>(columns + p);
+        f.v[j] = load<ALONE>(f.v + j) - (now - load<ALONE>(f.at + j));
     }
     for (int p = item; p < n_rows; p += items) {
-        const int row = __ldcg(rows + p);
-        f.u[row] = __ldcg(f.u + row) + (now - __ldcg(f.since + row));
+        const int row = load<ALONE>(rows + p);
+        f.u[row] = load<ALONE>(f.u + row) + (now - load<ALONE>(f.since + row));
     }
 }
 
-__device__ __noinline__ void perform(const Trees& f, int command, int item, int items) {
+template <bool ALONE> __device__ __forceinline__ void set_up(const Trees& f, int item, int items) {
+    int* waiting = living<ALONE>(f, 0);
+    for (int i = item; i < f.n; i += items) waiting[i] = i, f.column_of_row[i] = -1;
+    for (int j = item; j < f.m; j += items)
+        f.row_of_column[j] = -1, f.offer[j] = NEVER, f.key[j] = NO_KEY;
+}
+
+template <bool ALONE>
+__device__ __forceinline__ void perform(const Trees& given, int command, int item, int items) {
+    const Trees f = given;  // of its own: no store can be to one of its fields
     switch (command) {
-        case EXPAND: expand(f, item, items); break;
-        case TAKE: take(f, item, items); break;
-        case DISMISS: dismiss(f, item, items); break;
+        case EXPAND: expand<ALONE>(f, item, items); break;
+        case TAKE: take<ALONE>(f, item, items); break;
+        case DISMISS: dismiss<ALONE>(f, item, items); break;
         case RESET:
-            for (int p = item; p < word(f, N_LEAVES); p += items) f.leaf[__ldcg(f.roots + p)] = f.m;
+            for (int p = item; p < word<ALONE>(f, N_LEAVES); p += items)
+                f.leaf[load<ALONE>(f.roots + p)] = f.m;
             break;
-        case LEAST: least_time(f, item, items); break;
-        case COLLECT: collect(f, item, items); break;
-        case OFFER: offer(f, item, items); break;
-        case ACCEPT: accept(f, item, items); break;
-        case PLANT: plant(f, item, items); break;
-        case UPROOT: uproot(f, item, items); break;
+        case LEAST: least_time<ALONE>(f, item, items); break;
+        case COLLECT: collect<ALONE>(f, item, items); break;
+        case OFFER: offer<ALONE>(f, item, items); break;
+        case ACCEPT: accept<ALONE>(f, item, items); break;
+        case PLANT: plant<ALONE>(f, item, items); break;
+        case UPROOT: uproot<ALONE>(f, item, items); break;
+        case SETUP: set_up<ALONE>(f, item, items); break;
     }
 }
 
 // Block 0, all threads: a command, by all blocks if there are many items.
-__device__ void order(Trees& f, int command, i64 count) {
+__device__ __noinline__ void order(Trees& f, int command, i64 count) {
+    const int t = threadIdx.x;
     __syncthreads();
     if (count > WIDE && gridDim.x > 1) {
-        if (threadIdx.x == 0) f.words[COMMAND] = command;
+        if (t < N_WORDS) f.words[t] = t == COMMAND ? command : own_words[t];
         meet(f);
-        perform(f, command, threadIdx.x, gridDim.x * TEAM);
+        perform<false>(f, command, t, gridDim.x * TEAM);
         meet(f);
+        if (t < N_WORDS) own_words[t] = __ldcg(f.words + t);
     } else {
-        perform(f, command, threadIdx.x, TEAM);
-        __threadfence();
-        __syncthreads();
+        perform<true>(f, command, t, TEAM);
     }
+    __syncthreads();
 }
 
 // Block 0: first stars. Every round but the last of its kind matches a row.
 __device__ void first_stars(Trees& f) {
     for (;;) {
-        const int count = word(f, N_WAITING);
+        const int count = own_words[N_WAITING];
         if (count == 0) return;
-        order(f, OFFER, 32LL * count);
-        const int offers = word(f, N_OFFERS), single = word(f, SINGLE);
+        order(f, OFFER, (i64)EXPAND_SHARE * count);
+        const int offers = own_words[N_OFFERS], single = own_words[SINGLE];
         order(f, ACCEPT, count);
-        const int left = word(f, N_NEXT);
+        const int left = own_words[N_NEXT];
         __syncthreads();
         if (threadIdx.x == 0) {
-            f.words[N_WAITING] = left;
-            f.words[N_NEXT] = f.words[N_OFFERS] = 0;
-            f.words[STAR_TURN] ^= 1;
-            f.words[SINGLE] = offers ? 1 : 0;
+            own_words[N_WAITING] = left;
+            own_words[N_NEXT] = own_words[N_OFFERS] = 0;
+            own_words[STAR_TURN] ^= 1;
+            own_words[SINGLE] = offers ? 1 : 0;
         }
-        __threadfence();
         __syncthreads();
         if (!offers && !single) return;
     }
@@ -539,79 +423,78 @@ __device__ void first_stars(Trees& f) {
 // Block 0: one step of forest.run_forest; false when the launch is to end, for the reason WHY.
 __device__ bool one_step(Trees& f, int enough) {
     const bool leader = threadIdx.x == 0;
-    const int step = word(f, STEP);
+    const int step = own_words[STEP];
     __syncthreads();
     if (step == EXPAND) {
-        const int left = word(f, LEFT), share = (word(f, MARK_LEFT) - left);
-        const bool progress = (i64)share * 64 >= word(f, ROOTS);
-        const bool hopeless = !progress && word(f, LEVELS) - word(f, MARK) > enough;
+        const int left = own_words[LEFT], share = (own_words[MARK_LEFT] - left);
+        const bool progress = (i64)share * 64 >= own_words[ROOTS];
+        const bool hopeless = !progress && own_words[LEVELS] - own_words[MARK] > enough;
         __syncthreads();
         if (hopeless) {
-            if (leader) f.words[WHY] = LIMIT;
+            if (leader) own_words[WHY] = LIMIT;
             return false;
         }
-        order(f, EXPAND, 32LL * word(f, N_FRONTIER));
+        order(f, EXPAND, (i64)EXPAND_SHARE * own_words[N_FRONTIER]);
         if (leader) {
-            if (progress) f.words[MARK] = f.words[LEVELS], f.words[MARK_LEFT] = left;
-            f.words[LEVELS] += 1;
-            f.words[STEP] = word(f, N_TIGHT) || word(f, N_LEAVES) ? TAKE : ADVANCE;
+            if (progress) own_words[MARK] = own_words[LEVELS], own_words[MARK_LEFT] = left;
+            own_words[LEVELS] += 1;
+            own_words[STEP] = own_words[N_TIGHT] || own_words[N_LEAVES] ? TAKE : ADVANCE;
         }
     } else if (step == TAKE) {
-        order(f, TAKE, word(f, N_TIGHT));
-        const int next = word(f, N_NEXT), leaves = word(f, N_LEAVES);
+        const int tight = own_words[N_TIGHT];
+        order(f, TAKE, tight);
+        const int next = own_words[N_NEXT], leaves = own_words[N_LEAVES];
         __syncthreads();
         if (leader) {
-            f.words[N_TIGHT] = 0;
-            f.words[N_FRONTIER] = next;
-            f.words[N_NEXT] = 0;
-            f.words[TURN] ^= 1;
-            f.words[STEP] = next ? EXPAND : ADVANCE;
+            own_words[N_TIGHT] = 0;
+            own_words[N_COLUMNS] += tight;
+            own_words[N_ROWS] += next;
+            own_words[N_FRONTIER] = next;
+            own_words[N_NEXT] = 0;
+            own_words[TURN] ^= 1;
+            own_words[STEP] = next ? EXPAND : ADVANCE;
         }
-        __threadfence();
         __syncthreads();
         if (leaves && !next) {
-            const int columns = word(f, N_COLUMNS), rows = word(f, N_ROWS);
-            const int touched = word(f, N_TOUCHED);
+            const int columns = own_words[N_COLUMNS], rows = own_words[N_ROWS];
+            const int touched = own_words[N_TOUCHED];
             const int most = columns > touched ? columns : touched;
             order(f, DISMISS, most > rows ? most : rows);
             order(f, RESET, leaves);
-            const int kept = word(f, N_KEPT), alive = word(f, N_NEXT);
+            const int kept = own_words[N_KEPT], alive = own_words[N_NEXT];
             __syncthreads();
             if (leader) {
-                f.words[STAGES] += 1;
-                f.words[PATHS] += leaves;
-                f.words[LEFT] -= leaves;
-                f.words[N_COLUMNS] = kept;
-                f.words[N_ROWS] = f.words[N_FRONTIER] = alive;
-                f.words[N_KEPT] = f.words[N_NEXT] = f.words[N_TOUCHED] = f.words[N_LEAVES] = 0;
-                f.words[TURN] ^= 1;
-                f.words[STAR_TURN] ^= 1;
-                f.words[STEP] = EXPAND;
-                if (word(f, BROKEN_PATH)) f.words[WHY] = BROKEN;
+                own_words[STAGES] += 1;
+                own_words[PATHS] += leaves;
+                own_words[LEFT] -= leaves;
+                own_words[N_COLUMNS] = kept;
+                own_words[N_ROWS] = own_words[N_FRONTIER] = alive;
+                own_words[N_KEPT] = own_words[N_NEXT] = 0;
+                own_words[N_TOUCHED] = own_words[N_LEAVES] = 0;
+                own_words[TURN] ^= 1;
+                own_words[STAR_TURN] ^= 1;
+                own_words[STEP] = EXPAND;
+                if (own_words[BROKEN_PATH]) own_words[WHY] = BROKEN;
             }
-            __threadfence();
             __syncthreads();
-            if (word(f, BROKEN_PATH)) return false;
+            if (own_words[BROKEN_PATH]) return false;
         }
     } else {
-        if (leader) f.words[NEXT_TIME] = f.words[FIRST_END] = NEVER;
-        __threadfence();
-        const int rows = word(f, N_ROWS), touched = word(f, N_TOUCHED);
+        if (leader) own_words[NEXT_TIME] = own_words[FIRST_END] = NEVER;
+        const int rows = own_words[N_ROWS], touched = own_words[N_TOUCHED];
         order(f, LEAST, rows > touched ? rows : touched);
-        const int time = word(f, NEXT_TIME), end = word(f, FIRST_END), now = word(f, NOW);
+        const int time = own_words[NEXT_TIME], end = own_words[FIRST_END], now = own_words[NOW];
         __syncthreads();
         const bool event = end <= now || end < time;
         const int least = time < end ? time : end;
         if (event || least >= FAR) {
-            if (leader) f.words[WHY] = least == NEVER ? INFEASIBLE : least == FAR ? TOO_FAR : EVENT;
+            if (leader) own_words[WHY] = least == NEVER ? INFEASIBLE : least == FAR ? TOO_FAR : EVENT;
             return false;
         }
-        if (leader) f.words[NOW] = time, f.words[CLOCKS] += 1;
-        __threadfence();
+        if (leader) own_words[NOW] = time, own_words[CLOCKS] += 1;
         order(f, COLLECT, touched);
-        if (leader) f.words[STEP] = TAKE;
+        if (leader) own_words[STEP] = TAKE;
     }
-    __threadfence();
     __syncthreads();
     return true;
 }
@@ -648,32 +531,38 @@ extern "C" __global__ void __launch_bounds__(TEAM) bigsap_forest(
     if (block > 0) {
         for (;;) {
             meet(f);
-            const int command = word(f, COMMAND);
+            const int command = word<false>(f, COMMAND);
             if (command == LEAVE) return;
-            perform(f, command, block * TEAM + threadIdx.x, gridDim.x * TEAM);
+            perform<false>(f, command, block * TEAM + threadIdx.x, gridDim.x * TEAM);
             meet(f);
         }
     }
     const i64 begun = clock64();
     i64 asked = begun;
-    if (word(f, STEP) == 0) {
+    if (threadIdx.x < N_WORDS) own_words[threadIdx.x] = words[threadIdx.x];
+    __syncthreads();
+    if (own_words[STEP] == 0) {
+        order(f, SETUP, n_rows > n_columns ? n_rows : n_columns);
+        if (threadIdx.x == 0) own_words[N_WAITING] = n_rows, own_words[SINGLE] = 1;
+        __syncthreads();
         first_stars(f);
         order(f, PLANT, n_rows);
-        const int roots = word(f, N_ROWS);
+        const int roots = own_words[N_ROWS];
         __syncthreads();
         if (threadIdx.x == 0) {
-            f.words[N_FRONTIER] = f.words[LEFT] = f.words[ROOTS] = f.words[MARK_LEFT] = roots;
-            f.words[STEP] = EXPAND;
+            own_words[N_FRONTIER] = own_words[LEFT] = own_words[ROOTS] = own_words[MARK_LEFT] = roots;
+            own_words[STEP] = EXPAND;
         }
-        __threadfence();
         __syncthreads();
     }
     __shared__ int stop;
     for (;;) {
-        if (word(f, LEFT) == 0) {
-            if (threadIdx.x == 0) f.words[WHY] = DONE;
+        if (own_words[LEFT] == 0) {
+            if (threadIdx.x == 0) own_words[WHY] = DONE;
             break;
         }
+        if (!one_step(f, enough)) break;
+        // Asked after a step, so that every launch gets on.
         if (threadIdx.x == 0) {
             const i64 now = clock64();
             stop = now - begun > cycles;
@@ -681,25 +570,19 @@ extern "C" __global__ void __launch_bounds__(TEAM) bigsap_forest(
                 asked = now;
                 stop = stop || *(volatile const i64*)host;
             }
+            if (stop) own_words[WHY] = YIELD;
         }
         __syncthreads();
         const bool leave = stop;
         __syncthreads();
-        if (leave) {
-            if (threadIdx.x == 0) f.words[WHY] = YIELD;
-            break;
-        }
-        if (!one_step(f, enough)) break;
+        if (leave) break;
     }
-    __threadfence();
     __syncthreads();
-    if (word(f, WHY) != YIELD) {
-        const int rows = word(f, N_ROWS), columns = word(f, N_COLUMNS);
+    if (own_words[WHY] != YIELD) {
+        const int rows = own_words[N_ROWS], columns = own_words[N_COLUMNS];
         order(f, UPROOT, rows > columns ? rows : columns);
     }
-    __syncthreads();
-    if (gridDim.x > 1) {
-        if (threadIdx.x == 0) f.words[COMMAND] = LEAVE;
-        meet(f);
-    }
+    const int t = threadIdx.x;
+    if (t < N_WORDS) words[t] = t == COMMAND ? LEAVE : own_words[t];
+    if (gridDim.x > 1) meet(f);
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from bigsap.sources.base import Array
 
@@ -16,21 +18,36 @@ DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN, TOO_FAR = range(7)
 
 
 @dataclass(frozen=True)
+class Lists:
+    """Rows' lists. ids, costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,); theta
+    2**31 - 1: the list has every column. low: int64 (n_rows,) what costs are relative to."""
+
+    ids: Array
+    costs: Array
+    sizes: Array
+    theta: Array
+    low: Array
+
+
+@dataclass(frozen=True)
 class Grown:
     """What a device has come to.
 
     status: why it ended. v: int64 (n_columns,) prices; column_of_row: ID (n_rows,). counts: see
-    ``methods.hungarian.COUNTS``. low: int64 (n_rows,) what list costs are relative to. ids,
-    costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,), of rows' lists; theta 2**31 - 1:
-    the list has every column. None when all rows are matched.
+    ``methods.hungarian.COUNTS``. lists: None when all rows are matched. Prices and costs count
+    in units of 2.0**-shift.
     """
 
     status: int
     v: Array
     column_of_row: Array
     counts: dict[str, int]
-    low: Array
-    lists: tuple[Array, Array, Array, Array] | None
+    lists: Lists | None
+    shift: int
+
+    def real(self, units: Array, price: np.dtype[Any]) -> Array:
+        """Costs of so many units, exactly: they have no more than the 53 bits of float64."""
+        return np.ldexp(units.astype(price), -self.shift) if self.shift else units.astype(price)
 
 
 class Grower(Protocol):

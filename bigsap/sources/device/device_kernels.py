@@ -34,6 +34,9 @@ _FILES = {
         ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
     ),
     "forest": ("bigsap.engine.gpu", ("kernels_forest",)),
+    "forest_rows": ("bigsap.engine.gpu", ("kernels_forest_rows",)),
+    "bids": ("bigsap.engine.gpu", ("kernels_price", "kernels_bids")),
+    "zeros": ("bigsap.engine.gpu", ("kernels_price", "kernels_zeros")),
     "pairs": ("bigsap.sources.device", ("kernels_pairs",)),
     "proof": ("bigsap.sources.device", ("kernels_proof",)),
 }
@@ -79,12 +82,16 @@ def _kernel_text(file: str) -> str:
 
 def full_text(file: str, code: DeviceCode, settings: Settings) -> str:
     """The whole text of a module: macros, the costs' code, the kernels."""
+    return _full_text(file, code.text, settings)
+
+
+def _full_text(file: str, costs: str, settings: Settings) -> str:
     macros = dict(settings)
     macros.setdefault("WIDTH", 1)
     macros.setdefault("SIGN", 1)
     macros.setdefault("DEVICES", 1)
     defines = "".join(f"#define {key} ({value})\n" for key, value in macros.items())
-    return f"{defines}{PRELUDE}{code.text}\n{_kernel_text(file)}"
+    return f"{defines}{PRELUDE}{costs}\n{_kernel_text(file)}"
 
 
 class Kernels:
@@ -118,8 +125,12 @@ class Kernels:
 
 
 @cache
-def _compiled(device: int, text: str, options: tuple[str, ...], cooperative: bool) -> Kernels:
-    return Kernels(device, text, options, cooperative)
+def _compiled(
+    device: int, text: str, file: str, settings: Settings, options: tuple[str, ...],
+    cooperative: bool,
+) -> Kernels:  # fmt: skip
+    # By what the text is made of: the whole one has tens of thousands of characters to hash.
+    return Kernels(device, _full_text(file, text, settings), options, cooperative)
 
 
 def compiled(
@@ -128,7 +139,7 @@ def compiled(
     """The kernels of ``file`` around these costs. KernelError when the costs' code is wrong."""
     # The last of two contradicting options counts.
     options = (*OPTIONS, *code.options)
-    return _compiled(device, full_text(file, code, settings), options, cooperative)
+    return _compiled(device, code.text, file, settings, options, cooperative)
 
 
 def compile_error(log: str, text: str) -> KernelError:

@@ -18,8 +18,11 @@ from bigsap.sources.device.device_kernels import compiled, load_cupy, on
 
 #: Rows in one launch: a fraction of a second of work.
 _PAIRS = 1 << 34
-#: Rows that the host computes as well.
-SAMPLE = 64
+#: Rows of a block at a time, as in kernels_proof.cu.
+_TOGETHER = 4
+#: Rows that the host computes as well, of so many pairs about, but some in any case: more would
+#: take longer than the device's pass.
+SAMPLE, _SAMPLED_PAIRS, _LEAST_SAMPLE = 64, 1 << 17, 4
 #: How far the two may differ where a formula holds functions that round differently.
 _TOLERANCE = 1e-13
 
@@ -72,7 +75,9 @@ def _minima(
     cupy = load_cupy()
     code = source.code()
     integer = prices.dtype.kind == "i"
-    settings = (("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1))
+    settings = (
+        ("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1), ("WIDTH", code.width),
+    )  # fmt: skip
     u, costs = np.empty(n, prices.dtype), np.zeros(n, source.dtype)
     with on(source.device):
         kernel = compiled(source.device, code, "proof", settings).get("bigsap_proof")
@@ -81,16 +86,16 @@ def _minima(
         step = max(1, min(n, _PAIRS // max(1, m)))
         for first in range(0, n, step):
             k = min(step, n - first)
-            low, bad = cupy.empty(k, prices.dtype), cupy.zeros(k, np.int32)
+            low, bad = cupy.empty(k, prices.dtype), cupy.zeros(1, np.int32)
             cost = cupy.zeros(k, source.dtype)
             kernel(
-                (min(k, 1 << 16),), (256,),
+                (min(-(-k // _TOGETHER), 1 << 16),), (256,),
                 (source.words(), np.int32(m), np.int32(first), np.int32(k), there, matching,
                  low, cost, bad),
             )  # fmt: skip
-            if bad.any():
-                return None
             u[first : first + k] = low.get()
+            if bad.get()[0]:
+                return None
             costs[first : first + k] = cost.get()
             tick(first + k)
     return u, costs
@@ -101,16 +106,17 @@ def _check(
 ) -> None:
     """Compute a sample of the rows on the host; replaces nothing, raises when they differ."""
     n, m = source.shape
-    rows = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
-    costs = np.empty((1, m), source.dtype)
+    count = min(n, SAMPLE, max(_LEAST_SAMPLE, _SAMPLED_PAIRS // m))
+    rows = np.unique(np.linspace(0, n - 1, count).astype(np.intp))
+    costs = np.empty((rows.size, m), source.dtype)
+    source.read(rows, slice(0, m), costs)
+    signed = costs.astype(prices.dtype)
+    signed = (-signed if maximize else signed) - prices
     exact = source.code().exact
-    for row in rows.tolist():
-        source.read(np.array([row]), slice(0, m), costs)
-        signed = costs[0].astype(prices.dtype)
-        signed = (-signed if maximize else signed) - prices
-        same = [(u[row], signed.min())]
+    for row, given, reduced in zip(rows.tolist(), costs, signed, strict=True):
+        same = [(u[row], reduced.min())]
         if matching is not None and matching[row] >= 0:
-            same.append((matched[row], costs[0, matching[row]]))
+            same.append((matched[row], given[matching[row]]))
         size = 1.0 if prices.dtype.kind == "i" else float(np.abs(prices).max() + abs(u[row]) + 1)
         allowed = 0.0 if exact or prices.dtype.kind == "i" else _TOLERANCE * size
         for device, host in same:

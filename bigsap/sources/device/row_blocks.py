@@ -1,0 +1,103 @@
+"""Costs whose rows are shared out among several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.sources.base import (
+    Array,
+    CostSource,
+    Fingerprinted,
+    Ids,
+    Interruptible,
+    Resident,
+)
+from bigsap.sources.convert import fingerprint_of
+from bigsap.sources.device.code import source_code
+from bigsap.sources.device.placed import MatrixOnDevice, OnDevice, Placeable
+from bigsap.sources.device.slabs import SlabsOnDevices
+
+
+class RowsOnDevices:
+    """A matrix of which each device holds a block of rows.
+
+    source, devices, limit: as for ``SlabsOnDevices``: the rows are the transpose's columns.
+    Blocks are copied when they are first asked for.
+    """
+
+    def __init__(
+        self, source: CostSource, devices: tuple[int, ...], limit: int | None,
+        tick: Callable[[], None] | None = None, *, turned: bool = False,
+    ) -> None:  # fmt: skip
+        self._given = source, devices, limit, tick
+        self._turned = turned
+        self.devices = devices
+        self._columns = SlabsOnDevices(source, devices, limit, tick, turned=not turned)
+        self._whole = SlabsOnDevices(source, devices, limit, tick, turned=turned).whole
+        self.shape = (self._columns.shape[1], self._columns.shape[0])
+        self.dtype = source.dtype
+        self._blocks: list[tuple[Any, int]] = []
+
+    def __repr__(self) -> str:
+        return f"RowsOnDevices({self._given[0]!r}, cuda:{','.join(map(str, self.devices))})"
+
+    def blocks(self) -> list[tuple[Any, int]]:
+        """The blocks, each a source on its device, and the number of its first row."""
+        if not self._blocks:
+            for slab in self._columns.slabs():
+                there: Any = slab.source
+                self._blocks.append((there.transposed(), slab.start))
+        return self._blocks
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of costs that were copied from the host."""
+        return self._columns.copied_bytes
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        self._whole.read(rows, columns, out)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """As the source does, where it does."""
+        if isinstance(self._given[0], Interruptible):
+            self._given[0].while_waiting(check)
+
+    def resident(self) -> Array | None:
+        """The host's matrix, when the costs are copied from one."""
+        matrix = self._whole.resident() if isinstance(self._whole, Resident) else None
+        return matrix if self.shape[0] <= self.shape[1] else None
+
+    def transposed(self) -> RowsOnDevices:
+        """The transpose, in blocks of its own rows."""
+        return RowsOnDevices(*self._given, turned=not self._turned)
+
+    def fingerprint(self) -> str:
+        """The source's."""
+        if isinstance(self._whole, Fingerprinted):
+            return self._whole.fingerprint()
+        return fingerprint_of(self)
+
+    def row_minima(
+        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
+    ) -> tuple[Array, Array] | None:
+        """The certificate's pass: each device goes through its rows."""
+        found = []
+        for block, start in self.blocks():
+            own = None if matching is None else matching[start : start + block.shape[0]]
+            of_block = block.row_minima(own, prices, maximize, lambda k, at=start: tick(at + k))
+            if of_block is None:
+                return None
+            found.append(of_block)
+        u, matched = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return u, matched
+
+
+def is_matrix(source: Any) -> bool:
+    """Whether costs are looked up, so that rows of them can be copied to devices."""
+    if isinstance(source, MatrixOnDevice):
+        return True
+    return not isinstance(source, (OnDevice, Placeable)) and source_code(source) is None
