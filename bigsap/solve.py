@@ -114,7 +114,7 @@ def solve(
         The same optimum, certified; of several optima it may find another.
         ``"cuda:0,1"``, or ``["cuda:0", "cuda:1"]``: several devices, each with a slab of the
         columns and that part of the costs; of the method "ssp", for matrices larger than
-        the memory of one (``memory_limit`` is of each).
+        the memory of one (``memory_limit`` is of each). Of "hungarian" each has rows of a matrix.
     warm_start: where to start: a ``Result`` of a problem of the same shape and sense,
         column prices (m,), or a pair ``(v, col4row)``. Rows whose old pair is still tight keep
         it and only the others are searched for. Any start leads to an optimum.
