@@ -33,7 +33,7 @@ _FIRST, _SHRINK = 1 / 8, 1 / 5
 #: where a search from the same prices is short.
 _LAST = 1 / 8
 #: Bids a row in one phase after which the rest is left to searches.
-_MOST = 200
+_MOST = 1000
 _FIRST_BUDGET, _SLICE_SECONDS = 64, 0.1
 
 

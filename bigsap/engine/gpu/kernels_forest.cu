@@ -93,9 +93,16 @@ __shared__ int own_words[N_WORDS];
 template <bool ALONE> __device__ __forceinline__ int word(const Trees& f, int k) {
     return ALONE ? own_words[k] : __ldcg(f.words + k);
 }
-// So many places of a list, from the one that is returned on.
-template <bool ALONE> __device__ __forceinline__ int claim(const Trees& f, int k, int count = 1) {
-    return ALONE ? atomicAdd(own_words + k, count) : atomicAdd(f.words + k, count);
+// A place of the list that word k counts, for the lanes that want one; a warp comes as a whole, since
+// one addition for all is many times as fast as one each.
+template <bool ALONE>
+__device__ __forceinline__ int claim(const Trees& f, int k, bool wants) {
+    const u32 lanes = __ballot_sync(ALL_LANES, wants);
+    if (lanes == 0) return 0;
+    const int lane = threadIdx.x & 31;
+    int first = 0;
+    if (lane == 0) first = atomicAdd((ALONE ? own_words : f.words) + k, __popc(lanes));
+    return __shfl_sync(ALL_LANES, first, 0) + __popc(lanes & ((1u << lane) - 1));
 }
 template <bool ALONE, class T> __device__ __forceinline__ T load(const T* place) {
     return ALONE ? *place : __ldcg(place);
@@ -159,19 +166,29 @@ template <bool ALONE> __device__ __forceinline__ void expand(const Trees& f, int
             seen[k] = j[k] >= 0 ? load<ALONE>(f.key + j[k]) : 0;
             t[k] = j[k] >= 0 ? (i64)cost[k] - load<ALONE>(f.v + j[k]) + base[k] : 0;
         }
+        u64 old[AT_ONCE];
         #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
-            if (j[k] < 0) continue;
             const i64 when = t[k] < now ? now : t[k] > FAR ? FAR : t[k];
             const u64 mine = (u64)when << 32 | (u32)row[k];
-            if (mine >= seen[k]) continue;
-            const u64 old = atomicMin(f.key + j[k], mine);
-            if (mine >= old) continue;
-            if (old == NO_KEY) f.touched[claim<ALONE>(f, N_TOUCHED)] = j[k];
-            if (when == now && (i64)(old >> 32) > now) f.tight[claim<ALONE>(f, N_TIGHT)] = j[k];
+            const bool claims = j[k] >= 0 && mine < seen[k];
+            old[k] = claims ? atomicMin(f.key + j[k], mine) : 0;
+            seen[k] = mine;
+        }
+        #pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const bool won = seen[k] < old[k];
+            const bool is_new = won && old[k] == NO_KEY;
+            const bool is_tight =
+                won && (int)(seen[k] >> 32) == now && (i64)(old[k] >> 32) > now;
+            if (!__ballot_sync(ALL_LANES, won)) continue;
+            const int touched = claim<ALONE>(f, N_TOUCHED, is_new);
+            if (is_new) f.touched[touched] = j[k];
+            const int tight = claim<ALONE>(f, N_TIGHT, is_tight);
+            if (is_tight) f.tight[tight] = j[k];
         }
     }
-    if (lane == 0 && expanded) claim<ALONE>(f, EXPANSIONS, expanded);
+    if (lane == 0 && expanded) atomicAdd((ALONE ? own_words : f.words) + EXPANSIONS, expanded);
 }
 
 template <bool ALONE> __device__ __forceinline__ void take(const Trees& f, int item, int items) {
@@ -179,23 +196,29 @@ template <bool ALONE> __device__ __forceinline__ void take(const Trees& f, int i
     int* next = front<ALONE>(f, 1);
     int* columns = reached<ALONE>(f, 0) + word<ALONE>(f, N_COLUMNS);
     int* rows = living<ALONE>(f, 0) + word<ALONE>(f, N_ROWS);
-    for (int p = item; p < count; p += items) {
-        const int j = load<ALONE>(f.tight + p);
-        const int by = (int)(u32)load<ALONE>(f.key + j);
-        const int row = load<ALONE>(f.row_of_column + j), root = load<ALONE>(f.root + by);
-        f.pred[j] = by;
-        f.key[j] = 0;  // no claim is smaller
-        f.at[j] = now;
-        columns[p] = j;
-        if (row < 0) {
-            if (atomicMin(f.leaf + root, j) == f.m) f.roots[claim<ALONE>(f, N_LEAVES)] = root;
-            continue;
+    for (int from = item & ~31; from < count; from += items) {
+        const int p = from + (item & 31);
+        int row = -1, root = -1;
+        bool first_leaf = false;
+        if (p < count) {
+            const int j = load<ALONE>(f.tight + p);
+            const int by = (int)(u32)load<ALONE>(f.key + j);
+            row = load<ALONE>(f.row_of_column + j), root = load<ALONE>(f.root + by);
+            f.pred[j] = by;
+            f.key[j] = 0;  // no claim is smaller
+            f.at[j] = now;
+            columns[p] = j;
+            first_leaf = row < 0 && atomicMin(f.leaf + root, j) == f.m;
         }
-        f.root[row] = root;
-        f.since[row] = now;
-        const int place = claim<ALONE>(f, N_NEXT);
-        rows[place] = row;
-        next[place] = row;
+        const int leaf = claim<ALONE>(f, N_LEAVES, first_leaf);
+        if (first_leaf) f.roots[leaf] = root;
+        const int place = claim<ALONE>(f, N_NEXT, row >= 0);
+        if (row >= 0) {
+            f.root[row] = root;
+            f.since[row] = now;
+            rows[place] = row;
+            next[place] = row;
+        }
     }
 }
 
@@ -222,24 +245,32 @@ template <bool ALONE> __device__ __forceinline__ void dismiss(const Trees& f, in
             }
         }
     }
-    for (int p = item; p < n_columns; p += items) {
-        const int j = load<ALONE>(columns + p);
-        if (load<ALONE>(f.leaf + load<ALONE>(f.root + load<ALONE>(f.pred + j))) < f.m) {
-            f.v[j] = load<ALONE>(f.v + j) - (now - load<ALONE>(f.at + j));
-            f.key[j] = NO_KEY;
-        } else {
-            columns_kept[claim<ALONE>(f, N_KEPT)] = j;
+    for (int from = item & ~31; from < n_columns; from += items) {
+        const int p = from + (item & 31);
+        bool stays = false;
+        int j = 0;
+        if (p < n_columns) {
+            j = load<ALONE>(columns + p);
+            stays = load<ALONE>(f.leaf + load<ALONE>(f.root + load<ALONE>(f.pred + j))) == f.m;
+            if (!stays) {
+                f.v[j] = load<ALONE>(f.v + j) - (now - load<ALONE>(f.at + j));
+                f.key[j] = NO_KEY;
+            }
         }
+        const int place = claim<ALONE>(f, N_KEPT, stays);
+        if (stays) columns_kept[place] = j;
     }
-    for (int p = item; p < n_rows; p += items) {
-        const int row = load<ALONE>(rows + p);
-        if (load<ALONE>(f.leaf + load<ALONE>(f.root + row)) < f.m) {
-            f.u[row] = load<ALONE>(f.u + row) + (now - load<ALONE>(f.since + row));
-        } else {
-            const int place = claim<ALONE>(f, N_NEXT);
-            rows_kept[place] = row;
-            next[place] = row;
+    for (int from = item & ~31; from < n_rows; from += items) {
+        const int p = from + (item & 31);
+        bool stays = false;
+        int row = 0;
+        if (p < n_rows) {
+            row = load<ALONE>(rows + p);
+            stays = load<ALONE>(f.leaf + load<ALONE>(f.root + row)) == f.m;
+            if (!stays) f.u[row] = load<ALONE>(f.u + row) + (now - load<ALONE>(f.since + row));
         }
+        const int place = claim<ALONE>(f, N_NEXT, stays);
+        if (stays) rows_kept[place] = row, next[place] = row;
     }
     for (int p = item; p < n_touched; p += items) {
         const int j = load<ALONE>(f.touched + p);
@@ -279,10 +310,13 @@ template <bool ALONE> __device__ __forceinline__ void least_time(const Trees& f,
 
 template <bool ALONE> __device__ __forceinline__ void collect(const Trees& f, int item, int items) {
     const int now = word<ALONE>(f, NOW), n_touched = word<ALONE>(f, N_TOUCHED);
-    for (int p = item; p < n_touched; p += items) {
-        const int j = load<ALONE>(f.touched + p);
-        const u64 key = load<ALONE>(f.key + j);
-        if (key && (int)(key >> 32) <= now) f.tight[claim<ALONE>(f, N_TIGHT)] = j;
+    for (int from = item & ~31; from < n_touched; from += items) {
+        const int p = from + (item & 31);
+        const int j = p < n_touched ? load<ALONE>(f.touched + p) : 0;
+        const u64 key = p < n_touched ? load<ALONE>(f.key + j) : 0;
+        const bool tight = key && (int)(key >> 32) <= now;
+        const int place = claim<ALONE>(f, N_TIGHT, tight);
+        if (tight) f.tight[place] = j;
     }
 }
 
@@ -308,7 +342,7 @@ template <bool ALONE> __device__ __forceinline__ void offer(const Trees& f, int 
         if (offers && lane == choice) {
             f.wish[row] = j;
             atomicMin(f.offer + j, row);
-            claim<ALONE>(f, N_OFFERS);
+            (ALONE ? own_words : f.words)[N_OFFERS] = 1;
         }
     }
 }
@@ -317,28 +351,33 @@ template <bool ALONE> __device__ __forceinline__ void accept(const Trees& f, int
     const int count = word<ALONE>(f, N_WAITING);
     const int* waiting = living<ALONE>(f, 0);
     int* still = living<ALONE>(f, 1);
-    for (int p = item; p < count; p += items) {
-        const int row = load<ALONE>(waiting + p), j = load<ALONE>(f.wish + row);
-        if (j == -2) continue;  // no free zero is left, nor will one come
+    for (int from = item & ~31; from < count; from += items) {
+        const int p = from + (item & 31);
+        const int row = p < count ? load<ALONE>(waiting + p) : 0;
+        const int j = p < count ? load<ALONE>(f.wish + row) : -2;
+        bool waits = j != -2;  // else no free zero is left, nor will one come
         if (j >= 0 && load<ALONE>(f.offer + j) == row) {
             f.column_of_row[row] = j;
             f.row_of_column[j] = row;
-        } else {
-            still[claim<ALONE>(f, N_NEXT)] = row;
+            waits = false;
         }
+        const int place = claim<ALONE>(f, N_NEXT, waits);
+        if (waits) still[place] = row;
     }
 }
 
 template <bool ALONE> __device__ __forceinline__ void plant(const Trees& f, int item, int items) {
     int *rows = living<ALONE>(f, 0), *frontier = front<ALONE>(f, 0);
-    for (int row = item; row < f.n; row += items) {
-        f.leaf[row] = f.m;
-        f.since[row] = 0;
-        if (load<ALONE>(f.column_of_row + row) >= 0) continue;
-        f.root[row] = row;
-        const int place = claim<ALONE>(f, N_ROWS);
-        rows[place] = row;
-        frontier[place] = row;
+    for (int from = item & ~31; from < f.n; from += items) {
+        const int row = from + (item & 31);
+        bool is_root = false;
+        if (row < f.n) {
+            f.leaf[row] = f.m;
+            f.since[row] = 0;
+            is_root = load<ALONE>(f.column_of_row + row) < 0;
+        }
+        const int place = claim<ALONE>(f, N_ROWS, is_root);
+        if (is_root) f.root[row] = rows[place] = frontier[place] = row;
     }
 }
 
@@ -420,16 +459,19 @@ __device__ void first_stars(Trees& f) {
     }
 }
 
-// Block 0: one step of forest.run_forest; false when the launch is to end, for the reason WHY.
-__device__ bool one_step(Trees& f, int enough) {
+__shared__ int stop;  // the launch is to end after this step
+
+// Block 0: one step of forest.run_forest; false when the launch is to end, for the reason WHY. Every
+// order begins and ends with a barrier of the block: no word is written between who reads it.
+__device__ bool one_step(
+    Trees& f, int enough, i64 ends, i64& ask, i64 between, const i64* host
+) {
     const bool leader = threadIdx.x == 0;
     const int step = own_words[STEP];
-    __syncthreads();
     if (step == EXPAND) {
         const int left = own_words[LEFT], share = (own_words[MARK_LEFT] - left);
         const bool progress = (i64)share * 64 >= own_words[ROOTS];
         const bool hopeless = !progress && own_words[LEVELS] - own_words[MARK] > enough;
-        __syncthreads();
         if (hopeless) {
             if (leader) own_words[WHY] = LIMIT;
             return false;
@@ -454,8 +496,8 @@ __device__ bool one_step(Trees& f, int enough) {
             own_words[TURN] ^= 1;
             own_words[STEP] = next ? EXPAND : ADVANCE;
         }
-        __syncthreads();
         if (leaves && !next) {
+            __syncthreads();
             const int columns = own_words[N_COLUMNS], rows = own_words[N_ROWS];
             const int touched = own_words[N_TOUCHED];
             const int most = columns > touched ? columns : touched;
@@ -494,6 +536,14 @@ __device__ bool one_step(Trees& f, int enough) {
         if (leader) own_words[NOW] = time, own_words[CLOCKS] += 1;
         order(f, COLLECT, touched);
         if (leader) own_words[STEP] = TAKE;
+    }
+    if (leader) {
+        const i64 now = clock64();
+        stop = now > ends;
+        if (now > ask) {
+            ask = now + between;
+            stop = stop || *(volatile const i64*)host;
+        }
     }
     __syncthreads();
     return true;
@@ -537,9 +587,10 @@ extern "C" __global__ void __launch_bounds__(TEAM) bigsap_forest(
             meet(f);
         }
     }
-    const i64 begun = clock64();
-    i64 asked = begun;
-    if (threadIdx.x < N_WORDS) own_words[threadIdx.x] = words[threadIdx.x];
+    const int t = threadIdx.x;
+    const i64 ends = clock64() + cycles, between = cycles / 200;
+    i64 ask = clock64() + between;
+    if (t < N_WORDS) own_words[t] = words[t];
     __syncthreads();
     if (own_words[STEP] == 0) {
         order(f, SETUP, n_rows > n_columns ? n_rows : n_columns);
@@ -550,39 +601,28 @@ extern "C" __global__ void __launch_bounds__(TEAM) bigsap_forest(
         const int roots = own_words[N_ROWS];
         __syncthreads();
         if (threadIdx.x == 0) {
-            own_words[N_FRONTIER] = own_words[LEFT] = own_words[ROOTS] = own_words[MARK_LEFT] = roots;
+            own_words[N_FRONTIER] = own_words[LEFT] = roots;
+            own_words[ROOTS] = own_words[MARK_LEFT] = roots;
             own_words[STEP] = EXPAND;
         }
         __syncthreads();
     }
-    __shared__ int stop;
     for (;;) {
         if (own_words[LEFT] == 0) {
             if (threadIdx.x == 0) own_words[WHY] = DONE;
             break;
         }
-        if (!one_step(f, enough)) break;
-        // Asked after a step, so that every launch gets on.
-        if (threadIdx.x == 0) {
-            const i64 now = clock64();
-            stop = now - begun > cycles;
-            if (now - asked > cycles / 200) {
-                asked = now;
-                stop = stop || *(volatile const i64*)host;
-            }
-            if (stop) own_words[WHY] = YIELD;
+        if (!one_step(f, enough, ends, ask, between, host)) break;
+        if (stop) {
+            if (t == 0) own_words[WHY] = YIELD;
+            break;
         }
-        __syncthreads();
-        const bool leave = stop;
-        __syncthreads();
-        if (leave) break;
     }
     __syncthreads();
     if (own_words[WHY] != YIELD) {
         const int rows = own_words[N_ROWS], columns = own_words[N_COLUMNS];
         order(f, UPROOT, rows > columns ? rows : columns);
     }
-    const int t = threadIdx.x;
     if (t < N_WORDS) words[t] = t == COMMAND ? LEAVE : own_words[t];
     if (gridDim.x > 1) meet(f);
 }
