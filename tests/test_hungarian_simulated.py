@@ -183,6 +183,18 @@ def test_rows_on_several_devices(kind: str) -> None:
             assert result.fun == first.fun == optimum(cost)[0]
 
 
+def test_rows_of_a_matrix_on_a_device() -> None:
+    """Taken in place where it lies, copied to the others."""
+    cupy = pytest.importorskip("cupy")
+    for n, m in ((60, 60), (48, 80), (70, 32)):
+        cost = costs_of("n", n, m, 2)
+        first = solved(cost)
+        there = cupy.asarray(cost)
+        result = bigsap.solve(there, method="hungarian", variant="tree", device="cuda:0,1")
+        assert result.fun == first.fun
+        assert n > m or facts(result) == facts(first)
+
+
 def test_several_devices_leave_what_is_hard_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hungarian, "_LEVELS", 0)
     cost = costs_of("1000n", 60, 60, 1)

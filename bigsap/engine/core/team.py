@@ -73,6 +73,7 @@ class Team:
     With more than one thread, all members are threads of their own and the caller only
     waits: an interrupt that reaches the caller then never leaves members waiting at a
     barrier for one that did not start; it is raised when the kernel has returned.
+    They start with the first kernel: a solve on a device may run none.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -88,13 +89,17 @@ class Team:
             threading.Thread(target=self._serve, args=(k,), name=f"bigsap-{k}", daemon=True)
             for k in range(n_threads if n_threads > 1 else 0)
         ]
-        for thread in self._threads:
-            thread.start()
+        self._started = False
 
     def run(self, kernel: Callable[..., int], *args: Any) -> int:
         """``kernel(k, n_threads, *args)`` on every member k at once; member 0's result."""
         if self.n_threads == 1:
             return kernel(0, 1, *args)
+        if not self._started:
+            for thread in self._threads:
+                if thread.ident is None:  # an interrupt may have come in between
+                    thread.start()
+            self._started = True
         generation = self._generation + 1
         interrupt: BaseException | None = None
         while True:
@@ -146,7 +151,8 @@ class Team:
             self._closed = True
             self._condition.notify_all()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
     def __enter__(self) -> Team:
         return self

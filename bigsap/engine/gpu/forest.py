@@ -39,7 +39,7 @@ _SECONDS = 0.25
 _USUAL_CLOCK, _USUAL_CHIPS = 2_000_000, 4
 
 # Words of the forest, and why a launch has ended, as in kernels_forest.cu.
-_LEFT, _STEP, _WHY, _BARRIER, _WORDS = 15, 11, 28, 64, 96
+_LEFT, _WHY, _PLANTED, _BARRIER, _WORDS = 15, 28, 31, 64, 96
 _COUNTS = {
     "roots": 25, "stages": 19, "paths": 20, "levels": 21, "clock_steps": 22, "expansions": 23,
     "list_events": 24,
@@ -141,7 +141,7 @@ class DeviceForest:
                 kernel((n_blocks,), (_TEAM,), args)
                 raised = wait.until_done(tick)
                 told: Array = state.get()
-                assigned(n - int(told[_LEFT]) if told[_STEP] else 0)
+                assigned(n - int(told[_LEFT]) if told[_PLANTED] else 0)
                 if raised is not None:
                     raise raised
                 if told[_WHY] != YIELD:

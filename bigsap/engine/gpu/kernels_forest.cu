@@ -47,24 +47,24 @@
 #define MARK_LEFT 27
 #define WHY 28
 #define BROKEN_PATH 29
+#define ITEMS 30        // of the next command
+#define PLANTED 31      // whether there are trees
 #define N_WORDS 32
 #define BARRIER 64  // in a line of its own: all blocks but the first wait by reading it
 
-// Steps, commands, and why a launch has ended.
-#define PLANTED 1
-#define EXPAND 2
-#define TAKE 3
-#define ADVANCE 4
-#define OFFER 5
-#define ACCEPT 6
-#define PLANT 7
-#define DISMISS 8
-#define RESET 9
-#define LEAST 10
-#define COLLECT 11
-#define UPROOT 12
-#define LEAVE 13
-#define SETUP 14
+// Commands, and why a launch has ended. STEP is the next command.
+#define SETUP 1
+#define OFFER 2
+#define ACCEPT 3
+#define PLANT 4
+#define EXPAND 5
+#define TAKE 6
+#define DISMISS 7
+#define RESET 8
+#define LEAST 9
+#define COLLECT 10
+#define UPROOT 11
+#define LEAVE 12
 
 // A warp expands a row, several at a time: against WIDE a row counts as so many items.
 #define EXPAND_SHARE 8
@@ -141,9 +141,8 @@ template <bool ALONE> __device__ __forceinline__ void expand(const Trees& f, int
     const int warps = items >> 5;
     int expanded = 0;
     for (int first = item >> 5; first < count; first += AT_ONCE * warps) {
-        int row[AT_ONCE], root[AT_ONCE], j[AT_ONCE], cost[AT_ONCE];
-        i64 base[AT_ONCE], t[AT_ONCE];
-        u64 seen[AT_ONCE];
+        int row[AT_ONCE], root[AT_ONCE], j[AT_ONCE], cost[AT_ONCE], base[AT_ONCE], when[AT_ONCE];
+        u64 seen[AT_ONCE], old[AT_ONCE];
         #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
             const int p = first + k * warps;
@@ -152,7 +151,8 @@ template <bool ALONE> __device__ __forceinline__ void expand(const Trees& f, int
         #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
             root[k] = row[k] >= 0 ? load<ALONE>(f.root + row[k]) : -1;
-            base[k] = row[k] >= 0 ? (i64)load<ALONE>(f.since + row[k]) - load<ALONE>(f.u + row[k]) : 0;
+            // No dual is negative, so the difference is of 31 bits.
+            base[k] = row[k] >= 0 ? load<ALONE>(f.since + row[k]) - load<ALONE>(f.u + row[k]) : 0;
             const bool inside = row[k] >= 0 && lane < f.sizes[row[k]];
             j[k] = inside ? f.ids[(i64)row[k] * KEEP + lane] : -1;
             cost[k] = inside ? f.costs[(i64)row[k] * KEEP + lane] : 0;
@@ -164,13 +164,12 @@ template <bool ALONE> __device__ __forceinline__ void expand(const Trees& f, int
             expanded += grows ? 1 : 0;
             if (!grows) j[k] = -1;
             seen[k] = j[k] >= 0 ? load<ALONE>(f.key + j[k]) : 0;
-            t[k] = j[k] >= 0 ? (i64)cost[k] - load<ALONE>(f.v + j[k]) + base[k] : 0;
+            const i64 t = j[k] >= 0 ? (i64)cost[k] - load<ALONE>(f.v + j[k]) + base[k] : 0;
+            when[k] = t < now ? now : t > FAR ? FAR : (int)t;
         }
-        u64 old[AT_ONCE];
         #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
-            const i64 when = t[k] < now ? now : t[k] > FAR ? FAR : t[k];
-            const u64 mine = (u64)when << 32 | (u32)row[k];
+            const u64 mine = (u64)(u32)when[k] << 32 | (u32)row[k];
             const bool claims = j[k] >= 0 && mine < seen[k];
             old[k] = claims ? atomicMin(f.key + j[k], mine) : 0;
             seen[k] = mine;
@@ -180,7 +179,7 @@ template <bool ALONE> __device__ __forceinline__ void expand(const Trees& f, int
             const bool won = seen[k] < old[k];
             const bool is_new = won && old[k] == NO_KEY;
             const bool is_tight =
-                won && (int)(seen[k] >> 32) == now && (i64)(old[k] >> 32) > now;
+                won && when[k] == now && (i64)(old[k] >> 32) > now;
             if (!__ballot_sync(ALL_LANES, won)) continue;
             const int touched = claim<ALONE>(f, N_TOUCHED, is_new);
             if (is_new) f.touched[touched] = j[k];
@@ -402,8 +401,7 @@ template <bool ALONE> __device__ __forceinline__ void set_up(const Trees& f, int
 }
 
 template <bool ALONE>
-__device__ __forceinline__ void perform(const Trees& given, int command, int item, int items) {
-    const Trees f = given;  // of its own: no store can be to one of its fields
+__device__ __forceinline__ void perform(const Trees& f, int command, int item, int items) {
     switch (command) {
         case EXPAND: expand<ALONE>(f, item, items); break;
         case TAKE: take<ALONE>(f, item, items); break;
@@ -422,135 +420,109 @@ __device__ __forceinline__ void perform(const Trees& given, int command, int ite
     }
 }
 
-// Block 0, all threads: a command, by all blocks if there are many items.
-__device__ __noinline__ void order(Trees& f, int command, i64 count) {
-    const int t = threadIdx.x;
-    __syncthreads();
-    if (count > WIDE && gridDim.x > 1) {
-        if (t < N_WORDS) f.words[t] = t == COMMAND ? command : own_words[t];
-        meet(f);
-        perform<false>(f, command, t, gridDim.x * TEAM);
-        meet(f);
-        if (t < N_WORDS) own_words[t] = __ldcg(f.words + t);
-    } else {
-        perform<true>(f, command, t, TEAM);
-    }
-    __syncthreads();
+// What follows is by one thread of block 0, on the words in its shared memory.
+__device__ __forceinline__ void go_to(int command, int items) {
+    own_words[STEP] = command;
+    own_words[ITEMS] = items;
 }
 
-// Block 0: first stars. Every round but the last of its kind matches a row.
-__device__ void first_stars(Trees& f) {
-    for (;;) {
-        const int count = own_words[N_WAITING];
-        if (count == 0) return;
-        order(f, OFFER, (i64)EXPAND_SHARE * count);
-        const int offers = own_words[N_OFFERS], single = own_words[SINGLE];
-        order(f, ACCEPT, count);
-        const int left = own_words[N_NEXT];
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            own_words[N_WAITING] = left;
-            own_words[N_NEXT] = own_words[N_OFFERS] = 0;
-            own_words[STAR_TURN] ^= 1;
-            own_words[SINGLE] = offers ? 1 : 0;
-        }
-        __syncthreads();
-        if (!offers && !single) return;
-    }
+__device__ __forceinline__ int larger(int a, int b) { return a > b ? a : b; }
+
+__device__ __forceinline__ void finish(int why) {
+    own_words[WHY] = why;
+    go_to(UPROOT, larger(own_words[N_ROWS], own_words[N_COLUMNS]));
 }
 
-__shared__ int stop;  // the launch is to end after this step
+// The next level, unless all rows are matched, or levels match too few.
+__device__ __forceinline__ void go_on(int enough) {
+    const int left = own_words[LEFT], levels = own_words[LEVELS];
+    if (left == 0) return finish(DONE);
+    if ((i64)(own_words[MARK_LEFT] - left) * 64 >= own_words[ROOTS])
+        own_words[MARK] = levels, own_words[MARK_LEFT] = left;
+    else if (levels - own_words[MARK] > enough)
+        return finish(LIMIT);
+    go_to(EXPAND, EXPAND_SHARE * own_words[N_FRONTIER]);
+}
 
-// Block 0: one step of forest.run_forest; false when the launch is to end, for the reason WHY. Every
-// order begins and ends with a barrier of the block: no word is written between who reads it.
-__device__ bool one_step(
-    Trees& f, int enough, i64 ends, i64& ask, i64 between, const i64* host
-) {
-    const bool leader = threadIdx.x == 0;
-    const int step = own_words[STEP];
-    if (step == EXPAND) {
-        const int left = own_words[LEFT], share = (own_words[MARK_LEFT] - left);
-        const bool progress = (i64)share * 64 >= own_words[ROOTS];
-        const bool hopeless = !progress && own_words[LEVELS] - own_words[MARK] > enough;
-        if (hopeless) {
-            if (leader) own_words[WHY] = LIMIT;
-            return false;
+__device__ __forceinline__ void advance() {
+    own_words[NEXT_TIME] = own_words[FIRST_END] = NEVER;
+    go_to(LEAST, larger(own_words[N_ROWS], own_words[N_TOUCHED]));
+}
+
+// The command after this one, see forest.run_forest. Rounds of stars: every one but the last of its
+// kind matches a row.
+__device__ __noinline__ void decide(int command, int n_rows, int enough) {
+    if (command == SETUP) {
+        own_words[N_WAITING] = n_rows, own_words[SINGLE] = 1;
+        go_to(OFFER, EXPAND_SHARE * n_rows);
+    } else if (command == OFFER) {
+        go_to(ACCEPT, own_words[N_WAITING]);
+    } else if (command == ACCEPT) {
+        const int offers = own_words[N_OFFERS], waiting = own_words[N_NEXT];
+        const bool last = waiting == 0 || (!offers && !own_words[SINGLE]);
+        own_words[N_WAITING] = waiting;
+        own_words[N_NEXT] = own_words[N_OFFERS] = 0;
+        own_words[STAR_TURN] ^= 1;
+        own_words[SINGLE] = offers ? 1 : 0;
+        go_to(last ? PLANT : OFFER, last ? n_rows : EXPAND_SHARE * waiting);
+    } else if (command == PLANT) {
+        const int roots = own_words[N_ROWS];
+        own_words[N_FRONTIER] = own_words[LEFT] = own_words[ROOTS] = own_words[MARK_LEFT] = roots;
+        own_words[PLANTED] = 1;
+        go_on(enough);
+    } else if (command == EXPAND) {
+        own_words[LEVELS] += 1;
+        if (own_words[N_TIGHT] || own_words[N_LEAVES]) go_to(TAKE, own_words[N_TIGHT]);
+        else advance();
+    } else if (command == TAKE) {
+        const int next = own_words[N_NEXT];
+        own_words[N_COLUMNS] += own_words[N_TIGHT];
+        own_words[N_ROWS] += next;
+        own_words[N_FRONTIER] = next;
+        own_words[N_TIGHT] = own_words[N_NEXT] = 0;
+        own_words[TURN] ^= 1;
+        if (next) {
+            go_on(enough);
+        } else if (own_words[N_LEAVES]) {
+            const int most = larger(own_words[N_COLUMNS], own_words[N_ROWS]);
+            go_to(DISMISS, larger(most, own_words[N_TOUCHED]));
+        } else {
+            advance();
         }
-        order(f, EXPAND, (i64)EXPAND_SHARE * own_words[N_FRONTIER]);
-        if (leader) {
-            if (progress) own_words[MARK] = own_words[LEVELS], own_words[MARK_LEFT] = left;
-            own_words[LEVELS] += 1;
-            own_words[STEP] = own_words[N_TIGHT] || own_words[N_LEAVES] ? TAKE : ADVANCE;
-        }
-    } else if (step == TAKE) {
-        const int tight = own_words[N_TIGHT];
-        order(f, TAKE, tight);
-        const int next = own_words[N_NEXT], leaves = own_words[N_LEAVES];
-        __syncthreads();
-        if (leader) {
-            own_words[N_TIGHT] = 0;
-            own_words[N_COLUMNS] += tight;
-            own_words[N_ROWS] += next;
-            own_words[N_FRONTIER] = next;
-            own_words[N_NEXT] = 0;
-            own_words[TURN] ^= 1;
-            own_words[STEP] = next ? EXPAND : ADVANCE;
-        }
-        if (leaves && !next) {
-            __syncthreads();
-            const int columns = own_words[N_COLUMNS], rows = own_words[N_ROWS];
-            const int touched = own_words[N_TOUCHED];
-            const int most = columns > touched ? columns : touched;
-            order(f, DISMISS, most > rows ? most : rows);
-            order(f, RESET, leaves);
-            const int kept = own_words[N_KEPT], alive = own_words[N_NEXT];
-            __syncthreads();
-            if (leader) {
-                own_words[STAGES] += 1;
-                own_words[PATHS] += leaves;
-                own_words[LEFT] -= leaves;
-                own_words[N_COLUMNS] = kept;
-                own_words[N_ROWS] = own_words[N_FRONTIER] = alive;
-                own_words[N_KEPT] = own_words[N_NEXT] = 0;
-                own_words[N_TOUCHED] = own_words[N_LEAVES] = 0;
-                own_words[TURN] ^= 1;
-                own_words[STAR_TURN] ^= 1;
-                own_words[STEP] = EXPAND;
-                if (own_words[BROKEN_PATH]) own_words[WHY] = BROKEN;
-            }
-            __syncthreads();
-            if (own_words[BROKEN_PATH]) return false;
-        }
-    } else {
-        if (leader) own_words[NEXT_TIME] = own_words[FIRST_END] = NEVER;
-        const int rows = own_words[N_ROWS], touched = own_words[N_TOUCHED];
-        order(f, LEAST, rows > touched ? rows : touched);
-        const int time = own_words[NEXT_TIME], end = own_words[FIRST_END], now = own_words[NOW];
-        __syncthreads();
-        const bool event = end <= now || end < time;
+    } else if (command == DISMISS) {
+        go_to(RESET, own_words[N_LEAVES]);
+    } else if (command == RESET) {
+        own_words[STAGES] += 1;
+        own_words[PATHS] += own_words[N_LEAVES];
+        own_words[LEFT] -= own_words[N_LEAVES];
+        own_words[N_COLUMNS] = own_words[N_KEPT];
+        own_words[N_ROWS] = own_words[N_FRONTIER] = own_words[N_NEXT];
+        own_words[N_KEPT] = own_words[N_NEXT] = own_words[N_TOUCHED] = own_words[N_LEAVES] = 0;
+        own_words[TURN] ^= 1;
+        own_words[STAR_TURN] ^= 1;
+        if (own_words[BROKEN_PATH]) finish(BROKEN);
+        else go_on(enough);
+    } else if (command == LEAST) {
+        const int time = own_words[NEXT_TIME], end = own_words[FIRST_END];
         const int least = time < end ? time : end;
-        if (event || least >= FAR) {
-            if (leader) own_words[WHY] = least == NEVER ? INFEASIBLE : least == FAR ? TOO_FAR : EVENT;
-            return false;
+        if (end <= own_words[NOW] || end < time || least >= FAR) {
+            finish(least == NEVER ? INFEASIBLE : least == FAR ? TOO_FAR : EVENT);
+        } else {
+            own_words[NOW] = time, own_words[CLOCKS] += 1;
+            go_to(COLLECT, own_words[N_TOUCHED]);
         }
-        if (leader) own_words[NOW] = time, own_words[CLOCKS] += 1;
-        order(f, COLLECT, touched);
-        if (leader) own_words[STEP] = TAKE;
+    } else if (command == COLLECT) {
+        go_to(TAKE, own_words[N_TIGHT]);
+    } else {
+        go_to(LEAVE, 0);
     }
-    if (leader) {
-        const i64 now = clock64();
-        stop = now > ends;
-        if (now > ask) {
-            ask = now + between;
-            stop = stop || *(volatile const i64*)host;
-        }
-    }
-    __syncthreads();
-    return true;
 }
+
+__shared__ int stop;
 
 // Everything after the lists. room: int32, SPAN to each vector; key: u64 (n_columns,). cycles: the
-// launch ends after so many; host[0]: the host's wish that it ends, looked at now and then.
+// launch ends after so many; host[0]: the host's wish that it ends, looked at now and then. Every
+// launch does one command at least, so that it gets on.
 extern "C" __global__ void __launch_bounds__(TEAM) bigsap_forest(
     int* words, int* room, u64* key, int span, int n_rows, int n_columns, const int* ids,
     const int* costs, const int* sizes, const int* theta, int* u, int* v, int* column_of_row,
@@ -577,52 +549,50 @@ extern "C" __global__ void __launch_bounds__(TEAM) bigsap_forest(
     f.columns_other = at, at += span;
     f.offer = at, at += span;
     f.wish = at, at += span;
-    const int block = blockIdx.x;
-    if (block > 0) {
-        for (;;) {
-            meet(f);
-            const int command = word<false>(f, COMMAND);
-            if (command == LEAVE) return;
-            perform<false>(f, command, block * TEAM + threadIdx.x, gridDim.x * TEAM);
-            meet(f);
-        }
-    }
-    const int t = threadIdx.x;
-    const i64 ends = clock64() + cycles, between = cycles / 200;
+    const bool leads = blockIdx.x == 0;
+    const int t = threadIdx.x, item = blockIdx.x * TEAM + t;
+    const i64 between = cycles / 200, ends = clock64() + cycles;
     i64 ask = clock64() + between;
-    if (t < N_WORDS) own_words[t] = words[t];
+    if (leads && t < N_WORDS) own_words[t] = words[t];
     __syncthreads();
-    if (own_words[STEP] == 0) {
-        order(f, SETUP, n_rows > n_columns ? n_rows : n_columns);
-        if (threadIdx.x == 0) own_words[N_WAITING] = n_rows, own_words[SINGLE] = 1;
-        __syncthreads();
-        first_stars(f);
-        order(f, PLANT, n_rows);
-        const int roots = own_words[N_ROWS];
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            own_words[N_FRONTIER] = own_words[LEFT] = roots;
-            own_words[ROOTS] = own_words[MARK_LEFT] = roots;
-            own_words[STEP] = EXPAND;
-        }
-        __syncthreads();
+    if (leads && t == 0) {
+        stop = 0;
+        if (own_words[STEP] == 0) go_to(SETUP, larger(n_rows, n_columns));
     }
+    __syncthreads();
     for (;;) {
-        if (own_words[LEFT] == 0) {
-            if (threadIdx.x == 0) own_words[WHY] = DONE;
-            break;
+        int command = own_words[STEP];
+        bool together = !leads;
+        if (leads) {
+            together = gridDim.x > 1 && (command == LEAVE || stop || own_words[ITEMS] > WIDE);
+            if (stop) command = LEAVE;
+            if (together && t < N_WORDS) words[t] = t == COMMAND ? command : own_words[t];
         }
-        if (!one_step(f, enough, ends, ask, between, host)) break;
-        if (stop) {
-            if (t == 0) own_words[WHY] = YIELD;
-            break;
+        if (together) {
+            meet(f);
+            if (!leads) command = word<false>(f, COMMAND);
         }
+        if (command == LEAVE) break;
+        if (together) {
+            perform<false>(f, command, item, gridDim.x * TEAM);
+            meet(f);
+            if (leads && t < N_WORDS) own_words[t] = __ldcg(words + t);
+        } else {
+            perform<true>(f, command, t, TEAM);
+        }
+        __syncthreads();
+        if (leads && t == 0) {
+            decide(command, n_rows, enough);
+            const i64 now = clock64();
+            bool late = now > ends;
+            if (now > ask) {
+                ask = now + between;
+                late = late || *(volatile const i64*)host;
+            }
+            stop = late && own_words[STEP] < UPROOT;
+            if (stop) own_words[WHY] = YIELD;
+        }
+        __syncthreads();
     }
-    __syncthreads();
-    if (own_words[WHY] != YIELD) {
-        const int rows = own_words[N_ROWS], columns = own_words[N_COLUMNS];
-        order(f, UPROOT, rows > columns ? rows : columns);
-    }
-    if (t < N_WORDS) words[t] = t == COMMAND ? LEAVE : own_words[t];
-    if (gridDim.x > 1) meet(f);
+    if (leads && gridDim.x == 1 && t < N_WORDS) words[t] = own_words[t];
 }

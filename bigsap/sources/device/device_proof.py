@@ -22,7 +22,7 @@ _PAIRS = 1 << 34
 _TOGETHER = 4
 #: Rows that the host computes as well, of so many pairs about, but some in any case: more would
 #: take longer than the device's pass.
-SAMPLE, _SAMPLED_PAIRS, _LEAST_SAMPLE = 64, 1 << 17, 4
+SAMPLE, _SAMPLED_PAIRS, _LEAST_SAMPLE = 64, 1 << 15, 4
 #: How far the two may differ where a formula holds functions that round differently.
 _TOLERANCE = 1e-13
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.convert import fingerprint_of
 from bigsap.sources.device.code import source_code
+from bigsap.sources.device.device_kernels import load_cupy, on
+from bigsap.sources.device.device_memory import no_room
 from bigsap.sources.device.placed import MatrixOnDevice, OnDevice, Placeable
-from bigsap.sources.device.slabs import SlabsOnDevices
+from bigsap.sources.device.slabs import SlabsOnDevices, slab_bounds
 
 
 class RowsOnDevices:
@@ -46,7 +49,14 @@ class RowsOnDevices:
 
     def blocks(self) -> list[tuple[Any, int]]:
         """The blocks, each a source on its device, and the number of its first row."""
-        if not self._blocks:
+        source: Any = self._given[0]
+        if not self._blocks and isinstance(source, MatrixOnDevice):
+            array = source.array.T if self._turned else source.array
+            bounds = slab_bounds(self.shape[0], len(self.devices))
+            for device, (start, stop) in zip(self.devices, pairwise(bounds), strict=False):
+                part = _rows_on(array[start:stop], source.device, device)
+                self._blocks.append((MatrixOnDevice(part), start))
+        elif not self._blocks:
             for slab in self._columns.slabs():
                 there: Any = slab.source
                 self._blocks.append((there.transposed(), slab.start))
@@ -94,6 +104,22 @@ class RowsOnDevices:
             found.append(of_block)
         u, matched = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return u, matched
+
+
+def _rows_on(part: Any, here: int, device: int) -> Any:
+    """Rows of an array on a device, each in one piece: in place, or a copy on another one."""
+    cupy = load_cupy()
+    try:
+        with on(here):
+            part = cupy.ascontiguousarray(part)
+            cupy.cuda.get_current_stream().synchronize()
+        if device != here:
+            with on(device):
+                part = cupy.asarray(part)
+                cupy.cuda.get_current_stream().synchronize()
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise no_room("a block of rows", int(part.nbytes)) from error
+    return part
 
 
 def is_matrix(source: Any) -> bool:

@@ -54,15 +54,13 @@ def bars() -> None:
             print(n, share, "bare", bare, "proved", proved, "a reading", reading,
                   result.stats["trees"], result.gap, flush=True)  # fmt: skip
             del cost
-    parts()
-    for n, share in ((4096, 0.1), (16384, 0.1)):
-        cost = costs(n, share)
-        profile = cProfile.Profile()
-        profile.enable()
-        for _ in range(5):
-            bigsap.solve(cost, device="cuda", method="hungarian", certify=False)
-        profile.disable()
-        pstats.Stats(profile).sort_stats("tottime").print_stats(14)
+    profile = cProfile.Profile()
+    cost = costs(4096, 0.1)
+    profile.enable()
+    for _ in range(5):
+        bigsap.solve(cost, device="cuda", method="hungarian", certify=False)
+    profile.disable()
+    pstats.Stats(profile).sort_stats("tottime").print_stats(14)
 
 
 def timed(best: dict[str, float], name: str, call: Any, *args: Any) -> Any:
@@ -105,19 +103,33 @@ def crossings() -> None:
     for n in (2048, 4096, 8192):
         x, y, a, b = g.rand(n, 2), g.rand(n, 2), g.rand(n, 2), g.rand(2, n)
         far = ((x[:, None] - y[None]) ** 2).sum(2)
-        kinds = {f"U 0..{s}n": costs(n, s) for s in (0.01, 0.1, 1, 10, 100, 1000)}
+        kinds = {f"U 0..{s}n": costs(n, s) for s in (0.01, 0.1, 1, 10, 100, 1000, 10000)}
+        kinds["U 0..n float64"] = costs(n, 1, dtype=np.float64)
+        kinds["U[0,1)"] = g.rand(n, n)
         kinds |= {f"geometric to {s}": (s * far).astype(np.int32) for s in (100, 10000)}
         kinds |= {f"rank 2 to {s}": (s * (a @ b)).astype(np.int32) for s in (100, 10000)}
-        kinds["U 0..n float64"] = costs(n, 1, dtype=np.float64)
         for name, cost in kinds.items():
-            told = {}
+            told: dict[str, Any] = {}
             for method in ("auto", "hungarian", "compressed", "ssp"):
-                options = {"time_limit": 1.5} if method != "auto" else {}
+                options = {"time_limit": 0.6} if method != "auto" else {}
                 found, result = milliseconds(cost, 2, method=method, certify=False, **options)
                 told[method] = found["call"] if result.status == "optimal" else None
                 if method == "auto":
                     told["takes"] = result.stats["method"]
             print(n, name, told, flush=True)
+
+
+def host() -> None:
+    """The CPU, two threads: U{0..n}, by what auto takes and by lists, ms."""
+    for n in (1000, 16384):
+        cost = costs(n, 1).get()
+        for method in ("hungarian", "compressed", "hungarian", "compressed"):
+            clock = time.perf_counter()
+            result = bigsap.solve(cost, method=method, threads=2, certify=False)
+            spent = time.perf_counter() - clock
+            seconds = result.stats["seconds"]
+            solve = seconds["start"] + seconds["search"]
+            print("host", n, method, round(1000 * spent), round(1000 * solve), flush=True)
 
 
 def messages() -> None:
@@ -148,4 +160,6 @@ def messages() -> None:
 
 
 if __name__ == "__main__":
-    {"bars": bars, "parts": parts, "crossings": crossings, "messages": messages}[sys.argv[1]]()
+    {
+        "bars": bars, "parts": parts, "crossings": crossings, "messages": messages, "host": host,
+    }[sys.argv[1]]()  # fmt: skip
