@@ -162,6 +162,15 @@ MUTATIONS = [
              "tests/server/test_refused_blocks.py tests/server/test_arrays_api.py"),
     Mutation("server/http/negotiation.py", 'return "*" in tags or tag in tags', "return bool(tags)",
              "tests/server/test_jobs_api.py tests/server/test_parts.py"),
+    # Devices, simulated.
+    Mutation("bigsap/engine/gpu/kernels_forest_rows.cu", "(u64)(first_row + i + 1)", "(u64)(i + 1)",
+             "tests/test_hungarian_simulated.py -k rows_on_several"),
+    Mutation("bigsap/engine/gpu/kernels_zeros.cu",
+             "if (g < low && !(reached[j / 32] >> (j & 31) & 1)) low", "if (g < low) low",
+             "tests/test_hungarian_simulated.py -k classical_is"),
+    Mutation("bigsap/engine/dense/bidding.py",
+             "if lower or (offer == a.offer[other] and row < other):", "if lower:",
+             "tests/test_auction_simulated.py -k hosts_bids"),
 ]  # fmt: skip
 
 
