@@ -17,7 +17,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.lists.bounds import BLOCK, MOST_COORDINATES
+from bigsap.engine.lists.bounds import BLOCK, FEW_COORDINATES, MOST_COORDINATES
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
@@ -44,9 +44,15 @@ from bigsap.sources.base import Array, Resident, Selectable, Separable
 #: Entries a list starts with; with many rows, whose searches go further, some more.
 LIST_SIZE = 128
 LONG_LIST_SIZE = 160
+#: The same where bounds make an evaluation cheap: shorter lists are evaluated more often, but scans
+#: of them take less, and so does memory.
+CLOSE_LIST_SIZE = 48
+LONG_CLOSE_LIST_SIZE = 64
+#: Costs whose bounds affine majorants make so tight; of few coordinates.
+_CLOSE = ("square", "product")
 #: However little memory there is: shorter lists are used up all the time.
 LEAST_LIST_SIZE = 16
-_LONG = 10_000
+_LONG, _LONG_CLOSE = 10_000, 100_000
 #: Eighths of the memory allowed that lists and minima may take in the end. Cached rows have two.
 _POOL_PART = 5
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
@@ -79,7 +85,7 @@ def solve_compressed(
     Separable sources are solved with their rows and columns in compact order, and the
     answer is put back. snapshot: continue from there, when not empty. phases: where the
     records of the phases are kept. warm: where to start, in place of a probe.
-    Memory: about 12 k bytes a row and fifteen vectors.
+    Memory: about 12 bytes an entry of the lists, and fifteen vectors.
 
     Kept in checkpoints: each level that is solved, then everything from the first prices on.
     """
@@ -307,9 +313,19 @@ def _row_order(problem: Problem, setting: Setting) -> Array:
     return order.astype(S.ID)
 
 
+def _list_size(problem: Problem) -> int:
+    """Entries that lists start with where memory does not limit them."""
+    n, source = problem.shape[0], problem.source
+    if isinstance(source, Separable) and not problem.maximize:
+        terms = source.separable()
+        if terms is not None and terms.kind in _CLOSE and terms.y.shape[0] <= FEW_COORDINATES:
+            return CLOSE_LIST_SIZE if n < _LONG_CLOSE else LONG_CLOSE_LIST_SIZE
+    return LIST_SIZE if n < _LONG else LONG_LIST_SIZE
+
+
 def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     n = problem.shape[0]
-    usual = LIST_SIZE if n < _LONG else LONG_LIST_SIZE
+    usual = _list_size(problem)
     if setting.memory is not None:
         # Half of it to begin with; lists that doubled have some room on top. Shorter ones are
         # evaluated more often.
