@@ -74,6 +74,8 @@ MUTATIONS = [
              "tests/test_counters.py"),
     Mutation("bigsap/methods/ssp.py", "if not first and drops > _ENOUGH", "if drops > _ENOUGH",
              "tests/test_counters.py"),
+    Mutation("bigsap/methods/compressed.py", "terms.kind in _CLOSE and", "terms.kind and",
+             "tests/test_lists.py -k short_where"),
     Mutation("bigsap/methods/compressed.py", "min(course.epsilon / _DIVIDE, ",
              "min(course.epsilon / 3, ", "tests/test_counters.py"),
     Mutation("bigsap/methods/warm.py", "here[rows] = excess <= allowed(",

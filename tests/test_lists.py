@@ -13,6 +13,7 @@ from bigsap.engine.lists import bounds, opening
 from bigsap.engine.lists import layout as lists
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
+from bigsap.methods import compressed
 from bigsap.methods.bounds_choice import choose_bounds
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
@@ -342,3 +343,38 @@ def test_a_probe_chooses_how_rows_are_evaluated():
         assert (engine.blocks.offset.size > 0) == (choice == "bounds")
         # No more than five per cent of one pass over the matrix.
         assert pairs <= 0.05 * n * n
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "metric", "maximize", "size"),
+    [
+        (99_999, 2, "sqeuclidean", False, 48),
+        (100_000, 6, "sqeuclidean", False, 64),
+        (9_999, 2, "product", False, 48),
+        # Whole rows are evaluated, or bounds leave much open.
+        (9_999, 2, "sqeuclidean", True, 128),
+        (9_999, 7, "sqeuclidean", False, 128),
+        (10_000, 2, "euclidean", False, 160),
+        (10_000, 2, "cityblock", False, 160),
+        (9_999, 2, "cosine", False, 128),
+    ],
+)
+def test_lists_are_short_where_evaluations_are_cheap(n, d, metric, maximize, size):
+    x = np.ones((n, d))
+    source = bigsap.lowrank(x, x) if metric == "product" else bigsap.points(x, x, metric=metric)
+    assert compressed._list_size(Problem(source, maximize)) == size
+
+
+@pytest.mark.parametrize("size", [1, 7, 48, 400])
+@pytest.mark.parametrize("product", [False, True])
+def test_any_length_leads_to_the_same_optimum(size, product, monkeypatch):
+    monkeypatch.setattr(compressed, "CLOSE_LIST_SIZE", size)
+    generator = np.random.default_rng(3)
+    x, y = generator.random((400, 2)), 0.5 + generator.random((500, 2))
+    source = bigsap.lowrank(x, y) if product else bigsap.points(x, y)
+    found = bigsap.solve(source, method="compressed")
+    found.verify(source)
+    assert found.fun == pytest.approx(bigsap.solve(source, method="ssp").fun, rel=1e-12)
+    # A few lists double.
+    most = 24 if size < 48 else 1.1
+    assert 12 * size * 400 <= found.stats["list_bytes"] <= most * 12 * size * 400

@@ -37,8 +37,8 @@ PUBLISHED_STRONG = {
 }  # fmt: skip
 
 # Measured on one H100, see tests/bench/GPU.md: int32 costs, U{0..10n}. Seconds of the readings of
-# 32,768 rows and columns, growing as n**2; of the trees, growing as a power between two sizes. What a
-# message and a byte take is assumed.
+# 32,768 rows and columns, growing as n**2; of the trees, growing as a power between two sizes. What
+# a message and a byte take is assumed.
 READINGS, READINGS_N = 6.0e-3, 32_768
 TREES, TREES_N, POWER = 45.8e-3, 16_384, 0.94
 MESSAGE, BYTE = 20e-6, 1 / 25e9

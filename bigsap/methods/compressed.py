@@ -17,7 +17,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.lists.bounds import BLOCK, MOST_COORDINATES
+from bigsap.engine.lists.bounds import BLOCK, FEW_COORDINATES, MOST_COORDINATES
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
@@ -44,9 +44,15 @@ from bigsap.sources.base import Array, Resident, Selectable, Separable
 #: Entries a list starts with; with many rows, whose searches go further, some more.
 LIST_SIZE = 128
 LONG_LIST_SIZE = 160
+#: The same where bounds make an evaluation cheap: shorter lists are evaluated more often, but scans
+#: of them take less, and so does memory.
+CLOSE_LIST_SIZE = 48
+LONG_CLOSE_LIST_SIZE = 64
+#: Costs whose bounds affine majorants make so tight; of few coordinates.
+_CLOSE = ("square", "product")
 #: However little memory there is: shorter lists are used up all the time.
 LEAST_LIST_SIZE = 16
-_LONG = 10_000
+_LONG, _LONG_CLOSE = 10_000, 100_000
 #: Eighths of the memory allowed that lists and minima may take in the end. Cached rows have two.
 _POOL_PART = 5
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
@@ -55,6 +61,9 @@ _POOL_PART = 5
 _FIRST, _GUIDED_FIRST = 1.0, 0.3
 _DIVIDE = 5.0
 _GUARD, _GUIDED_GUARD = 20.0, 60.0
+#: From short lists, which show less of the gap: with 48 entries the first epsilon is 0.7 of
+#: what it is with 160.
+_SHORT_GUARD = 90.0
 #: A phase of at most this many scans a row leaves prices from which the last is as short.
 _EASY = 8.0
 #: Lists that reach fewer first epsilons are exhausted within a phase or two.
@@ -79,7 +88,7 @@ def solve_compressed(
     Separable sources are solved with their rows and columns in compact order, and the
     answer is put back. snapshot: continue from there, when not empty. phases: where the
     records of the phases are kept. warm: where to start, in place of a probe.
-    Memory: about 12 k bytes a row and fifteen vectors.
+    Memory: about 12 bytes an entry of the lists, and fifteen vectors.
 
     Kept in checkpoints: each level that is solved, then everything from the first prices on.
     """
@@ -307,9 +316,19 @@ def _row_order(problem: Problem, setting: Setting) -> Array:
     return order.astype(S.ID)
 
 
+def _list_size(problem: Problem) -> int:
+    """Entries that lists start with where memory does not limit them."""
+    n, source = problem.shape[0], problem.source
+    if isinstance(source, Separable) and not problem.maximize:
+        terms = source.separable()
+        if terms is not None and terms.kind in _CLOSE and terms.y.shape[0] <= FEW_COORDINATES:
+            return CLOSE_LIST_SIZE if n < _LONG_CLOSE else LONG_CLOSE_LIST_SIZE
+    return LIST_SIZE if n < _LONG else LONG_LIST_SIZE
+
+
 def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     n = problem.shape[0]
-    usual = LIST_SIZE if n < _LONG else LONG_LIST_SIZE
+    usual = _list_size(problem)
     if setting.memory is not None:
         # Half of it to begin with; lists that doubled have some room on top. Shorter ones are
         # evaluated more often.
@@ -399,7 +418,8 @@ def run_course(
         if not feasible:
             return Outcome(None, engine.v, engine.tree(), phases, seconds)
         last = enough is not None and enough()
-        _next_epsilon(course, record, n, m)
+        short = _SHORT_GUARD if engine.k < LIST_SIZE else _GUIDED_GUARD
+        _next_epsilon(course, record, n, m, short if course.guided else _GUARD)
         if last:
             course.stage = DONE
     monitor.save_now()
@@ -447,12 +467,12 @@ def _few_left(engine: ListEngine, course: Course) -> bool:
     return True
 
 
-def _next_epsilon(course: Course, record: dict[str, Any], n: int, m: int) -> None:
-    """End the phase of this record: epsilon and stage of the next."""
+def _next_epsilon(course: Course, record: dict[str, Any], n: int, m: int, guard: float) -> None:
+    """End the phase of this record: epsilon and stage of the next. guard: see ``_GUARD``."""
     course.phases.append(record)
     course.stage = DONE if course.epsilon == 0 else OPEN
     drops, epsilon_drops = record["drops"], record["epsilon_drops"]
-    few = drops <= (_GUIDED_GUARD if course.guided else _GUARD) * n * course.epsilon
+    few = drops <= guard * n * course.epsilon
     # The first phase of a tall problem is short.
     least = 0 if course.guided else 1 if n <= m else 2
     settled = len(course.phases) > least and drops > epsilon_drops and few

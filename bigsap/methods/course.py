@@ -80,7 +80,6 @@ class Solved:
         engine = self.engine
         if engine is None or engine.listed is None:
             return np.zeros(column_of_row.size), np.zeros(column_of_row.size, bool)
-        engine.bring_lists()
         matching = np.maximum(engine.column_of_row, S.FREE)
         costs, known = engine.listed.costs(matching, engine.match_cost, engine.lists.reference)
         same = self.restored(matching, engine.v)[0] == column_of_row
@@ -113,13 +112,13 @@ class Solved:
 
     def totals(self) -> Counts:
         """What was evaluated and scanned, over all levels."""
-        engine, total = self.engine, replace(self.counts, rounds=dict(self.counts.rounds))
+        engine, total = self.engine, replace(self.counts)
         if engine is not None:
             counts = engine.lists.counts
             total.add(Counts(
                 engine.rows_evaluated, engine.pairs_evaluated, engine.rows_scanned,
                 doubled=int(counts.doubled), refused=int(counts.refused),
-                list_bytes=engine.list_bytes, rounds=engine.rounds,
+                list_bytes=engine.list_bytes,
             ))  # fmt: skip
         return total
 

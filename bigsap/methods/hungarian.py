@@ -258,7 +258,6 @@ def _run(
             engine.evaluate(np.arange(n, dtype=S.ID))
         else:
             engine.finish_wave()
-        engine.bring_lists()
         T.arrange(engine.lists, np.arange(n, dtype=S.ID), engine.v, f, engine.infinity)
         lists, pairs = engine.lists, (engine.column_of_row, engine.row_of_column, engine.match_cost)
         if warm:
@@ -342,7 +341,6 @@ def _evaluate_ended(engine: ListEngine, f: T.Forest) -> None:
         if not ended:
             break
         engine.evaluate(f.frontier[:ended].copy(), widen=True)
-        engine.bring_lists()
         T.arrange(engine.lists, f.frontier[:ended], engine.v, f, engine.infinity)
         engine.judge_pairs()
     f.at.step, f.at.position = T.EXPAND, 0

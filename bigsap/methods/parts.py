@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Counts:
 
     seconds_per_row: what a row took lately, where rows are read one by one. doubled,
     refused: how often a list was doubled, or could not be; list_bytes: the most that a
-    level's lists took. rounds: what rounds of searches on a device did, see ``batch.Tally``.
+    level's lists took.
     """
 
     rows: int = 0
@@ -49,7 +49,6 @@ class Counts:
     doubled: int = 0
     refused: int = 0
     list_bytes: int = 0
-    rounds: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
         """Count what another level counted."""
@@ -60,8 +59,6 @@ class Counts:
         self.doubled += other.doubled
         self.refused += other.refused
         self.list_bytes = max(self.list_bytes, other.list_bytes)
-        for name, count in other.rounds.items():
-            self.rounds[name] = self.rounds.get(name, 0) + count
 
 
 def read_gently(

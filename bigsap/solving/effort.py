@@ -35,7 +35,7 @@ def solve_stats(call: SolveCall) -> dict[str, Any]:
         evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
     lists: dict[str, Any] = {
-        "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "rounds": {}, "trees": {}
+        "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "trees": {}
     }  # fmt: skip
     if call.lists is not None:
         counts = call.lists.totals()
@@ -48,7 +48,6 @@ def solve_stats(call: SolveCall) -> dict[str, Any]:
             "list_bytes": counts.list_bytes,
             "lists_doubled": counts.doubled,
             "list_growth_refused": counts.refused,
-            "rounds": counts.rounds,
             "trees": call.lists.trees,
         }
     if call.levels is not None:

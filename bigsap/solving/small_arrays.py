@@ -262,7 +262,6 @@ def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "list_bytes": 0,
         "lists_doubled": 0,
         "list_growth_refused": 0,
-        "rounds": {},
         "trees": {},
         "auction": {},
         "cluster": None,

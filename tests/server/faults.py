@@ -1,5 +1,6 @@
 """What the fault tests share: watching jobs from outside, and a Dask cluster of an operator's."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -71,8 +72,14 @@ def same(client, job_id, expected):
 
 
 def runner(server, job_id):
-    """The process that runs the job, by the lock it holds."""
-    return int((server.data / "jobs" / job_id / "run.lock").read_text())
+    """The process that runs the job, by the lock it holds; ProcessLookupError where none does."""
+    with (server.data / "jobs" / job_id / "run.lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(file.read())
+    # What it names has ended, and its number may be another process's by now.
+    raise ProcessLookupError(job_id)
 
 
 def states(client, job_id):

@@ -1,6 +1,8 @@
 """What the supervisor makes of jobs and of what happens to them, with workers on threads."""
 
 import errno
+import fcntl
+import os
 import threading
 import time
 
@@ -440,6 +442,24 @@ def test_an_orphan_that_died_is_replaced_at_once(tmp_path):
         # The old order turns up late at some worker: it must not run.
         outcome = worker.run_job(str(folder.path), job.spec, 1, {})
         assert outcome == {"state": "stale"}
+
+
+def test_a_look_at_a_lock_changes_nothing(tmp_path):
+    """Neither the name of who held it last, which people and tests kill by, nor who may have it."""
+    folder = Folder(tmp_path)
+    assert not folder.locked()
+    assert not folder.lock.exists()
+    folder.lock.write_text("12345\n")
+    with folder.lock.open() as other:
+        fcntl.flock(other, fcntl.LOCK_SH)  # another look, at the same moment
+        assert not folder.locked()
+    assert folder.lock.read_text() == "12345\n"
+    lock = FileLock(folder.lock)
+    assert lock.take()
+    assert folder.locked()
+    assert folder.lock.read_text() == f"{os.getpid()}\n"
+    lock.release()
+    assert not folder.locked()
 
 
 def test_two_runs_of_one_attempt_do_not_both_run(tmp_path):

@@ -1,10 +1,8 @@
-"""Compressed rows with evaluations, and most of the searches, on a device.
+"""Compressed rows whose evaluations are made on a device.
 
-``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``). Of square
-problems the lists stay there, and rounds of searches (``gpu_batch``) match all rows or nearly
-all; else, and for what is left, lists come to the host, whose searches go on. What these
-ask for row by row is evaluated by the host where bounds make that cheap, else gathered
-and evaluated together on the device.
+``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``); the lists
+come to the host, which searches. What a search asks for row by row is evaluated by the host
+where bounds make that cheap, else gathered and evaluated together on the device.
 """
 
 from __future__ import annotations
@@ -15,18 +13,17 @@ import numpy as np
 
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu.rounds import MOST_ENTRIES, RoundsEngine
 from bigsap.engine.gpu.row_cache import DeviceRows
 from bigsap.engine.gpu.wait import Wait
-from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import FEW_COORDINATES
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 from bigsap.sources.device.code import DeviceCode
 from bigsap.sources.device.device_kernels import Kernels, compiled, load_cupy, on
-from bigsap.sources.device.device_memory import empty, free_bytes
+from bigsap.sources.device.device_memory import empty
 from bigsap.sources.device.placed import OnDevice, StreamedToDevice
 
 #: Threads of a block, and columns between two of a group: SIDE in kernels_rows.cu.
@@ -45,10 +42,8 @@ _BYTES = 256 << 20
 _SHORT = 1 << 15
 #: Scans that a search goes on for, see ``Rules``.
 _GATHER = 64
-#: Square problems from so many rows on are searched in rounds on the device, where the source
-#: gives bounds: for others rounds have not been measured.
-BATCH_ROWS = 2048
-BATCH_NEEDS_BOUNDS = True
+#: Longest list that bigsap_select can sort.
+MOST_ENTRIES = 1000
 #: Rows of one strip of the transform.
 _STRIP = 256
 
@@ -72,11 +67,10 @@ def columns_of(group: Array, size: int) -> Array:
     return np.asarray(first)[..., None] + np.arange(size) * SIDE
 
 
-class DeviceListEngine(RoundsEngine):
+class DeviceListEngine(ListEngine):
     """``ListEngine`` whose evaluations of many rows run on a device.
 
-    Device memory beyond the costs: the batch at hand, some hundred megabytes at most; where
-    searches run there too, the lists and the room of a round (``gpu_batch``).
+    Device memory beyond the costs: the batch at hand, some hundred megabytes at most.
     """
 
     def __init__(
@@ -99,11 +93,6 @@ class DeviceListEngine(RoundsEngine):
         self._judged = isinstance(source, OnDevice) and source.code().trusted
         self._relative = not self.from_fill
         self._looked = np.zeros(problem.shape[0], bool)
-        n, m = problem.shape
-        fitting = bool(self.blocks.offset.size) or not BATCH_NEEDS_BOUNDS
-        self._square = isinstance(source, OnDevice) and n == m and n >= BATCH_ROWS and fitting
-        if self._square:  # beside the lists, room for the searches
-            self._square = 2 * L.ENTRY_BYTES * n * self.k < free_bytes(self.device)
 
     def _kernels(self, code: DeviceCode, with_free: bool) -> Kernels:
         settings = {
@@ -123,8 +112,6 @@ class DeviceListEngine(RoundsEngine):
         for k in np.unique(width).tolist():
             some = rows[width == k]
             if k > MOST_ENTRIES:
-                self.bring_lists()
-                self.newest_there = False
                 super().go_through(Wave(some, self.lists.theta[:0]))
             else:
                 with on(self.device):
@@ -134,15 +121,10 @@ class DeviceListEngine(RoundsEngine):
     def _evaluate_there(self, rows: Array, k: int) -> None:
         cupy = load_cupy()
         source = self.problem.source
-        if self.in_rounds and not self._hosts_turn:
-            self._send_lists()
         m = self.terms.n_columns
-        if self._in_rounds and self._state is not None:
-            v, offered, with_free = self._state.v, self._state.open_price, True
-        else:
-            v, offered = cupy.asarray(self.v), cupy.asarray(self.open_price)
-            # Where every column is free the best free one is the best of all.
-            with_free = bool((self.open_price != self.v).any())
+        v, offered = cupy.asarray(self.v), cupy.asarray(self.open_price)
+        # Where every column is free the best free one is the best of all.
+        with_free = bool((self.open_price != self.v).any())
         groups = -(-m // (SIDE * self.span)) * SIDE
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
         if isinstance(source, OnDevice):
@@ -169,42 +151,19 @@ class DeviceListEngine(RoundsEngine):
         kernels = self._kernels(code, with_free)
         there = cupy.asarray(places)
         self._first_look(kernels, words, rows, there)
-        pool, raised = self.pool if self.newest_there else None, None
-        if pool is None:
-            starts = cupy.arange(0, rows.size * k, k, dtype=np.int64)
-            ids, costs = cupy.empty(rows.size * k, np.int32), cupy.empty(rows.size * k, self.price)
-        else:
-            self.newest_here = False
-            at = cupy.asarray(rows)
-            starts, ids, costs = pool.start[at], pool.ids, pool.costs
-        sizes, theta = self._lists_there(
-            kernels, words, rows, there, k, v, offered, with_free, (starts, ids, costs)
-        )
-        if pool is None:
-            raised = self._wait.until_done(self.monitor.tick)
-        else:
-            pool.keep(at, sizes, theta)
-            if not self._in_rounds:
-                self._busy = True
-                raised = self._wait.until_done(self.monitor.tick)
-                self._busy = False
+        found = self._lists_there(kernels, words, rows, there, k, v, offered, with_free)
+        raised = self._wait.until_done(self.monitor.tick)
         if raised is not None:
             raise raised
-        if pool is None:
-            shape = (rows.size, k)
-            self._store(rows, k, ids.get().reshape(shape), costs.get().reshape(shape), sizes.get(),
-                        theta.get())  # fmt: skip
-        if not self._in_rounds:
-            self._tick()
+        ids, costs, sizes, theta = (part.get() for part in found)
+        self._store(rows, k, ids, costs, sizes, theta)
+        self._tick()
 
     def _lists_there(
         self, kernels: Kernels, words: Any, rows: Array, there: Any, k: int, v: Any, offered: Any,
-        with_free: bool, room: tuple[Any, Any, Any],
-    ) -> tuple[Any, Any]:  # fmt: skip
-        """Launch an evaluation; device arrays of the batch's sizes and thresholds.
-
-        room: where each list starts in the ids and costs that follow.
-        """
+        with_free: bool,
+    ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+        """Launch an evaluation; device arrays of ids and costs (rows, k), sizes and thresholds."""
         cupy = load_cupy()
         m, count = self.terms.n_columns, rows.size
         reference = cupy.asarray(self.lists.reference[rows])
@@ -218,6 +177,7 @@ class DeviceListEngine(RoundsEngine):
             (words, np.int32(m), there, np.int32(count), reference, v, offered, np.int32(groups),
              lows, free_low, free_at),
         )  # fmt: skip
+        ids, costs = cupy.empty((count, k), np.int32), cupy.empty((count, k), self.price)
         sizes, theta = cupy.empty(count, np.int32), cupy.empty(count, self.price)
         opened = cupy.zeros(1, np.uint64)
         shared = 4 * (groups + _LIST)
@@ -226,13 +186,13 @@ class DeviceListEngine(RoundsEngine):
             (words, np.int32(m), there, cupy.asarray(np.asarray(rows, np.int32)),
              np.int32(count), reference, v, np.int32(groups), lows, np.int32(chunks),
              free_low, free_at, np.int32(k), np.uint32(self.seed & 0xFFFFFFFF),
-             *room, sizes, theta, opened),
+             ids, costs, sizes, theta, opened),
             shared_mem=shared,
         )  # fmt: skip
         counts = self.lists.counts
         counts.evaluations += count
         counts.pairs += count * m + int(opened[0])
-        return sizes, theta
+        return ids, costs, sizes, theta
 
     def _first_look(self, kernels: Kernels, words: Any, rows: Array, there: Any) -> None:
         """Judge the costs of rows never evaluated before, and set their references."""

@@ -121,14 +121,14 @@ __device__ __forceinline__ void sort_candidates(Candidates& c) {
     }
 }
 
-// The lists of a batch: of row p at starts[p] of ids and costs, at most k entries; size, theta.
+// The lists of a batch: of row p at p * k of ids and costs, at most k entries; size, theta.
 // lows is read only. names: the rows' own ids, on which ties rest, wherever their costs lie at
 // the moment.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     const i64* cost_words, int n_columns, const int* rows, const int* names, int n_rows,
     const PRICE* reference,
     const PRICE* v, int n_groups, const float* lows, int n_chunks, const PRICE* free_low,
-    const int* free_column, int k, u32 seed, const i64* starts, int* ids, PRICE* list_costs,
+    const int* free_column, int k, u32 seed, int* ids, PRICE* list_costs,
     int* sizes, PRICE* thetas, u64* n_opened
 ) {
     extern __shared__ u32 group_bits[];  // n_groups, then a list of opened groups
@@ -288,8 +288,8 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     for (int e = threadIdx.x; e < count; e += SIDE) {
         int j = (int)((found.id[e] - salt) * UNSCRAMBLE);
         if (e == count - 1 && last >= 0) j = last;
-        ids[starts[p] + e] = j;
-        list_costs[starts[p] + e] = signed_cost(cost_at(costs, row, j)) - base;
+        ids[(i64)p * k + e] = j;
+        list_costs[(i64)p * k + e] = signed_cost(cost_at(costs, row, j)) - base;
     }
     if (threadIdx.x == 0) {
         sizes[p] = count;

@@ -204,7 +204,7 @@ class ListEngine(ListStore):
         at = self.frontier.at
         while True:
             if not self.roots.size:
-                # Some may be matched: before a restart, or by a device's rounds.
+                # Some may be matched: before a restart.
                 self.roots = order[self.column_of_row[order] == S.FREE]
                 if not self.roots.size:
                     return True
@@ -223,15 +223,6 @@ class ListEngine(ListStore):
             self.frontier.requested[:] = 0
             at.position = at.n_abandoned = at.n_requests = 0
             self.torn = False
-
-    @property
-    def rounds(self) -> dict[str, int]:
-        """What rounds of searches on a device did; empty without any."""
-        return {}
-
-    def standing(self) -> Array:
-        """The roots from which a checkpoint goes on with this phase."""
-        return self.roots
 
     def _abandoned(self) -> Array:
         f = self.frontier

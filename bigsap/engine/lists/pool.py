@@ -85,16 +85,6 @@ def _leave(place: int, kind: int, lists: Lists) -> None:
     freed[kind] = place + 1
 
 
-def left_places(lists: Lists) -> Array:
-    """The places that were left: what is in their first cost is a link of a chain."""
-    found = []
-    for end in lists.freed.tolist():
-        while end:
-            found.append(end - 1)
-            end = int(lists.costs[end - 1])
-    return np.array(found, np.int64)
-
-
 @kernel(nrt=True)
 def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
     """Give a row room for twice as many entries; those it has go along.

@@ -17,7 +17,6 @@ from bigsap.sources.base import Array
 def row_bounds(engine: ListEngine) -> Array | None:
     """P (n_rows,) lower bounds of each row's smallest ``c - v``; infinity where every column
     is forbidden. None before all rows were evaluated. O(entries)."""
-    engine.bring_lists()
     lists, infinity = engine.lists, engine.infinity
     if not lists.theta.size or lists.theta.min() <= -infinity:
         return None

@@ -30,7 +30,6 @@ def kept(engine: ListEngine) -> dict[str, Any]:
     """
     if engine.torn:
         return {}
-    engine.bring_lists()
     lists, f, wave = engine.lists, engine.frontier, engine.wave
     # Before the first evaluation the lists are empty.
     used = int(lists.counts.pool_used) if lists.counts.evaluations else 0
@@ -60,7 +59,7 @@ def kept(engine: ListEngine) -> dict[str, Any]:
         "slope": engine.blocks.slope,
         "offset": engine.blocks.offset,
         "margin": engine.blocks.margin,
-        "roots": engine.standing(),
+        "roots": engine.roots,
         "wave": wave is not None,
         "wave_rows": rows,
         "wave_before": before,

@@ -200,9 +200,6 @@ class ListStore:
     def make_reach(self, n_entries: int) -> None:
         """Searches may have to scan so many entries at a time."""
 
-    def bring_lists(self) -> None:
-        """Make the lists here the newest, where they are kept elsewhere."""
-
     def drop_bounds(self) -> None:
         """Evaluate whole rows from now on; what was evaluated by bounds stays valid."""
         self.blocks = no_blocks()

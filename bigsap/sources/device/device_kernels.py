@@ -29,10 +29,6 @@ _FILES = {
     ),
     "rows": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_lists")),
     "tight": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_tight")),
-    "batch": (
-        "bigsap.engine.gpu",
-        ("kernels_price", "kernels_batch", "kernels_flood", "kernels_commit"),
-    ),
     "forest": ("bigsap.engine.gpu", ("kernels_forest",)),
     "forest_rows": ("bigsap.engine.gpu", ("kernels_forest_rows",)),
     "bids": ("bigsap.engine.gpu", ("kernels_price", "kernels_bids")),

@@ -1,7 +1,7 @@
 """Figures of the device methods, one line each, the most wanted first.
 
 ``python figures.py one`` on a host with a GPU, ``two`` on one with several, ``points N`` for
-the curve of large point sets, ``small`` for integers by lists with and without rounds,
+the curve of large point sets,
 ``beside`` for the device and the CPU of its host in turn, with what ``auto`` takes on each,
 ``methods`` for the two methods on the device and the CPU in turn.
 Costs are on the device and the better of two runs counts;
@@ -152,20 +152,6 @@ def two(cupy: Any) -> None:
         cupy.get_default_memory_pool().free_all_blocks()
 
 
-def small(cupy: Any) -> None:
-    from bigsap.engine.gpu import device_lists as gpu_lists
-
-    for size in (8192, 16384):
-        for kind in ("int0.1", "int1"):
-            there = family(kind, size, cupy)
-            for bounds in (True, False):
-                gpu_lists.BATCH_NEEDS_BOUNDS = bounds
-                name = f"{kind} {size} {'host' if bounds else 'rounds'}"
-                attempt(
-                    name, lambda c=there: bigsap.solve(c, device="cuda", method="compressed"), 3
-                )
-
-
 def beside(cupy: Any) -> None:
     kinds = ("int0.1", "int1", "random", "geometric", "int1000", "int10", "disjoint", "rank2")
     for size in (8192, 16384):
@@ -217,9 +203,8 @@ def main() -> None:
         if result is not None:
             line("  rows evaluated / n", result.stats["rows_evaluated"] / n,
                  "scans / n", result.stats["rows_scanned"] / n)  # fmt: skip
-            line("  rounds", result.stats["rounds"])
     else:
-        parts = (one, two, small, beside, methods)
+        parts = (one, two, beside, methods)
         {part.__name__: part for part in parts}[sys.argv[1]](cupy)
     line(f"{sys.argv[1]} took {time.perf_counter() - clock:.0f} s")
 
