@@ -218,7 +218,9 @@ def classical(cost: np.ndarray, **options: object) -> bigsap.Result:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_classical_is_the_hosts(kind: str) -> None:
-    for n, m in ((1, 1), (33, 33), (64, 64), (20, 70), (40, 9)):
+    # Deep trees take a launch or two for each of thousands of dual updates.
+    deep = kind in ("product", "sanity", "10n", "1000n")
+    for n, m in ((14, 14), (5, 70)) if deep else ((1, 1), (33, 33), (20, 70), (40, 9)):
         cost = costs_of(kind, n, m, n)
         assert classical(cost).fun == optimum(cost)[0]
         assert classical(cost / 7, maximize=True).status == "optimal"
