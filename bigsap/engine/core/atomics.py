@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -23,15 +24,21 @@ from numba.extending import intrinsic
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-# The barrier's array: int64, the two words on different cache lines.
+# The barrier's array: int64, the first two words on different cache lines. PATIENCE is set once.
 ARRIVED = 0
 GENERATION = 8
+PATIENCE = 9
 BARRIER_WORDS = 16
 
-# Spins before the waiting thread offers its core to others. A barrier between
-# running threads is crossed in well under a microsecond; past about 20 us the
-# partner has lost its core and spinning would only keep it away longer.
+# Spins before the waiting thread offers its core to others. A barrier between running threads is
+# crossed in well under a microsecond; past about 20 us the partner has lost its core, and in a
+# team larger than the machine it waits for this one.
 SPINS = 2000
+# Where each thread has a core of its own, another process has taken the partner's, which gets it
+# back within a slice of some milliseconds. A thread that offers its own core then waits for every
+# process that wants one: beside 20 of the lowest priority, two threads took 100 times as long as
+# one.
+LONG_SPINS = 400_000
 
 
 def _address(context: Any, builder: Any, signature: Any, array: Any, index: Any) -> Any:
@@ -115,11 +122,18 @@ def prefetch(typing: Any, address: Any) -> Any:
     return types.void(types.int64), emit
 
 
+def new_barrier(n_threads: int, cores: int) -> Array:
+    """A barrier that no thread has come to; cores: that the team may use."""
+    barrier = np.zeros(BARRIER_WORDS, np.int64)
+    barrier[PATIENCE] = LONG_SPINS if n_threads <= cores else SPINS
+    return barrier
+
+
 @kernel
 def cross(barrier: Array, n_threads: int) -> None:
     """Wait until ``n_threads`` threads have arrived; publishes all earlier writes.
 
-    barrier: int64 (BARRIER_WORDS,), zero before its first use.
+    barrier: of ``new_barrier``.
     """
     if n_threads == 1:
         return
@@ -131,7 +145,7 @@ def cross(barrier: Array, n_threads: int) -> None:
     spins = 0
     while _load(barrier, GENERATION) == generation:
         spins += 1
-        if spins > SPINS:
+        if spins > SPINS and spins > barrier[PATIENCE]:
             _give_way()
 
 
@@ -164,13 +178,14 @@ _load_beat, _store_beat = _telling("beat")
 
 
 @kernel(forceinline=True)
-def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int) -> None:
+def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int, barrier: Array) -> None:
     """Wait until every thread has said ``beat``; publishes all earlier writes.
 
     notes: records with a beat; thread k says it in that at ``first + k``. As ``cross``, but what a
     thread has to tell the others may lie on the line of its beat and comes with it: one cache line
     passed on in place of three (170 ns in place of 280, two threads). No thread may say its
-    next beat in a record that another may still be waiting for: use two sets in turn.
+    next beat in a record that another may still be waiting for: use two sets in turn. barrier:
+    says how long to wait before the core is offered to others.
     """
     if n_threads == 1:
         return
@@ -180,7 +195,7 @@ def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int) -> No
         note = notes[first + k]
         while _load_beat(note) != beat:
             spins += 1
-            if spins > SPINS:
+            if spins > SPINS and spins > barrier[PATIENCE]:
                 _give_way()
 
 
@@ -191,12 +206,12 @@ def tell(note: Any, beat: int) -> None:
 
 
 @kernel
-def hear(note: Any, beat: int) -> None:
+def hear(note: Any, beat: int, barrier: Array) -> None:
     """Wait until the thread that owns the record has told ``beat``."""
     spins = 0
     while _load_beat(note) != beat:
         spins += 1
-        if spins > SPINS:
+        if spins > SPINS and spins > barrier[PATIENCE]:
             _give_way()
 
 

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.engine.core.atomics import new_barrier
 from bigsap.engine.core.record import record, records
+from bigsap.engine.core.team import available_threads
 from bigsap.sources.base import Array
 
 #: Row and column ids. Problems of 2**31 rows or columns are refused up front.
@@ -258,7 +260,7 @@ class State(NamedTuple):
     foreseen: Array  # Foreseen (2,)
     notes: Array  # Note (2 * n_threads,), two sets used in turn
     hints: Array  # Hint (n_threads,)
-    barrier: Array  # int64 (BARRIER_WORDS,)
+    barrier: Array  # int64, of ``new_barrier``
     bounds: Array  # int64 (n_threads + 1,) the threads' column slabs
 
 
@@ -342,6 +344,6 @@ def allocate(
         foreseen=records(Foreseen, price, 2),
         notes=records(Note, price, 2 * n_threads),
         hints=records(Hint, price, n_threads),
-        barrier=np.zeros(16, np.int64),
+        barrier=new_barrier(n_threads, available_threads()),
         bounds=bounds,
     )
