@@ -34,7 +34,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.device.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
-from bigsap.sources.spread.spread import hired, spread_out
+from bigsap.sources.spread.spread import hired, spread_out, warn_of_little
 
 # Fewer columns a thread than this are scanned faster by one thread alone: a barrier
 # costs as much as about a thousand pairs.
@@ -251,6 +251,8 @@ def solve(
                 result = run().result()
             except LargeCosts:
                 result = run(large=True).result()
+            if crew is not None:
+                warn_of_little(problem.source, crew)
         if small is not None:
             result.stats["why"] = "a small matrix that is hard for its size"
         return result if gated is None else ungate(result, gated)

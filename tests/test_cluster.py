@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -20,11 +21,13 @@ from bigsap.engine.core import state as S
 from bigsap.engine.lists.afar import Making, SentPrices, lists_of
 from bigsap.sources.base import Foreseeing
 from bigsap.sources.functions.speed import PerformanceWarning
-from bigsap.sources.spread import recipes
+from bigsap.sources.spread import lookups, recipes, worker
 from bigsap.sources.spread import spread as spread_module
+from bigsap.sources.spread import wave as wave_module
 from bigsap.sources.spread.crew import Crew
-from bigsap.sources.spread.crew import _Wave as Wave
+from bigsap.sources.spread.roster import Roster
 from bigsap.sources.spread.spread import Spread
+from bigsap.sources.spread.wave import Wave
 from bigsap.sources.spread.worker import Built, KeptOnWorker
 from remote_provider import Provider
 
@@ -556,7 +559,7 @@ def test_twenty_kills(cluster, client):
     assert killed == 20
 
 
-def test_a_lost_scheduler_ends_with_a_checkpoint(tmp_path):
+def test_a_lost_scheduler_ends_with_a_checkpoint(client, tmp_path):
     file = tmp_path / "solve.ckpt"
     cost = called("slow_row", 300, seed=8)
     options = {"method": "compressed", "cache": few_rows(300)}
@@ -581,9 +584,12 @@ def test_a_lost_scheduler_ends_with_a_checkpoint(tmp_path):
     finally:
         own.close()
     assert seen
-    resumed = bigsap.resume(file, cost, cache=few_rows(300))
-    assert same(one, resumed)
-    assert resumed.stats["resumed"] == 1
+    kept = file.read_bytes()
+    for cluster in (None, client):
+        file.write_bytes(kept)
+        resumed = bigsap.resume(file, cost, cache=few_rows(300), cluster=cluster)
+        assert same(one, resumed)
+        assert resumed.stats["resumed"] == 1
 
 
 def test_resumed_with_a_cluster(client, tmp_path):
@@ -643,7 +649,7 @@ def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
     rest = np.full(rows.size, 50, np.int32), np.zeros(rows.size), np.ones(rows.size, bool)
 
     def lists(shared, changed):
-        return lists_of(built, shared, rows, making, changed, *rest)
+        return lists_of(built, shared, rows, making, (), changed, *rest)
 
     one, other = lists(sent.shared, changes), lists(anew.shared, nothing)
     assert [a.tobytes() for a in one] == [b.tobytes() for b in other]
@@ -672,12 +678,72 @@ def test_rows_are_asked_for_once_while_workers_keep_them(client):
     assert told["rows_asked"] <= 1.02 * 600 + told["again"] * 100
 
 
+def test_searches_ask_for_kept_rows_without_tasks(client, monkeypatch):
+    """One message to each worker that has some; a task only for what nobody has."""
+    tasks, asked = [], []
+    submit, look_up = Roster.submit, lookups.look_up
+    monkeypatch.setattr(
+        Roster, "submit", lambda self, *a, **k: tasks.append(k["label"]) or submit(self, *a, **k)
+    )
+    monkeypatch.setattr(wave_module, "look_up", lambda *a: asked.append(a[-1]) or look_up(*a))
+    cost = called("row", 1000, seed=15)
+    options = {"method": "compressed", "cache": few_rows(1000), "start": "none"}
+    one, spread = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
+    assert same(one, spread)
+    told = spread.stats["cluster"]
+    answered = [one for some in asked for one in some if one.body is not None]
+    assert len(answered) > 0
+    # What tasks there are belong to the first evaluation of all rows and to the certificate.
+    assert sum(one.positions.size for one in answered) >= told["rows"] - 2 * 1000 - 100
+    assert len(tasks) < told["blocks"]
+
+
+@pytest.mark.parametrize("why", ["nothing built", "rows gone", "other prices"])
+def test_a_worker_declines_what_it_does_not_have(monkeypatch, why):
+    cost = called("row", 50)
+    rows = np.array([3, 4])
+    built = Built(cost, KeptOnWorker(cost, 1 << 20))
+    out = np.empty((2, 50))
+    built.rows.read(rows, slice(0, 50), out)
+    built.shared = 7, np.zeros(3, np.uint8)
+    monkeypatch.setattr(worker, "_built", OrderedDict(t=built))
+    name = "bigsap.sources.spread.worker:rows_of"
+    whole = worker._kept_rows("t", name, 7, None, (rows,), "tcp://here")
+    _, asked, address, body = worker.opened(whole)
+    assert (asked, address) == (0, "tcp://here")
+    assert body.tobytes() == out.tobytes()
+    given = {
+        "nothing built": ("u", name, 7, None, (rows,)),
+        "rows gone": ("t", name, 7, None, (np.array([3, 5]),)),
+        "other prices": ("t", name, 8, None, (rows,)),
+    }[why]
+    assert worker._kept_rows(*given, "tcp://here") is None
+
+
+def test_workers_that_cannot_be_asked_directly_get_tasks(client, monkeypatch):
+    """Whatever becomes of the short way: the same bits by the long one."""
+    cost = called("row", 400, seed=16)
+    options = {"method": "compressed", "cache": few_rows(400)}
+    one = bigsap.solve(cost, **options)
+    monkeypatch.setattr(lookups.pickle, "dumps", lambda value: b"not what a worker can read")
+    assert same(one, bigsap.solve(cost, cluster=client, **options))
+
+
+def test_round_trips_cost_less_than_a_tenth(client):
+    """Of 5 ms each, beside rows of 20 us a pair made by two workers: by counts, in searches too."""
+    n = 600
+    options = {"method": "compressed", "cache": few_rows(n), "start": "levels"}
+    told = bigsap.solve(called("row", n, seed=17), cluster=client, **options).stats["cluster"]
+    work = told["rows_asked"] * n * 20e-6 / 2
+    assert told["waves"] * 0.005 < 0.1 * work
+
+
 def wave_of(rows, keepers, **crew):
     """A wave that is not sent, of two workers; ``keepers`` of rows 0, 1, ... by number."""
     found = object.__new__(Crew)
     vars(found).update(
         {
-            "seats": ["a", "b"], "_threads": {"a": 1, "b": 1}, "_known": {"a": 0, "b": 1},
+            "seats": ["a", "b"], "threads": {"a": 1, "b": 1}, "_known": {"a": 0, "b": 1},
             "keepers": {"t": np.array(keepers)}, "forgotten": 0.0, "_pace": {("f", True): 0.001},
             "_dear": None, "late": {}, "look": lambda: None,
         } | crew
@@ -702,7 +768,7 @@ def test_what_a_worker_has_kept_is_its_own():
 
 @pytest.mark.parametrize("why", ["gone", "late", "forgets"])
 def test_what_was_kept_in_vain_is_made_again(why):
-    more = {"gone": {"_threads": {"a": 1}}, "forgets": {"forgotten": 0.6}}.get(why, {})
+    more = {"gone": {"threads": {"a": 1}}, "forgets": {"forgotten": 0.6}}.get(why, {})
     wave = wave_of([1, 3], [0, 1, 0, 1], **more)
     if why == "late":
         assert cut(wave, "a") == ([], False)

@@ -342,6 +342,7 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
         engine.weighed = setting.impatient
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
+    engine.beside = setting.beside
     solved.engine = engine
     return engine
 

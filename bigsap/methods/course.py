@@ -17,7 +17,7 @@ from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
 from bigsap.methods.phase_run import PhaseRun
 from bigsap.monitor import Monitor
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, Beside
 
 # Stages of a course: the first evaluation of all rows; a phase to be begun; its stale
 # rows to be evaluated; its rows to be matched; all done.
@@ -132,7 +132,8 @@ class Setting:
     memory: bytes the lists may begin with, None as many as they like. exhausted: lists are given
     up once evaluations have taken so many times all pairs; 0: never. impatient: only if whole
     rows promise to be faster, but after the first evaluation already where lists are too narrow.
-    hold: the costs of the pairs found are asked for in the end.
+    hold: the costs of the pairs found are asked for in the end. beside: workers elsewhere that may
+    evaluate rows which kernels here can read.
     """
 
     team: Team
@@ -147,6 +148,7 @@ class Setting:
     impatient: bool = False
     start: str = "auto"
     hold: bool = False
+    beside: Beside | None = None
 
 
 @dataclass

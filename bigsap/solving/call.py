@@ -24,8 +24,9 @@ from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.result import Status
 from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.solving.warm_start import GivenStart
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, Crewed
 from bigsap.sources.gated import Gated
+from bigsap.sources.spread.beside import Workers
 from bigsap.sources.spread.crew import Crew
 
 # The certificate looks at the clock after each block or part: one of slow rows is no longer.
@@ -38,7 +39,8 @@ class SolveCall:
     given: the problem as the user has it; problem: as it is solved. saved: the
     checkpoint to continue. gated: the source of ``given`` before it was placed on a device,
     where rows may stay unassigned. large: integer costs exceeded the usual range, see
-    ``precision``. crew: the workers of a cluster, where one was given.
+    ``precision``. crew: the workers of a cluster, where one was given; beside: the same for costs
+    that stay here.
     """
 
     team: Team  # from the beginning of the search on
@@ -51,6 +53,8 @@ class SolveCall:
         self.given, self.problem, self.monitor = given, problem, monitor
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
+        stays = crew is not None and not isinstance(problem.source, Crewed)
+        self.beside = Workers(crew) if crew is not None and stays else None
         self.method, self.why = options.method, "asked for"
         budget = options.cache_budget(problem)
         if self.method == "auto":

@@ -25,6 +25,7 @@ from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
 from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch
 from bigsap.solving.call import SolveCall
+from bigsap.solving.elsewhere import rows_elsewhere
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
@@ -71,7 +72,7 @@ def kept_problem(call: SolveCall) -> Problem:
         # Should the solve be stopped meanwhile: what is here by then need not be read again.
         seen = KeptRows(source, rows, keep=False)
         call.reading = Problem(seen, problem.maximize, problem.transposed)
-        _read_all(call)
+        _read_all(call, source if behind else rows_elsewhere(call, source))
         matrix = ArraySource(rows.table.slots)
         return Problem(matrix, problem.maximize, problem.transposed)
     if not behind:
@@ -113,14 +114,14 @@ def is_dear(problem: Problem) -> bool:
     return True
 
 
-def _read_all(call: SolveCall) -> None:
+def _read_all(call: SolveCall, source: CostSource) -> None:
     """Read every row into its slot, once, by all threads; the monitor hears how far it is."""
     problem, table, monitor = call.problem, call.rows.table, call.monitor
     m = problem.shape[1]
     slots = table.slots
     clock = time.perf_counter()
     block_bytes = call.block_bytes()
-    if isinstance(problem.source, FunctionSource):
+    if isinstance(source, FunctionSource):
         block_bytes = min(block_bytes, _FUNCTION_BYTES)
 
     def work(start: int, first: int, block: Array) -> None:
@@ -140,7 +141,7 @@ def _read_all(call: SolveCall) -> None:
         monitor.tick()
 
     try:
-        stream(problem.source, prepare, threads=call.n_threads, block_bytes=block_bytes, tick=tick)
+        stream(source, prepare, threads=call.n_threads, block_bytes=block_bytes, tick=tick)
     finally:
         table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
         seconds = time.perf_counter() - clock

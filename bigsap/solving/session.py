@@ -34,6 +34,7 @@ from bigsap.result import Result, Status
 from bigsap.solving.call import BLOCK_SECONDS, SolveCall
 from bigsap.solving.compile_ahead import compile_ahead
 from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
+from bigsap.solving.elsewhere import proof_elsewhere
 from bigsap.solving.identity import identity
 from bigsap.solving.keeping import KeptRows, kept_problem
 from bigsap.solving.sorted_first import sorted_outcome
@@ -187,6 +188,7 @@ class Run(SolveCall):
             start=options.start, enough=self._lists_enough,
             memory=options.memory_for_lists(self.problem), exhausted=self._exhausted(),
             impatient=self._exhausted() == _EXHAUSTED, hold=not options.certify,
+            beside=self.beside,
         )  # fmt: skip
 
     def _exhausted(self) -> int:
@@ -335,8 +337,9 @@ class Run(SolveCall):
                 deadline.tick()
 
         try:
+            source = proof_elsewhere(self, self._looked_at())
             certificate = prove(
-                self._looked_at(), column_of_row, v, maximize=self.problem.maximize,
+                source, column_of_row, v, maximize=self.problem.maximize,
                 threads=self.n_threads, block_bytes=self.block_bytes(), tick=tick,
                 pairs=self.options.certify == "pairs",
             )  # fmt: skip

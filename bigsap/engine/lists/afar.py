@@ -21,6 +21,7 @@ from bigsap.errors import ClusterError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Crewed
+from bigsap.sources.filling import read_by_kernels
 
 _LISTS = "bigsap.engine.lists.afar:lists_of"
 #: Prices are sent anew when more than this share of them has changed since the last time: what
@@ -28,6 +29,8 @@ _LISTS = "bigsap.engine.lists.afar:lists_of"
 _CHANGED_SHARE = 32
 #: int64: pairs looked at, first bad row's place or -1, entries noted.
 _HEAD = 3
+#: Minima of blocks are kept for all rows at once: up to so many bytes on a worker.
+_MINIMA_BYTES = 64 << 20
 
 
 class SentPrices:
@@ -69,14 +72,14 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
     finished[:first] = True
     clock, n_done = time.perf_counter(), 0
     fresh = -store.infinity
-    making = Making(
-        price.str, store.k, store.seed, store.problem.maximize, store.listed is not None
-    )
+    noting = store.listed is not None and not store.immediate
+    making = Making(price.str, store.k, store.seed, store.problem.maximize, noting)
+    opening = _opening(store)
 
     def args(positions: Array) -> tuple[Any, ...]:
         some = rows[first + positions]
         return (
-            making, changes, lists.width[some], lists.reference[some], lists.theta[some] == fresh,
+            making, opening, changes, lists.width[some], lists.reference[some], lists.theta[some] == fresh,
         )  # fmt: skip
 
     def done_first() -> None:
@@ -103,6 +106,32 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
         done_first()
         raise
     wave.rows, wave.before, wave.done = rows, before, (rows.size, 0)
+
+
+def put_off(store: ListStore, wave: Wave) -> int:
+    """Put those rows of the wave last that workers can evaluate as well as kernels here; where
+    they begin. What earlier lists and minima tell of a row is not sent: only whole rows, or rows
+    that were never evaluated, are made alike."""
+    done = wave.done[0]
+    if not store.blocks.offset.size and not store.lists.low.shape[1]:
+        return done
+    fresh = store.lists.theta[wave.rows] == -store.infinity
+    fresh[:done] = False
+    if store.lists.low.nbytes > _MINIMA_BYTES:
+        fresh[:] = False
+    order = np.concatenate([np.flatnonzero(~fresh), np.flatnonzero(fresh)])
+    wave.rows = wave.rows[order]
+    wave.before = wave.before[order] if wave.before.size else wave.before
+    return int(order.size - fresh.sum())
+
+
+def _opening(store: ListStore) -> tuple[Array, ...]:
+    """What opens rows of compiled costs or of a matrix: the bounds' fit, or the order of the
+    columns whose minima are kept; empty for whole rows."""
+    blocks = store.blocks
+    if blocks.offset.size:
+        return blocks.slope, blocks.offset, blocks.margin
+    return (store.lists.order,) if store.lists.low.shape[1] else ()
 
 
 def _put(store: ListStore, rows: Array, body: Array) -> None:
@@ -133,6 +162,9 @@ def _put(store: ListStore, rows: Array, body: Array) -> None:
     lists.size[rows], lists.theta[rows], lists.reference[rows] = size, theta, reference
     lists.counts.evaluations += n_rows
     lists.counts.pairs += pairs
+    if lists.low.shape[1]:
+        lists.low[rows] = part(n_rows * lists.low.shape[1], np.float32).reshape(n_rows, -1)
+        return
     if store.listed is not None and n_noted:
         owner, columns = part(n_noted, np.int64), part(n_noted, np.int64)
         store.listed.note(rows, owner, columns, part(n_noted, store.problem.source.dtype))
@@ -159,16 +191,21 @@ class _Bench(NamedTuple):
 
 
 def lists_of(
-    built: Any, shared: Array, rows: Array, making: Making, changes: tuple[Array, Array, Array],
+    built: Any, shared: Array, rows: Array, making: Making, opening: tuple[Array, ...],
+    changes: tuple[Array, Array, Array],
     width: Array, reference: Array, fresh: Array,
 ) -> list[Array]:  # fmt: skip
     """Task: the lists of ``rows`` under the shared prices with these changes.
 
-    changes: see ``SentPrices.changes``. width, reference, fresh: (k,) of each row the room of its
-    list, what is subtracted from its costs, and whether it was never evaluated.
+    opening: see ``_opening``. changes: see ``SentPrices.changes``. width, reference, fresh: (k,) of
+    each row the room of its list, what is subtracted from its costs, and whether it was never
+    evaluated.
     """
     bench: _Bench = built.kept(("lists", *making), lambda: _bench(built, making))
     store = bench.store
+    if store.immediate:
+        built.rows.made(rows.size)
+        _set_opening(store, opening)
     _set_prices(store, shared, *changes)
     lists = store.lists
     order = rows.astype(S.ID)
@@ -200,18 +237,33 @@ def lists_of(
     ids = lists.ids[places]
     even = np.zeros((rows.size + ids.size) % 2, np.int32)
     head = np.array([lists.counts.pairs, bad, n_noted], np.int64)
+    low = [lists.low[order]] if lists.low.shape[1] else []
     return [
         head, lists.theta[order], lists.reference[order], size, ids, even, lists.costs[places],
-        *noted,
+        *low, *noted,
     ]  # fmt: skip
 
 
 def _bench(built: Any, making: Making) -> _Bench:
-    problem, price = Problem(built.rows, making.maximize), np.dtype(making.price)
+    source, price = built.source, np.dtype(making.price)
+    # What kernels can read is read by them, as where the solve runs: the bits are those.
+    problem = Problem(source if read_by_kernels(source) else built.rows, making.maximize)
     store = ListStore(problem, Team(1), Monitor(), price, making.k, making.seed)
     # Rows' places are those of the block at hand.
     store.lists = store.lists._replace(ids=np.empty(0, np.int32), costs=np.empty(0, price))
     return _Bench(store, Listed(problem.source.dtype, problem.sign))
+
+
+def _set_opening(store: ListStore, opening: tuple[Array, ...]) -> None:
+    if len(opening) == 1 and not store.lists.low.shape[1]:
+        store.keep_minima(opening[0].astype(S.ID))
+    if len(opening) < 3 and store.blocks.offset.size:
+        store.drop_bounds()
+    if len(opening) == 3:
+        for mine, sent in zip(
+            (store.blocks.slope, store.blocks.offset, store.blocks.margin), opening, strict=True
+        ):
+            mine[:] = sent
 
 
 def _set_prices(

@@ -19,14 +19,15 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.core.virtual import hold_at_cap
 from bigsap.engine.core.watch import watched
 from bigsap.engine.lists import workspace as F
-from bigsap.engine.lists.afar import SentPrices, evaluate_afar
+from bigsap.engine.lists.afar import SentPrices, evaluate_afar, put_off
+from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.engine.lists.search import Rules, run_searches
 from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array, Crewed
+from bigsap.sources.base import Array, Beside, Crewed
 
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_SCANS, _MOST_SCANS = 2000, 1 << 40
@@ -76,15 +77,46 @@ class ListEngine(ListStore):
 
     #: The prices that workers elsewhere have, where these evaluate rows.
     _sent: SentPrices | None = None
+    #: Workers for rows that kernels here can read too.
+    beside: Beside | None = None
 
     def go_through(self, wave: Wave) -> None:
         source = self.problem.source
-        if self.immediate or not isinstance(source, Crewed):
+        if self.immediate and self.beside is not None:
+            self._share(wave, self.beside)
+        elif self.immediate or not isinstance(source, Crewed):
+            super().go_through(wave)
+        else:
+            self._sent = self._sent or SentPrices(source, self.blocked)
+            evaluate_afar(self, wave, self._sent, self._tick)
+            self._tick()
+
+    def _share(self, wave: Wave, beside: Beside) -> None:
+        """Begin here; hand over what is left as soon as that pays."""
+        clock = time.perf_counter()
+
+        def pays() -> bool:
+            left = wave.rows.size - wave.done[0]
+            told = time.perf_counter() - clock > self.slice_seconds / 2
+            seconds = left * self.seconds_per_row
+            size = ENTRY_BYTES * self.k
+            return told and beside.pays(left, seconds, self.team.n_threads, size)
+
+        self.evaluate_here(wave, wave.rows.size, pays)
+        if wave.done[0] == wave.rows.size:
+            return
+        source = beside.of(self.problem.source)
+        if source is None:
+            self.beside = None
             super().go_through(wave)
             return
-        if self._sent is None:
+        if self._sent is None or self._sent.source is not source:
             self._sent = SentPrices(source, self.blocked)
+        rows, before = wave.rows, wave.before
+        stop = put_off(self, wave)
+        self.evaluate_here(wave, stop)
         evaluate_afar(self, wave, self._sent, self._tick)
+        wave.rows, wave.before = rows, before
         self._tick()
 
     #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.

@@ -243,13 +243,18 @@ class ListStore:
 
     def go_through(self, wave: Wave) -> None:
         """Evaluate the rows of a wave that are still ahead."""
+        self.evaluate_here(wave, wave.rows.size)
+
+    def evaluate_here(self, wave: Wave, stop: int, leave: Callable[[], bool] = bool) -> None:
+        """Evaluate its rows up to place ``stop``, or until ``leave`` says so between batches."""
         m = self.terms.n_columns
         most = max(1, _READ_BYTES // max(1, m * self.slots.itemsize))
-        while wave.done[0] < wave.rows.size:
+        while wave.done[0] < stop and not leave():
             start = wave.done[0]
             # As many rows as were done in a slice's time before, at most twice as many
             # as last time: a source may be slower than anything seen so far.
-            size = self._batch if self.immediate else min(self._batch, most)
+            size = min(self._batch, stop - start)
+            size = size if self.immediate else min(size, most)
             clock = time.perf_counter()
             size = self._evaluate_batch(wave, wave.rows[start : start + size])
             seconds = max(time.perf_counter() - clock, 1e-6)

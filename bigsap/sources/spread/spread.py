@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,14 @@ from bigsap.errors import BigsapError, ClusterError
 from bigsap.sources.base import (
     Array,
     CostSource,
-    Fillable,
     Grouped,
     Ids,
     Prefetching,
-    Resident,
     Waiting,
     range_of,
 )
 from bigsap.sources.convert import check_rows
+from bigsap.sources.filling import read_by_kernels
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.spread.crew import Crew, cores_here
 from bigsap.sources.spread.recipes import LiesHereError, recipe_of
@@ -60,25 +59,26 @@ def hired(cluster: Any) -> Iterator[Crew | None]:
 
 
 def spread_out(source: CostSource, crew: Crew) -> CostSource:
-    """The source with costs that the workers evaluate, where there is anything for them to do.
+    """The source with rows that the workers make, where only Python can read them here; others
+    stay as they are, see ``beside``."""
+    if 0 in source.shape or read_by_kernels(source):
+        return source
+    with suppress(LiesHereError):
+        return spread(source, crew)
+    return source
 
-    Warns (``PerformanceWarning``) where there is not: costs in this process's memory, and those
-    that compiled code computes within nanoseconds a pair.
-    """
-    matrix = source.resident() if isinstance(source, Resident) else None
-    fill = source.fill() if isinstance(source, Fillable) and matrix is None else None
-    try:
-        if matrix is None and fill is None and 0 not in source.shape:
-            return spread(source, crew)
-    except LiesHereError:
-        pass
+
+def warn_of_little(source: CostSource, crew: Crew) -> None:
+    """Say (``PerformanceWarning``) that workers did nothing: what is in this process's memory, or
+    takes some nanoseconds a pair, is looked at here."""
+    if crew.counts.blocks or isinstance(source, Spread):
+        return
     warnings.warn(
         f"cluster= does not pay: the costs of {source!r} are in memory or a mapped file here, or"
-        " compiled code computes them; they are looked at where solve() was called",
+        " compiled code computes them; they were looked at where solve() was called",
         PerformanceWarning,
         stacklevel=3,
     )
-    return source
 
 
 class Spread:

@@ -6,6 +6,7 @@ packed. So lists, rows and duals travel as arrays; only an error is an object.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import pickle
@@ -15,6 +16,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,15 @@ class KeptOnWorker:
         """Rows that this thread asked of the source itself."""
         return getattr(self._local, "asked", 0)
 
+    def made(self, n_rows: int) -> None:
+        """Count rows that kernels made by themselves."""
+        self._local.asked = self.asked + n_rows
+
+    def has(self, rows: Ids) -> bool:
+        """Whether all of these are kept."""
+        with self._lock:
+            return all(row in self._rows for row in np.asarray(rows).tolist())
+
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         ids = np.asarray(rows)
@@ -96,11 +107,12 @@ class KeptOnWorker:
 @dataclass
 class Built:
     """The costs of one solve on this worker. memo: what tasks keep from one to the next, by
-    thread where it must not be shared."""
+    thread where it must not be shared. shared: what blocks without a task need, and its number."""
 
     source: CostSource
     rows: KeptOnWorker
     memo: dict[Any, Any] = field(default_factory=dict)
+    shared: tuple[int | None, Array | None] = (None, None)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -137,9 +149,48 @@ def perform(recipe: Array, shared: Array | None, token: str, name: str, args: An
         first = getattr(error, "row", None)
         first = int(args[0][0]) if first is None else int(first)
         return Failure(error, _pickled(error.__cause__), traceback.format_exc(), first, address())
-    head = np.array([time.perf_counter() - clock, built.rows.asked - before])
-    where = np.frombuffer(address().encode()[:_ADDRESS].ljust(_ADDRESS, b"\0"), np.uint8)
-    return np.concatenate([head.view(np.uint8), where, *(packed(part) for part in body)])
+    return _answer(clock, built.rows.asked - before, address(), body)
+
+
+async def looked_up(
+    token: str, name: str, serial: int | None, values: Array | None, args: Any,
+    dask_worker: Any = None,
+) -> Array | None:  # fmt: skip
+    """As ``perform``, called without a task, for rows that this worker has kept; None for others,
+    and for costs that it has not built. values: what blocks share under this number, or None where
+    it was sent before."""
+    loop = asyncio.get_running_loop()
+    call = partial(_kept_rows, token, name, serial, values, args, dask_worker.address)
+    found: Array | None = await loop.run_in_executor(dask_worker.executors["default"], call)
+    return found
+
+
+def _kept_rows(
+    token: str, name: str, serial: int | None, values: Array | None, args: Any, where: str
+) -> Array | None:
+    clock = time.perf_counter()
+    with _lock:
+        built = _built.get(token)
+    if built is None or not built.rows.has(args[0]):
+        return None
+    if values is not None:
+        built.shared = serial, values
+    if serial is not None and built.shared[0] != serial:
+        return None
+    before = built.rows.asked
+    module, _, function = name.partition(":")
+    shared = None if serial is None else built.shared[1]
+    try:
+        body = getattr(importlib.import_module(module), function)(built, shared, *args)
+    except BigsapError:
+        return None  # a task says which
+    return _answer(clock, built.rows.asked - before, where, body)
+
+
+def _answer(clock: float, n_asked: int, where: str, body: list[Array]) -> Array:
+    head = np.array([time.perf_counter() - clock, n_asked])
+    name = np.frombuffer(where.encode()[:_ADDRESS].ljust(_ADDRESS, b"\0"), np.uint8)
+    return np.concatenate([head.view(np.uint8), name, *(packed(part) for part in body)])
 
 
 def opened(answer: Array) -> tuple[float, int, str, Array]:

@@ -1,0 +1,65 @@
+"""Passes over costs that kernels here read too, handed to workers where these are faster."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+
+import numpy as np
+
+from bigsap.proof.minima import seconds_by_bounds
+from bigsap.proof.row_pass import gives_parts
+from bigsap.solving.call import SolveCall
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import CostSource, Crewed
+
+#: Rows that are read to tell how long all take, and columns of them where a part costs its share.
+_ROWS, _COLUMNS = 3, 4096
+#: Smaller problems are quick either way.
+_WORTH_PAIRS = 1 << 16
+#: Of a row's dual and the cost of its pair.
+_DUAL_BYTES = 16
+
+
+def seconds_of_pass(source: CostSource, n_threads: int) -> float:
+    """About how long so many threads here take to read all costs."""
+    n, m = source.shape
+    width = min(m, _COLUMNS) if gives_parts(source) else m
+    out = np.empty((1, width), source.dtype)
+    took = []
+    for row in np.linspace(0, n - 1, _ROWS).astype(np.int64):
+        clock = time.perf_counter()
+        source.read(np.array([row]), slice(0, width), out)
+        took.append(time.perf_counter() - clock)
+    return statistics.median(took) * n * (m / width) / n_threads
+
+
+def proof_elsewhere(call: SolveCall, source: CostSource) -> CostSource:
+    """``source``, or as workers have it, who then make the certificate's pass."""
+    if call.beside is None or isinstance(source, Crewed) or in_memory(source):
+        return source
+    if math.prod(source.shape) < _WORTH_PAIRS or seconds_by_bounds(source) < math.inf:
+        return source
+    return _where_faster(call, source, _DUAL_BYTES)
+
+
+def rows_elsewhere(call: SolveCall, source: CostSource) -> CostSource:
+    """``source``, or as workers have it, who then bring all rows."""
+    if call.beside is None or isinstance(source, Crewed):
+        return source
+    return _where_faster(call, source, source.shape[1] * source.dtype.itemsize)
+
+
+def in_memory(source: CostSource) -> bool:
+    """Whether it is a matrix in the memory of this process."""
+    return isinstance(source, ArraySource) and not source.mapped
+
+
+def _where_faster(call: SolveCall, source: CostSource, answer_bytes: int) -> CostSource:
+    assert call.beside is not None
+    seconds = seconds_of_pass(source, call.n_threads)
+    if not call.beside.pays(source.shape[0], seconds, call.n_threads, answer_bytes):
+        return source
+    found = call.beside.of(source)
+    return source if found is None else found

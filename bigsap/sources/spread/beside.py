@@ -1,0 +1,53 @@
+"""Workers beside kernels: for costs that compiled code computes, and for mapped files.
+
+Searches read such rows here, under the prices of the moment. Waves of rows and the certificate's
+pass are made by workers where they make them sooner than the threads here; either way the bits are
+the same.
+"""
+
+from __future__ import annotations
+
+from bigsap.errors import BigsapError
+from bigsap.sources.base import CostSource
+from bigsap.sources.spread.crew import Crew
+from bigsap.sources.spread.recipes import LiesHereError, recipe_of
+from bigsap.sources.spread.spread import Spread
+
+#: Bytes a second that come from all workers together: an assumption.
+_BYTES_A_SECOND = 5e8
+#: Rows that take less time here are not worth their way; nor is a gain of less than a fifth.
+_LEAST_SECONDS = 1.0
+_WORTH = 0.8
+_WAVE_SECONDS = 0.1
+
+
+class Workers:
+    """See ``bigsap.sources.base.Beside``. used: whether anything has been handed to them."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew, self.used = crew, False
+        self._known: list[tuple[CostSource, Spread | None]] = []
+
+    def pays(self, n_rows: int, seconds: float, n_threads: int, answer_bytes: int) -> bool:
+        """Whether workers make these rows sooner than so many threads here, which take so many
+        seconds for them. answer_bytes: what comes back of a row."""
+        self.crew.look()
+        there = seconds * n_threads / self.crew.n_threads
+        sent = n_rows * answer_bytes / _BYTES_A_SECOND
+        return seconds > _LEAST_SECONDS and there + sent + _WAVE_SECONDS < _WORTH * seconds
+
+    def of(self, source: CostSource) -> Spread | None:
+        """The source as workers have it; None for costs that cannot be sent."""
+        for known, spread in self._known:
+            if known is source:
+                return spread
+        try:
+            recipe = recipe_of(source)
+        except (LiesHereError, BigsapError):
+            found = None
+        else:
+            self.used = True
+            costs = self.crew.costs(recipe, source.shape[0], keep=False)
+            found = Spread(source, self.crew, costs)
+        self._known.append((source, found))
+        return found

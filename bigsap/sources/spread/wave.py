@@ -1,0 +1,392 @@
+"""One wave of rows, cut into blocks that are evaluated wherever there is room.
+
+What is decided here: how many rows a block has, which worker would best take it (the one that had
+these rows before), how many are on their way, and when a block that does not come back is asked for
+once more.
+
+A block's answer depends on its rows and on what was sent with it alone, never on who gives it, so
+that losing, adding or waiting for workers changes nothing but time.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import queue
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import ClusterError, SourceError
+from bigsap.sources.base import Array
+from bigsap.sources.spread import worker
+from bigsap.sources.spread.lookups import Lookup, look_up
+from bigsap.sources.spread.roster import Roster, Shared
+from bigsap.sources.spread.worker import Failure, opened
+
+_log = logging.getLogger("bigsap")
+
+#: A block takes about so long: a round trip of 5 ms is then a fortieth of it.
+_BLOCK_SECONDS = 0.2
+#: Blocks on their way for each thread: while one is worked on, the next is there.
+_AHEAD = 3
+#: Costs that a worker reads at a time, and answers of a block: at most about so many bytes.
+_BLOCK_BYTES = 32 << 20
+#: Consecutive rows that one worker owns.
+_OWNED = 16
+#: A block of less work costs more in going to and fro than it takes.
+_LEAST_SECONDS = 0.02
+#: Seconds until a block is asked for elsewhere at the earliest, if some worker is idle.
+_LATE_SECONDS = 2.0
+_LATE_TIMES = 5.0
+#: For so long a worker gets no blocks after others had to wait for it, unless it answers: one
+#: that hangs, and is not known to be lost, costs every wave its share of this.
+_LEFT_ALONE_SECONDS = 20.0
+#: How often a block that took a worker with it is sent again; Dask has tried before.
+_TRIES = 8
+#: Without any worker for so long, the solve ends.
+_PATIENCE = 300.0
+_TICK_SECONDS = 0.02
+#: Rows that a worker has kept are asked for without a task up to so many bytes of costs.
+_LOOKUP_BYTES = 4 << 20
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass
+class _Block:
+    """positions: of the wave's rows. owner: the address preferred; kept: it should have the rows.
+    copies: futures out."""
+
+    positions: Array
+    owner: str | None
+    kept: bool
+    since: float
+    tries: int = 0
+    copies: list[Any] = field(default_factory=list)
+
+
+class Wave:
+    """One wave: what is still to be sent, what is out, what has failed."""
+
+    def __init__(
+        self, crew: Roster, costs: tuple[str, Shared], name: str, rows: Array, kind: str,
+        row_bytes: int, shared: Shared | None, args: Callable[[Array], tuple[Any, ...]],
+    ) -> None:  # fmt: skip
+        self.crew, self.rows, self.name, self.kind = crew, rows, name, kind
+        self.token, self.recipe = costs
+        self.row_bytes, self.shared, self.args = max(1, row_bytes), shared, args
+        self.arrived: queue.SimpleQueue[tuple[_Block, Any]] = queue.SimpleQueue()
+        self.out: list[_Block] = []
+        self.failure: Failure | None = None
+        self.busy = 0.0
+        self.took: list[float] = []
+        self.clock = time.perf_counter()
+        crew.look()
+        #: Rows that nobody has, by who is to have them, and those that a worker has kept.
+        self.ahead: dict[str | None, Array] = {}
+        self.kept: dict[str | None, Array] = {}
+        self._share_out(np.arange(rows.size))
+
+    def _share_out(self, positions: Array) -> None:
+        seats = self.crew.seats
+        known = self.crew.keepers.get(self.token)
+        keepers = np.full(self.rows.size, -1) if known is None else known[self.rows]
+        numbers = [self.crew.number(seat) for seat in seats]
+        self.kept = {
+            seat: positions[keepers == number] for seat, number in zip(seats, numbers, strict=True)
+        }
+        new = positions[~np.isin(keepers, numbers)]
+        if not seats:
+            self.ahead = {None: new}
+            return
+        owner = self.rows[new] // _OWNED % len(seats)
+        self.ahead = {seat: new[owner == k] for k, seat in enumerate(seats)}
+
+    def run(self, tick: Callable[[], None]) -> Iterator[tuple[Array, Array]]:
+        alone = time.monotonic()
+        yield from self._look_up()
+        while True:
+            self._send()
+            if not self.out and not self._left():
+                break
+            for block, body in self._receive():
+                yield block.positions, body
+            tick()
+            self._repeat()
+            if self.crew.threads:
+                alone = time.monotonic()
+            elif time.monotonic() - alone > _PATIENCE:
+                raise ClusterError(f"the cluster has had no worker for {_PATIENCE:.0f} s")
+        waited, counts = time.perf_counter() - self.clock, self.crew.counts
+        counts.waited += waited
+        counts.idle += max(0.0, waited * self.crew.n_threads - self.busy)
+        if self.failure is not None:
+            raise_failure(self.failure)
+
+    def _left(self) -> int:
+        return sum(part.size for pool in (self.kept, self.ahead) for part in pool.values())
+
+    # -- rows that were kept ----------------------------------------------------------
+
+    def _look_up(self) -> Iterator[tuple[Array, Array]]:
+        """Ask workers for the few rows of theirs without tasks, see ``lookups``."""
+        crew, lookups = self.crew, []
+        pace = crew.pace(self.name, kept=True) or _LEAST_SECONDS
+        for seat, positions in self.kept.items():
+            bytes_ = positions.size * self.row_bytes
+            short = positions.size * pace < _LEAST_SECONDS and bytes_ <= _LOOKUP_BYTES
+            if seat is not None and positions.size and short and not crew.is_late(seat):
+                args = (self.rows[positions], *self.args(positions))
+                lookups.append(Lookup(seat, positions, args))
+        if not lookups:
+            return
+        look_up(crew, self.token, self.name, self.shared, lookups)
+        for lookup in lookups:
+            if isinstance(lookup.body, np.ndarray):
+                self.kept[lookup.seat] = _NONE
+                crew.counts.blocks += 1
+                crew.counts.sent_bytes += _n_bytes(lookup.args)
+                yield lookup.positions, self._note(lookup.positions, lookup.body)[0]
+
+    # -- sending ----------------------------------------------------------------------
+
+    def _send(self) -> None:
+        crew = self.crew
+        load = dict.fromkeys(crew.threads, 0)
+        for block in self.out:
+            if block.owner in load:
+                load[block.owner] += 1
+        while len(self.out) < _AHEAD * crew.n_threads and self._left():
+            seats = [seat for seat in crew.seats if not crew.is_late(seat)] or crew.seats
+            free = [s for s in seats if load.get(s, 0) < _AHEAD * crew.threads.get(s, 1)]
+            if not free and crew.seats:
+                return
+            # Those with rows of their own first: what they have kept need not be made again.
+            seat = min(free, key=self._preference(load)) if free else None
+            positions, kept = self._cut(seat)
+            if not positions.size:
+                return  # what is left has been kept by workers with enough to do
+            block = _Block(positions, seat, kept, time.monotonic())
+            if seat is not None:
+                load[seat] += 1
+            self.out.append(block)
+            self._submit(block)
+            crew.spent = []
+
+    def _preference(self, load: dict[str, int]) -> Callable[[str], tuple[bool, float]]:
+        threads = self.crew.threads
+
+        def key(seat: str) -> tuple[bool, float]:
+            own = self.kept.get(seat, _NONE).size + self.ahead.get(seat, _NONE).size
+            return not own, load[seat] / threads[seat]
+
+        return key
+
+    def _cut(self, seat: str | None) -> tuple[Array, bool]:
+        """The next rows for a worker, and whether it has kept them: those, else its own, else some
+        of those of whoever has most left. What others have kept they look up faster than it is
+        made again: that is taken from them only if they are gone or late, or turn out to forget."""
+        pools: list[tuple[dict[str | None, Array], str | None]] = [
+            (self.kept, seat), (self.ahead, seat),
+            (self.ahead, max(self.ahead, key=lambda s: self.ahead[s].size, default=None)),
+        ]  # fmt: skip
+        forgets, there = self.crew.forgotten > 0.5, self.crew.threads
+        others = [s for s in self.kept if forgets or s not in there or self.crew.is_late(s)]
+        if others:
+            pools.append((self.kept, max(others, key=lambda s: self.kept[s].size)))
+        for pool, whose in pools:
+            found = pool.get(whose, _NONE)
+            if found.size:
+                size = min(found.size, self._size(kept=pool is self.kept))
+                pool[whose] = found[size:]
+                return found[:size], pool is self.kept and whose == seat
+        return _NONE, False
+
+    def _size(self, kept: bool) -> int:
+        """Smaller towards the end, so that all workers are done at about the same time, but never
+        too small to be worth its way."""
+        pace = self.crew.pace(self.name, kept=kept)
+        if pace is None:
+            return 1
+        even = max(-(-self._left() // (2 * self.crew.n_threads)), int(_LEAST_SECONDS / pace))
+        return max(1, min(int(_BLOCK_SECONDS / pace), even, _BLOCK_BYTES // self.row_bytes))
+
+    def _submit(self, block: _Block, *, anywhere: bool = False) -> None:
+        crew = self.crew
+        crew.alive()
+        rows = self.rows[block.positions]
+        args = (rows, *self.args(block.positions))
+        crew.counts.blocks += 1
+        crew.counts.sent_bytes += _n_bytes(args)
+        where = crew.prompt()
+        if block.owner is not None and not anywhere and block.owner in crew.threads:
+            where = {"workers": [block.owner], "allow_other_workers": True}
+        future = crew.submit(
+            worker.perform, crew.held(self.recipe), self.shared and crew.held(self.shared),
+            self.token, self.name, args,
+            label=self.kind, **where,
+        )  # fmt: skip
+        block.copies.append(future)
+        future.add_done_callback(lambda done: self.arrived.put((block, done)))
+
+    # -- receiving --------------------------------------------------------------------
+
+    def _receive(self) -> list[tuple[_Block, Array]]:
+        ready: list[tuple[_Block, Any]] = []
+        try:
+            ready.append(self.arrived.get(timeout=_TICK_SECONDS))
+            while True:
+                ready.append(self.arrived.get_nowait())
+        except queue.Empty:
+            pass
+        done: dict[int, tuple[_Block, Any]] = {}
+        for block, future in ready:
+            if not any(block is other for other in self.out) or id(block) in done:
+                continue  # a copy was faster
+            if future.status == "finished":
+                done[id(block)] = block, future
+            elif any(future is copy for copy in block.copies):
+                self._lost(block, future)
+        if not done:
+            return []
+        found = []
+        blocks = list(done.values())
+        answers = self._gather([future for _, future in blocks])
+        for (block, future), answer in zip(blocks, answers, strict=True):
+            if answer is None:
+                self._lost(block, future)
+                continue
+            body = self._take(block, future, answer)
+            if body is not None:
+                found.append((block, body))
+        return found
+
+    def _gather(self, futures: list[Any]) -> list[Any]:
+        """The answers; None for one that its worker took with it."""
+        client = self.crew.client
+        try:
+            return list(client.gather(futures))
+        except Exception as error:  # noqa: BLE001 - whatever a lost worker looks like
+            self.crew.alive()
+            if len(futures) == 1:
+                _log.info("a block is asked for again: %s", error)
+                return [None]
+        return [self._gather([future])[0] for future in futures]
+
+    def _take(self, block: _Block, future: Any, answer: Any) -> Array | None:
+        self.out = [other for other in self.out if other is not block]
+        for copy in block.copies:
+            if copy is not future:
+                with suppress(Exception):
+                    copy.cancel()
+        self.crew.spent.append(future)
+        block.copies = []
+        if isinstance(answer, Failure):
+            self._failed(answer)
+            return None
+        crew = self.crew
+        body, asked, address = self._note(block.positions, answer)
+        crew.late.pop(address, None)
+        if block.kept and address == block.owner:
+            crew.forgotten += (asked / block.positions.size - crew.forgotten) / 4
+        self.took.append(time.monotonic() - block.since)
+        return body
+
+    def _note(self, positions: Array, answer: Array) -> tuple[Array, int, str]:
+        """Count an answer: its body, how many rows had to be made, and by whom."""
+        crew, counts = self.crew, self.crew.counts
+        seconds, asked, address, body = opened(answer)
+        n_rows = positions.size
+        crew.learn(self.name, seconds, n_rows, asked)
+        if self.token in crew.keepers:
+            crew.keepers[self.token][self.rows[positions]] = crew.number(address)
+        self.busy += seconds
+        counts.busy += seconds
+        counts.rows += n_rows
+        counts.rows_asked += asked
+        name = f"{self.kind}_bytes"
+        setattr(counts, name, getattr(counts, name) + answer.nbytes)
+        counts.by_worker[address] = counts.by_worker.get(address, 0) + n_rows
+        return body, asked, address
+
+    def _failed(self, failure: Failure) -> None:
+        """Rows before the one that failed are still evaluated: one of them may fail too."""
+        if self.failure is None or failure.first_row < self.failure.first_row:
+            self.failure = failure
+        first = self.failure.first_row
+        for pool in (self.kept, self.ahead):
+            for seat, part in pool.items():
+                pool[seat] = part[self.rows[part] < first]
+
+    def _lost(self, block: _Block, future: Any) -> None:
+        """A block's task ended without an answer."""
+        block.copies = [copy for copy in block.copies if copy is not future]
+        self.crew.alive()
+        block.tries += 1
+        error = future.exception() if future.status == "error" else None
+        died = error is None or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
+        if not died or block.tries > _TRIES:
+            first = int(self.rows[block.positions[0]])
+            raise SourceError(
+                f"row {first} could not be evaluated on a worker: {type(error).__name__}: {error}"
+            ) from error
+        if not block.copies:
+            self.crew.counts.again += 1
+            self._submit(block, anywhere=True)
+
+    def _repeat(self) -> None:
+        """Ask elsewhere for blocks whose worker has left, or that keep others waiting."""
+        crew = self.crew
+        crew.look()
+        now = time.monotonic()
+        typical = statistics.median(self.took) if self.took else 0.0
+        late = max(_LATE_SECONDS, _LATE_TIMES * typical)
+        prompt = [seat for seat in crew.threads if not crew.is_late(seat)]
+        busy = sum(not crew.is_late(block.owner) for block in self.out)
+        idle = not self._left() and busy < sum(crew.threads[seat] for seat in prompt)
+        for block in self.out:
+            gone = block.owner is not None and block.owner not in crew.threads
+            if gone:
+                block.owner = None
+            slow = len(crew.threads) > 1 and now - block.since > late
+            if slow and not crew.is_late(block.owner):
+                crew.late[block.owner] = now + _LEFT_ALONE_SECONDS
+                # It may be the one that holds what the blocks of others need.
+                for shared in (self.recipe, self.shared):
+                    if shared is not None and shared.future is not None:
+                        crew.hold(shared)
+            slow = slow and idle
+            if (gone or slow) and len(block.copies) < 2 and crew.threads:
+                block.since = now
+                crew.counts.again += 1
+                self._submit(block, anywhere=True)
+
+    def end(self) -> None:
+        """Give up what is still out."""
+        futures = [copy for block in self.out for copy in block.copies]
+        self.out, self.ahead, self.kept = [], {}, {}
+        if futures:
+            with suppress(Exception):
+                self.crew.client.cancel(futures)
+
+
+def _n_bytes(args: tuple[Any, ...]) -> int:
+    return sum(a.nbytes for a in args if isinstance(a, np.ndarray))
+
+
+def raise_failure(failure: Failure) -> None:
+    """Raise the error of a worker, naming it."""
+    error = failure.error
+    error.args = (f"{error} (on worker {failure.address})", *error.args[1:])
+    cause: BaseException | None = None
+    if failure.cause is not None:
+        with suppress(Exception):  # a class that is only there
+            cause = pickle.loads(failure.cause)
+    if hasattr(error, "add_note"):
+        error.add_note(failure.text)
+    raise error from cause

@@ -1,0 +1,225 @@
+"""Workers beside kernels: compiled costs and mapped files, the same bits wherever rows are made."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.engine.lists import list_engine
+from bigsap.solving import elsewhere, keeping
+from bigsap.sources.functions.speed import PerformanceWarning
+from bigsap.sources.spread import beside
+from bigsap.sources.spread.beside import Workers
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.filterwarnings("ignore::bigsap.sources.functions.speed.PerformanceWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def client():
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, memory_limit=0,
+            dashboard_address="127.0.0.1:0", silence_logs=50,
+        ) as made,
+        distributed.Client(made, set_as_default=False) as client,
+    ):  # fmt: skip
+        yield client
+
+
+@pytest.fixture
+def handed(monkeypatch):
+    """Everything that may be handed to workers is, from the first row on."""
+    monkeypatch.setattr(Workers, "pays", lambda *_: True)
+    monkeypatch.setattr(list_engine, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(elsewhere, "_WORTH_PAIRS", 0)
+    monkeypatch.setattr(elsewhere, "seconds_by_bounds", lambda source: np.inf)
+    # By the clock: rows of a machine that is busy may seem dear once, and not the next time.
+    monkeypatch.setattr(keeping, "is_dear", lambda problem: False)
+
+
+def points(n, m=None, d=2, seed=0):
+    generator = np.random.default_rng(seed)
+    return generator.random((n, d)), generator.random((m or n, d))
+
+
+def same(one, other):
+    for name in ("col4row", "row4col", "u", "v"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
+    assert (one.fun, one.bound, one.gap, one.status) == (
+        other.fun, other.bound, other.gap, other.status,
+    )  # fmt: skip
+    assert one.stats["method"] == other.stats["method"]
+    return True
+
+
+AWAY = "abs(x[i,0]-y[j,0])**1.5 + abs(x[i,1]-y[j,1])"
+
+
+def on_a_circle(turn):
+    angle = np.sort(np.random.default_rng(5).random(2100)) * 2 * np.pi + turn
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+def costs_of(which, folder):
+    x, y = points(900)
+    values = np.random.default_rng(3)
+
+    def mapped(matrix):
+        np.save(folder / "costs.npy", matrix)
+        return folder / "costs.npy"
+
+    def distances(n):
+        a, b = points(n)
+        return ((a[:, None] - b) ** 2).sum(axis=2)
+
+    return {
+        "points": lambda: bigsap.points(x, y),
+        "more points": lambda: bigsap.points(*points(2100)),
+        "wide points": lambda: bigsap.points(*points(2100, d=9)),
+        "oblong": lambda: bigsap.points(*points(700, 1000)),
+        "tall": lambda: bigsap.points(*points(1000, 700)),
+        "lowrank": lambda: bigsap.lowrank(x, y),
+        "expression": lambda: bigsap.expression(AWAY, (900, 900), x=x, y=y),
+        "ordered expression": lambda: bigsap.expression(
+            AWAY, (2100, 2100), x=on_a_circle(0.0), y=on_a_circle(0.3)
+        ),
+        "function": lambda: bigsap.from_function(lambda i, j: (i - 3 * j) % 17 * 1.5, (800, 800)),
+        "mapped": lambda: mapped(values.random((800, 800))),
+        "mapped integers": lambda: mapped(values.integers(0, 10**6, (800, 900), dtype=np.int32)),
+        "mapped distances": lambda: mapped(distances(2100).astype(np.float32)),
+    }[which]()
+
+
+COMPILED = [
+    "points", "more points", "wide points", "oblong", "tall", "lowrank", "expression",
+    "ordered expression", "function",
+]  # fmt: skip
+MAPPED = ["mapped", "mapped integers", "mapped distances"]
+
+
+@pytest.mark.usefixtures("handed")
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("which", COMPILED + MAPPED)
+def test_the_same_bits(client, tmp_path, which, maximize):
+    if maximize and which in ("more points", "wide points", "tall", "mapped distances"):
+        pytest.skip("as the others")
+    cost = costs_of(which, tmp_path)
+    options = {"method": "compressed", "maximize": maximize}
+    one, spread = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
+    assert same(one, spread)
+    told = spread.stats["cluster"]
+    assert told["list_bytes"] > 0
+    assert told["dual_bytes"] > 0
+    assert one.stats["rows_evaluated"] == spread.stats["rows_evaluated"]
+    assert one.stats["pairs_evaluated"] == spread.stats["pairs_evaluated"]
+
+
+@pytest.mark.usefixtures("handed")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"start": "levels"}, {"unassigned_cost": 0.01}, {"certify": False}, {"epsilon": False},
+        {"memory_limit": 400_000}, {"gap": 0.5},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_options(client, options):
+    cost = bigsap.points(*points(900))
+    options = {"method": "compressed", **options}
+    spread = bigsap.solve(cost, cluster=client, **options)
+    assert same(bigsap.solve(cost, **options), spread)
+    assert spread.stats["cluster"]["rows"] > 0
+
+
+@pytest.mark.usefixtures("handed")
+@pytest.mark.parametrize("which", ["points", "ordered expression", "mapped distances"])
+def test_stopped_within_a_wave_and_resumed(client, tmp_path, which):
+    cost = costs_of(which, tmp_path)
+    file = tmp_path / "solve.ckpt"
+    one = bigsap.solve(cost, method="compressed")
+    event = threading.Event()
+
+    def strike(progress):
+        if sum(progress.workers.values()) > 0:
+            event.set()
+
+    stopped = bigsap.solve(
+        cost, method="compressed", cluster=client, checkpoint=file, cancel=event,
+        callback=strike, callback_every=0.001,
+    )  # fmt: skip
+    if stopped.status == "cancelled":
+        assert same(one, bigsap.resume(file, cost))
+
+
+@pytest.mark.usefixtures("handed")
+def test_an_invalid_cost_is_named(client):
+    x, y = points(900)
+    cost = bigsap.expression(f"where(i == 700 and j == 3, -1e400, {AWAY})", (900, 900), x=x, y=y)
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[700, 3\]"):
+        bigsap.solve(cost, cluster=client, method="compressed")
+
+
+def dear(i, j):
+    total = 0.0
+    for k in range(300):
+        total += ((i * 7 + j * 13 + k) % 11) * 0.25
+    return total
+
+
+def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
+    """Of one thread here and two workers it pays by itself, but for the little that it is."""
+    monkeypatch.setattr(beside, "_LEAST_SECONDS", 0.05)
+    monkeypatch.setattr(keeping, "is_dear", lambda problem: True)
+    cost = bigsap.from_function(dear, (700, 700), kind="value")
+    options = {"method": "compressed", "threads": 1}
+    one, with_workers = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
+    assert with_workers.stats["evaluated_by"] in ("numba", "expression")
+    assert same(one, with_workers)
+    told = with_workers.stats["cluster"]
+    assert told["rows_asked"] == told["rows"] == 700
+    assert told["row_bytes"] >= 700 * 700 * 8
+
+
+def test_when_it_pays():
+    class Crew:
+        n_threads = 12
+
+        def look(self):
+            pass
+
+    workers = Workers(Crew())
+    # 10 s of two threads here: 1.7 s there, and little to bring.
+    assert workers.pays(1000, 10.0, 2, 1600)
+    # As many threads here as there.
+    assert not workers.pays(1000, 10.0, 12, 1600)
+    # What comes back takes longer than it is made.
+    assert not workers.pays(1_000_000, 10.0, 2, 8000)
+    # Over before it is there.
+    assert not workers.pays(1000, 0.5, 1, 1600)
+
+
+def test_cheap_costs_stay_here_and_that_is_said(client):
+    with pytest.warns(PerformanceWarning, match="does not pay"):
+        result = bigsap.solve(bigsap.points(*points(800)), cluster=client, method="compressed")
+    assert result.stats["cluster"]["blocks"] == 0
+
+
+@pytest.mark.usefixtures("handed")
+def test_costs_that_cannot_be_sent_stay_here(client):
+    costs = np.random.default_rng(6).random((750, 750))
+    options = {"method": "compressed"}
+    spread = bigsap.solve(costs, cluster=client, **options)
+    assert same(bigsap.solve(costs, **options), spread)
+    assert spread.stats["cluster"]["blocks"] == 0
