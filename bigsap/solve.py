@@ -154,7 +154,8 @@ def solve(
         ``"local"``, processes on this machine, one a core, for functions that hold the
         interpreter's lock. They build the costs once, from the function, path or address, keep
         rows, and send lists and duals; the search runs here. The result is the same, bit for bit.
-        Worth it where a row takes milliseconds; a ``PerformanceWarning`` says where it is not. What
+        Compiled costs and mapped files are handed to them where that is faster. Worth it where
+        a row takes milliseconds; a ``PerformanceWarning`` says when it was not. What
         workers did is ``stats["cluster"]``. ``ClusterError`` when the scheduler is lost; a
         checkpoint then continues. Needs ``pip install "bigsap[cluster]"``; the CPU only.
     seed: of the row order; ties may be broken differently for another seed.

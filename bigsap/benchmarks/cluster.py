@@ -84,6 +84,11 @@ def bits(result: bigsap.Result) -> str:
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
 
+def _each(told: dict[str, Any], name: str) -> int:
+    """Bytes of these a row."""
+    return round(told[f"{name}_bytes"] / max(1, told["rows"]))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; 1 where results differ."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -117,7 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"{kind:6} {count:2} workers    {took:8.2f} s  {faster:5.2f} times faster"
                     f" ({faster / count:4.2f} W)  busy {told['busy']:.1f} s, idle"
                     f" {told['idle']:.1f} s in {told['waves']} waves, {told['rows']:,} rows,"
-                    f" {told['rows_asked']:,} asked,"
+                    f" {told['rows_asked']:,} asked, {_each(told, 'list')} B a list,"
+                    f" {_each(told, 'sent')} B sent for it,"
                     f" search {result.stats['seconds']['search']:.2f} s",
                     flush=True,
                 )
