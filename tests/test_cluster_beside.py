@@ -173,14 +173,15 @@ def test_an_invalid_cost_is_named(client):
 
 def dear(i, j):
     total = 0.0
-    for k in range(300):
+    for k in range(1000):
         total += ((i * 7 + j * 13 + k) % 11) * 0.25
     return total
 
 
 def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
     """Of one thread here and two workers it pays by itself, but for the little that it is."""
-    monkeypatch.setattr(beside, "_LEAST_SECONDS", 0.05)
+    monkeypatch.setattr(beside, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(beside, "_WAVE_SECONDS", 0.0)
     monkeypatch.setattr(keeping, "is_dear", lambda problem: True)
     cost = bigsap.from_function(dear, (700, 700), kind="value")
     options = {"method": "compressed", "threads": 1}

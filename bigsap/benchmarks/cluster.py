@@ -86,7 +86,7 @@ def bits(result: bigsap.Result) -> str:
 
 def _each(told: dict[str, Any], name: str) -> int:
     """Bytes of these a row."""
-    return round(told[f"{name}_bytes"] / max(1, told["rows"]))
+    return int(told[f"{name}_bytes"] / max(1, told["rows"]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
