@@ -78,9 +78,8 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
 
     def args(positions: Array) -> tuple[Any, ...]:
         some = rows[first + positions]
-        return (
-            making, opening, changes, lists.width[some], lists.reference[some], lists.theta[some] == fresh,
-        )  # fmt: skip
+        never = lists.theta[some] == fresh
+        return making, opening, changes, lists.width[some], lists.reference[some], never
 
     def done_first() -> None:
         """What a checkpoint keeps: the rows that are done come first."""
