@@ -17,7 +17,8 @@ from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
 from bigsap.methods.phase_run import PhaseRun
 from bigsap.monitor import Monitor
-from bigsap.sources.base import Array, Beside
+from bigsap.sources.base import Array
+from bigsap.sources.beside import Beside
 
 # Stages of a course: the first evaluation of all rows; a phase to be begun; its stale
 # rows to be evaluated; its rows to be matched; all done.

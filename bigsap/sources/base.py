@@ -316,19 +316,6 @@ class Crewed(Protocol):
         ...
 
 
-class Beside(Protocol):
-    """Workers elsewhere beside costs that kernels read here: asked where that is faster."""
-
-    def pays(self, n_rows: int, seconds: float, n_threads: int, answer_bytes: int) -> bool:
-        """Whether workers make these rows sooner than so many threads here, which take so many
-        seconds for them. answer_bytes: what comes back of a row."""
-        ...
-
-    def of(self, source: CostSource) -> Crewed | None:
-        """The source as workers have it; None for costs that cannot be sent."""
-        ...
-
-
 @runtime_checkable
 class Minimised(Protocol):
     """A source that makes the certificate's pass by itself, by code of its own."""

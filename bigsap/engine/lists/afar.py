@@ -21,7 +21,7 @@ from bigsap.errors import ClusterError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Crewed
-from bigsap.sources.filling import read_by_kernels
+from bigsap.sources.beside import read_by_kernels
 
 _LISTS = "bigsap.engine.lists.afar:lists_of"
 #: Prices are sent anew when more than this share of them has changed since the last time: what

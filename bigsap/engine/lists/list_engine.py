@@ -27,7 +27,8 @@ from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array, Beside, Crewed
+from bigsap.sources.base import Array, Crewed
+from bigsap.sources.beside import Beside
 
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_SCANS, _MOST_SCANS = 2000, 1 << 40

@@ -26,8 +26,8 @@ from bigsap.sources.base import (
     Waiting,
     range_of,
 )
+from bigsap.sources.beside import read_by_kernels
 from bigsap.sources.convert import check_rows
-from bigsap.sources.filling import read_by_kernels
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.spread.crew import Crew, cores_here
 from bigsap.sources.spread.recipes import LiesHereError, recipe_of
