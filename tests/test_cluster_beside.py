@@ -11,8 +11,8 @@ import bigsap
 from bigsap.engine.lists import list_engine
 from bigsap.solving import elsewhere, keeping
 from bigsap.sources.functions.speed import PerformanceWarning
-from bigsap.sources.spread import beside
-from bigsap.sources.spread.beside import Workers
+from bigsap.sources.spread import handing_over
+from bigsap.sources.spread.handing_over import Workers
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -180,8 +180,8 @@ def dear(i, j):
 
 def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
     """Of one thread here and two workers it pays by itself, but for the little that it is."""
-    monkeypatch.setattr(beside, "_LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(beside, "_WAVE_SECONDS", 0.0)
+    monkeypatch.setattr(handing_over, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(handing_over, "_WAVE_SECONDS", 0.0)
     monkeypatch.setattr(keeping, "is_dear", lambda problem: True)
     cost = bigsap.from_function(dear, (700, 700), kind="value")
     options = {"method": "compressed", "threads": 1}

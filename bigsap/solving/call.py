@@ -26,8 +26,8 @@ from bigsap.rows import RowCache, Rows, parse_bytes
 from bigsap.solving.warm_start import GivenStart
 from bigsap.sources.base import Array, Crewed
 from bigsap.sources.gated import Gated
-from bigsap.sources.spread.beside import Workers
 from bigsap.sources.spread.crew import Crew
+from bigsap.sources.spread.handing_over import Workers
 
 # The certificate looks at the clock after each block or part: one of slow rows is no longer.
 BLOCK_SECONDS = 0.1

@@ -60,7 +60,7 @@ def hired(cluster: Any) -> Iterator[Crew | None]:
 
 def spread_out(source: CostSource, crew: Crew) -> CostSource:
     """The source with rows that the workers make, where only Python can read them here; others
-    stay as they are, see ``beside``."""
+    stay as they are, see ``handing_over``."""
     if 0 in source.shape or read_by_kernels(source):
         return source
     with suppress(LiesHereError):
