@@ -89,7 +89,8 @@ from bigsap.native.kernel import Kernel
 what = sys.argv[1]
 n = np.arange(3, dtype=np.int32)
 arguments = (
-    n, np.zeros(3), np.arange(3), n, np.zeros(3), np.zeros(3), n, np.zeros(3, np.uint8), np.inf
+    n, np.zeros(3), np.arange(3), n, np.zeros(3), np.zeros(3), n, np.zeros(3, np.uint8), np.inf,
+    np.zeros(3), n,
 )
 ahead.request([(layout.greedy, arguments)])
 other = ahead._process
@@ -138,7 +139,7 @@ def test_kernels_on_the_disk_are_not_asked_for(monkeypatch):
     row = np.arange(3, dtype=np.int32)
     arguments = (
         row, np.zeros(3), np.arange(3), row, np.zeros(3), np.zeros(3), row,
-        np.zeros(3, np.uint8), np.inf,
+        np.zeros(3, np.uint8), np.inf, np.zeros(3), row,
     )  # fmt: skip
     greedy(*arguments)
     signature = tuple(map(greedy.typeof_pyval, arguments))

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap.engine.core import team as engine_team
+from bigsap.engine.core.state import ID
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import bounds, opening
 from bigsap.engine.lists import layout as lists
@@ -20,6 +22,7 @@ from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
 from examples_of import examples
+from instances import points_of
 
 
 def engine_for(cost, k, *, threads=1, maximize=False):
@@ -125,6 +128,103 @@ def separable(kind, n, m, generator):
     return bigsap.points(generator.random((n, d)), generator.random((m, d)) * 3, metric, w=w)
 
 
+@pytest.mark.parametrize("n_threads", [2, 3, 64])
+def test_majorants_are_the_same_for_any_number_of_threads(n_threads, monkeypatch):
+    monkeypatch.setattr(engine_team, "_MANY", 1)
+    generator = np.random.default_rng(1)
+    m = 5000
+    source = separable(SEPARABLE[0], 30, m, generator)
+    y = source.separable().y
+    v = generator.normal(size=m) + y.sum(axis=0)
+    alone, shared = bounds.blocks_of(source), bounds.blocks_of(source)
+    bounds.fit(alone, y, v, Team(1))
+    with Team(n_threads) as team:
+        bounds.fit(shared, y, v, team)
+    assert alone.offset.all()
+    for name in ("slope", "offset", "margin"):
+        assert np.array_equal(getattr(shared, name), getattr(alone, name)), name
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 64])
+def test_least_entries_are_the_same_for_any_number_of_threads(n_threads, monkeypatch):
+    monkeypatch.setattr(engine_team, "_MANY", 1)
+    cost = np.random.default_rng(2).random((70, 90))
+    with Team(n_threads) as team:
+        problem = Problem(as_source(cost))
+        engine = ListEngine(problem, team, Monitor(), np.dtype(np.float64), 8, 0)
+        engine.evaluate(np.arange(70, dtype=ID))
+        engine.v -= np.arange(90) / 300.0
+        low = engine.list_minima()
+    assert np.array_equal(engine.list_minima(), low)  # the members are gone
+    lists = engine.lists
+    for row, start in enumerate(lists.start.tolist()):
+        ids = lists.ids[start : start + lists.size[row]]
+        own = lists.costs[start : start + ids.size] - engine.v[ids]
+        assert low[row] == own.min() + lists.reference[row]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("k", [3, 9, 40])
+def test_the_greedy_gap_is_that_of_whole_lists(k, n_threads, monkeypatch):
+    """Ties, full lists, rows whose whole list is taken, and rows of which nothing is allowed."""
+    monkeypatch.setattr(engine_team, "_MANY", 1)
+    generator = np.random.default_rng(k)
+    cost = generator.integers(0, 30, (60, 40)).astype(np.float64)
+    cost[generator.random(cost.shape) < 0.2] = np.inf
+    cost[7] = np.inf
+    with Team(n_threads) as team:
+        engine = ListEngine(Problem(as_source(cost)), team, Monitor(), np.dtype(float), k, 0)
+        engine.v -= generator.integers(0, 5, 40)
+        engine.open_price[:] = engine.v
+        engine.evaluate(np.arange(60, dtype=ID))
+        order = generator.permutation(60).astype(ID)
+        found = engine.greedy_gap(order)
+    own, taken, gap = engine.lists, set(), 0.0
+    for row in order.tolist():
+        entries = slice(own.start[row], own.start[row] + own.size[row])
+        ids = own.ids[entries].tolist()
+        reduced = (own.costs[entries] - engine.v[ids]).tolist()
+        if not ids:
+            continue
+        free = [(t, j) for t, j in zip(reduced, ids, strict=True) if j not in taken]
+        best, pick = min(free, key=lambda pair: pair[0]) if free else (np.inf, -1)
+        taken.add(pick)
+        if pick >= 0 and best <= own.theta[row]:
+            gap += best - min(reduced)
+        elif own.theta[row] < np.inf:
+            gap += max(own.theta[row], min(reduced)) - min(reduced)
+    assert found == gap > 0
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8, 64])
+@pytest.mark.parametrize("kind", ["points", "ties", "wide", "tall"])
+def test_passes_by_all_threads_change_nothing(kind, threads, monkeypatch):
+    """The same bits and counters for any number of threads, where the team makes all passes."""
+    monkeypatch.setattr(engine_team, "_MANY", 1)
+    generator = np.random.default_rng(7)
+    costs = {
+        "points": bigsap.points(*points_of("disjoint", 500)),
+        "ties": generator.integers(0, 40, (200, 200)),
+        "wide": generator.random((150, 220)),
+        "tall": generator.random((220, 150)),
+    }[kind]
+    found = [bigsap.solve(costs, method="compressed", threads=t) for t in (1, threads)]
+    assert found[0].success
+    for name in ("col_ind", "u", "v"):
+        assert np.array_equal(getattr(found[0], name), getattr(found[1], name)), name
+    for name in ("rows_scanned", "rows_evaluated", "pairs_evaluated"):
+        assert found[0].stats[name] == found[1].stats[name], name
+
+
+def test_a_dismissed_team_leaves_the_caller_alone():
+    team = Team(3)
+    seen = []
+    with team:
+        pass
+    assert team.run(lambda thread, n_threads: seen.append((thread, n_threads)) or 5) == 5
+    assert seen == [(0, 1)]
+
+
 @pytest.mark.parametrize("kind", SEPARABLE)
 @pytest.mark.parametrize("seed", range(3))
 def test_bounds_bound_every_pair(kind, seed):
@@ -139,7 +239,7 @@ def test_bounds_bound_every_pair(kind, seed):
     assert blocks.offset.size == blocks.n_blocks + -(-m // (bounds.BLOCK * bounds.GROUP))
     y = source.separable().y
     v = [1.0, 1e-3, 1e6][seed] * (generator.normal(size=m) + y.sum(axis=0))
-    bounds.fit(blocks, y, v)
+    bounds.fit(blocks, y, v, Team(1))
     v = v - generator.random(m) * 0.1
     cost = dense(source)
     out, some = np.empty(blocks.offset.size), np.empty(7)

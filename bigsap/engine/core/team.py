@@ -58,6 +58,8 @@ def check_threads(threads: int | None) -> int:
 #: However few cores or columns there are, so many threads are given to whoever asks for them.
 _FEW_THREADS = 8
 _COLUMNS_A_THREAD = 64
+# Of fewer rows or columns a pass takes about as long as waking the team does.
+_MANY = 8192
 
 
 def useful_threads(n_threads: int, n_columns: int) -> int:
@@ -92,8 +94,11 @@ class Team:
         self._started = False
 
     def run(self, kernel: Callable[..., int], *args: Any) -> int:
-        """``kernel(k, n_threads, *args)`` on every member k at once; member 0's result."""
-        if self.n_threads == 1:
+        """``kernel(k, n_threads, *args)`` on every member k at once; member 0's result.
+
+        By the caller alone once the members are dismissed.
+        """
+        if self.n_threads == 1 or self._closed:
             return kernel(0, 1, *args)
         if not self._started:
             for thread in self._threads:
@@ -123,6 +128,14 @@ class Team:
             raise self._errors[0]
         return self._statuses[0]
 
+    def share(self, n: int, kernel: Callable[..., int], *args: Any) -> None:
+        """A kernel over n rows or columns by all members, or where they are few by the caller
+        alone. For kernels whose results do not depend on threads."""
+        if n < _MANY:
+            kernel(0, 1, *args)
+        else:
+            self.run(kernel, *args)
+
     def _serve(self, member: int) -> None:
         seen = 0
         while True:
@@ -146,7 +159,7 @@ class Team:
                     self._condition.notify_all()
 
     def close(self) -> None:
-        """Dismiss the members; the team cannot be used again."""
+        """Dismiss the members; what is still run, the caller runs alone."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.engine.core.team import Team
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array, Separable
 from bigsap.sources.convert import read_only
@@ -98,9 +99,10 @@ def separated_columns(source: Separable) -> Array:
     return np.empty((0, 0)) if terms is None else terms.y
 
 
-def fit(blocks: Blocks, y: Array, v: Array) -> None:
+def fit(blocks: Blocks, y: Array, v: Array, team: Team) -> None:
     """Fit the majorants to the present prices. y: (d, m) as in the source. O(m d**2)."""
-    _fit(read_only(y), v, blocks.slope, blocks.offset, blocks.kind, blocks.n_blocks)
+    b = blocks
+    team.share(v.size, run_fit, read_only(y), v, b.slope, b.offset, b.kind, b.n_blocks)
     reach = np.maximum(np.abs(blocks.low), np.abs(blocks.high)).max(axis=1)
     far = reach + np.abs(blocks.x).max(axis=0)
     w = blocks.scale
@@ -116,12 +118,16 @@ def fit(blocks: Blocks, y: Array, v: Array) -> None:
 
 
 @kernel(nrt=True)
-def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: int) -> None:
+def run_fit(
+    thread: int, n_threads: int, y: Array, v: Array, slope: Array, offset: Array, kind: int,
+    n_blocks: int,
+) -> int:  # fmt: skip
+    """Every ``n_threads``-th block and group, so that each thread has its share of both."""
     d, m = y.shape
     normal = np.empty((d, d))
     right = np.empty(d)
     mean = np.empty(d)
-    for block in range(offset.size):
+    for block in range(thread, offset.size, n_threads):
         width = BLOCK if block < n_blocks else BLOCK * GROUP
         start = (block if block < n_blocks else block - n_blocks) * width
         stop = min(start + width, m)
@@ -173,6 +179,7 @@ def _fit(y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: i
                 rest -= slope[a, block] * y[a, j]
             largest = max(largest, rest)
         offset[block] = largest
+    return 0
 
 
 @kernel(nrt=True)

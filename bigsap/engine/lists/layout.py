@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from bigsap.engine.core.state import LANES
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
@@ -110,40 +108,51 @@ def room_for(k: int) -> int:
     return _ROOM * (k + 1) + CHUNK
 
 
-@kernel(nrt=True)
-def list_minima(
-    ids: Array, costs: Array, start: Array, size: Array, v: Array, infinity: float
-) -> Array:
-    """P (n_rows,) the smallest ``c - v`` of each row's list under the present prices."""
-    out = np.empty(start.size, v.dtype)
-    for row in range(start.size):
+@kernel
+def run_list_minima(
+    thread: int, n_threads: int, ids: Array, costs: Array, start: Array, size: Array, v: Array,
+    infinity: float, out: Array, near: Array,
+) -> int:  # fmt: skip
+    """out: P (n_rows,) the smallest ``c - v`` of each row's list under the present prices.
+    near: ID (n_rows,) the first column that has it, -1 without one; or empty.
+    """
+    n = start.size
+    for row in range(n * thread // n_threads, n * (thread + 1) // n_threads):
         low = infinity
         for k in range(start[row], start[row] + size[row]):
             low = min(low, costs[k] - v[ids[k]])
         out[row] = low
-    return out
+        if near.size:
+            k, stop = start[row], start[row] + size[row]
+            while k < stop and costs[k] - v[ids[k]] != low:
+                k += 1
+            near[row] = ids[k] if k < stop and low < infinity else -1
+    return 0
 
 
 @kernel(nrt=True)
 def greedy(
     ids: Array, costs: Array, start: Array, size: Array, theta: Array, v: Array, order: Array,
-    taken: Array, infinity: float,
+    taken: Array, infinity: float, lowest: Array, near: Array,
 ) -> tuple[float, int]:  # fmt: skip
     """Greedy matching on the lists in the given order: its gap, and how many rows got
     a column. The gap sums ``c - v`` of the pick less the row's smallest; rows whose
     whole list is taken count with their threshold. taken: uint8 (n_columns,), zero.
+    lowest, near: see ``run_list_minima``; a row that gets the nearest needs no look at its list.
     """
     gap = 0.0
     matched = 0
     for p in range(order.size):
         row = order[p]
-        low, best, pick = infinity, infinity, -1
-        for k in range(start[row], start[row] + size[row]):
-            j = ids[k]
-            g = costs[k] - v[j]
-            low = min(low, g)
-            if g < best and taken[j] == 0:
-                best, pick = g, j
+        low, best, pick = lowest[row], infinity, -1
+        if near[row] >= 0 and taken[near[row]] == 0:
+            best, pick = low, near[row]
+        else:
+            for k in range(start[row], start[row] + size[row]):
+                j = ids[k]
+                g = costs[k] - v[j]
+                if g < best and taken[j] == 0:
+                    best, pick = g, j
         if pick >= 0 and best <= theta[row]:
             taken[pick] = 1
             matched += 1

@@ -42,6 +42,7 @@ from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while
 
 #: Bytes of rows read from Python at a time.
 _READ_BYTES = 32 << 20
+_NOWHERE = np.empty(0, S.ID)
 
 
 @dataclass
@@ -223,7 +224,7 @@ class ListStore:
     def fit_bounds(self) -> None:
         """Fit the blocks' price majorants anew: they loosen as prices fall."""
         if self.blocks.offset.size:
-            fit(self.blocks, self._y, self.v)
+            fit(self.blocks, self._y, self.v, self.team)
 
     def evaluate(self, rows: Array, *, widen: bool = False) -> None:
         """Evaluate many rows under the present prices, with the whole team.
@@ -358,9 +359,12 @@ class ListStore:
         lists = self.lists
         return lists.reference + self._relative_minima()
 
-    def _relative_minima(self) -> Array:
-        lists = self.lists
-        return L.list_minima(lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity)
+    def _relative_minima(self, near: Array = _NOWHERE) -> Array:
+        """near: see ``run_list_minima``."""
+        lists, low = self.lists, np.empty(self.lists.start.size, self.price)
+        given = lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity, low, near
+        self.team.share(low.size, L.run_list_minima, *given)
+        return low
 
     def list_widths(self) -> Array:
         """P (n_rows,) how far each threshold lies above the best of the list; infinity for lists
@@ -376,11 +380,12 @@ class ListStore:
 
     def greedy_gap(self, order: Array) -> float:
         """How much a greedy matching on the lists costs beyond the rows' minima."""
-        lists = self.lists
-        taken = np.zeros(self.terms.n_columns, np.uint8)
+        lists, taken = self.lists, np.zeros(self.terms.n_columns, np.uint8)
+        near = np.empty(lists.start.size, S.ID)
+        low = self._relative_minima(near)
         gap, _ = L.greedy(
             lists.ids, lists.costs, lists.start, lists.size, lists.theta, self.v, order, taken,
-            self.infinity,
+            self.infinity, low, near,
         )  # fmt: skip
         return float(gap)
 
