@@ -9,6 +9,8 @@ import pytest
 
 import bigsap
 from bigsap.benchmarks import families
+from bigsap.methods import ssp
+from oracle import optimum
 
 #: Seed, first prices, scans a row, evaluations a row (levels and whole rows included).
 WORST = [
@@ -34,6 +36,11 @@ WORST = [
     (232, "none", 117, 2.4),  # lognormal points: 329, 11
     (83, "levels", 26, 2.0),  # terms of rows and columns: 227, 7.7
     (13, "levels", 31, 2.0),  # the same, 42 % forbidden: whole rows 749
+    (10252, "levels", 11, 2.2),  # city-block in 5-D, shifted: 197 scans by lists, 20 by whole rows
+    (10264, "levels", 11, 2.0),  # city-block in the plane, shifted: the estimator was taken, 292
+    (10391, "levels", 16, 5.0),  # 51 kinds of rows and columns: 74, 13.6
+    (10783, "none", 132, 1.3),  # heavy-tailed products: the last phase alone 1,099
+    (11161, "none", 136, 2.5),  # heavy-tailed distances: the last phase alone 738
 ]
 
 
@@ -47,6 +54,56 @@ def test_the_worst_of_a_race(seed, first, scans, evaluations):
     # A little room: other processors round a factor's product differently.
     assert stats["rows_scanned"] <= 1.15 * scans * n + 2 * n
     assert stats["rows_evaluated"] <= (1.1 * evaluations + 0.2) * n
+
+
+def heavy(n, seed=0):
+    """Products of numbers that spread over orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.standard_normal((n, 8)) * rng.lognormal(0, 3, (n, 1)) for _ in range(2))
+    return a @ b.T
+
+
+def test_a_last_phase_that_takes_too_long_is_left(tmp_path):
+    """The same for any threads, and from a checkpoint in its midst; not of the published method."""
+    cost = heavy(500, 1)
+    options = {"method": "ssp", "seed": 1}
+    published = bigsap.solve(cost, start="estimate", threads=1, **options)
+    one, two = (bigsap.solve(cost, threads=k, **options) for k in (1, 2))
+    kinds = [(phase["epsilon"] > 0, phase["left"]) for phase in one.stats["phases"]]
+    assert kinds[-1] == (False, False)
+    assert kinds.count((False, True)) == 1
+    assert not any(phase["left"] for phase in published.stats["phases"])
+    assert one.stats["rows_scanned"] < 0.8 * published.stats["rows_scanned"]
+    assert one.fun == pytest.approx(published.fun, rel=1e-12)
+    assert np.array_equal(one.v, two.v)
+    assert one.stats["rows_scanned"] == two.stats["rows_scanned"]
+
+    path = tmp_path / "c"
+
+    def stop(state):
+        return state.phase == 1 + kinds.index((False, True)) and state.assigned > 400
+
+    def listen(state):
+        if stop(state):
+            raise StopIteration
+
+    stopped = bigsap.solve(
+        cost, threads=1, checkpoint=path, callback=listen, callback_every=0, **options
+    )
+    assert stopped.status == "cancelled"
+    again = bigsap.resume(path, cost)
+    assert np.array_equal(again.v, one.v)
+    assert again.stats["rows_scanned"] == one.stats["rows_scanned"]
+
+
+@pytest.mark.parametrize("shape", [(400, 400), (300, 400)])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_phases_that_are_left_end_at_the_optimum(shape, maximize, monkeypatch):
+    monkeypatch.setattr(ssp, "_PATIENCE", 2)
+    cost = heavy(400)[: shape[0]].copy()
+    res = bigsap.solve(cost, method="ssp", maximize=maximize, threads=1)
+    assert any(phase["left"] for phase in res.stats["phases"])
+    assert res.fun == pytest.approx(float(optimum(cost, maximize)[0]), rel=1e-12)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])

@@ -8,7 +8,7 @@ import pytest
 import bigsap
 from bigsap import checkpoint
 from bigsap.engine.lists.ordering import LEAF, compact_order
-from bigsap.methods import first_prices, levels, strata
+from bigsap.methods import first_prices, level_bounds, levels, strata
 from bigsap.methods.parts import Counts, part_of, some_costs
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
@@ -250,6 +250,25 @@ def test_levels_end_at_the_optimum(name, shape, maximize, monkeypatch):
         assert whole.fun == pytest.approx(plain.fun, rel=1e-9)
 
 
+def kinds(n, seed):
+    """Nine kinds of rows and columns: levels leave few rows without a tight pair."""
+    generator = np.random.default_rng(seed)
+    kinds = generator.integers(0, 9, (2, n))
+    return generator.random((9, 9))[np.ix_(*kinds)]
+
+
+@pairwise(shape=SHAPES, make=[kinds, lattice, CLASSES["rank1"], CLASSES["disjoint"]],
+          method=["compressed", "ssp"], maximize=[False, True])  # fmt: skip
+def test_levels_end_there_without_a_proof(shape, make, method, maximize, monkeypatch):
+    """A proof would repair what is wrong."""
+    monkeypatch.setattr(levels, "COARSEST", 60)
+    cost = make(400, seed=3)[: shape[0], : shape[1]].copy()
+    options = {"method": method, "maximize": maximize, "certify": False}
+    res = bigsap.solve(cost, start="levels", **options)
+    assert res.stats["first_prices"] == "levels"
+    assert res.fun == pytest.approx(float(optimum(cost, maximize)[0]), rel=1e-12)
+
+
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 @pytest.mark.parametrize("name", ["points", "matrix", "expression", "rows"])
 def test_levels_of_sources(name, method, monkeypatch):
@@ -360,6 +379,48 @@ def test_exhausted_lists_hand_over():
     assert res.status == "optimal"
     assert res.stats["pairs_evaluated"] <= 16 * 1600**2
     assert res.fun == pytest.approx(bigsap.solve(cost, method="ssp").fun, rel=1e-9)
+
+
+# --- bounds ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(8000, 8000), (7000, 7700)])
+@pytest.mark.parametrize("method", ["compressed", "ssp"])
+def test_listeners_hear_a_bound_at_the_end_of_each_level(method, shape, monkeypatch):
+    """Of the whole, beyond the floor of the costs, and better from level to level."""
+    monkeypatch.setattr(level_bounds, "_SHARE", 1e9)
+    monkeypatch.setattr(levels, "COARSEST", 600)
+    generator = np.random.default_rng(3)
+    x, y = (generator.random((k, 2)) for k in shape)
+    y[:, 0] += 1
+    source = bigsap.points(x, y)
+    heard: dict[tuple[str, int], list[float]] = {}
+
+    def listen(state):
+        heard.setdefault((state.stage, state.level), []).append(state.lower_bound)
+        if state.stage == "search":
+            raise StopIteration  # the rest is told from lists
+
+    options = {"method": method, "start": "levels", "threads": 1}
+    quiet = bigsap.solve(source, **options)
+    bigsap.solve(source, callback=listen, callback_every=0, **options)
+    coarsest = max(level for _, level in heard)
+    assert coarsest >= 2
+    floor, best = heard["levels", coarsest][0], quiet.fun
+    told = [floor, *(bound[-1] for (stage, _), bound in heard.items() if stage == "start")]
+    assert floor < told[1] <= best
+    assert abs(best - told[1]) < 0.02 * abs(best)
+    first = heard["levels", 1][0]  # of the level before
+    assert floor < first < told[1]
+
+
+def test_bounds_of_levels_change_nothing(monkeypatch):
+    monkeypatch.setattr(level_bounds, "_SHARE", 1e9)
+    source = bigsap.points(*points_of("disjoint", 6000, seed=5))
+    quiet = bigsap.solve(source, threads=1)
+    heard = bigsap.solve(source, threads=1, callback=lambda state: None)
+    assert np.array_equal(quiet.v, heard.v)
+    assert all(quiet.stats[name] == heard.stats[name] for name in COUNTERS)
 
 
 # --- checkpoints ----------------------------------------------------------------------

@@ -259,6 +259,8 @@ def _begin(
         if grid and grid < 1:
             prices = np.floor(prices / grid) * grid
         engine.v[:] = prices
+    if engine.n_virtual and first.guided:
+        engine.lower_to_cap(engine.v)  # as a phase would: the last may begin at once
     engine.open_price[:] = engine.v
     engine.fit_bounds()
     choose_bounds(engine, engine.k, setting.seed, solved.counts)
@@ -403,11 +405,14 @@ def run_course(
         _evaluate(engine, course.order)
         engine.set_reach()
         course.stage = OPEN
-        if not (course.warm and _few_left(engine, course)) and not course.plain:
-            course.epsilon = first * engine.greedy_gap(course.order) / max(1, n)
-            course.lowest = course.epsilon / (16 * max(1, n))
-            if impatient and _too_narrow(engine.list_widths(), course.epsilon):
-                raise ListsExhausted
+        told = course.warm or (course.guided and not course.plain)
+        epsilon = 0.0
+        if not course.plain:
+            epsilon = first * engine.greedy_gap(course.order) / max(1, n)
+        if impatient and _too_narrow(engine.list_widths(), epsilon):
+            raise ListsExhausted
+        if not (told and _few_left(engine, course)):
+            course.epsilon, course.lowest = epsilon, epsilon / (16 * max(1, n))
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     while course.stage != DONE:
@@ -455,10 +460,11 @@ def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
 
 
 def _few_left(engine: ListEngine, course: Course) -> bool:
-    """Begin the last phase at once with what the warm start leaves tight, unless many rows
-    are loose: then phases from the old prices are cheaper than plain searches from them."""
+    """Begin the last phase at once with what old prices, or those of levels, leave tight, unless
+    many rows are loose: then phases from these prices are cheaper than plain searches."""
     n = engine.problem.shape[0]
-    left = list_warm.adopt(engine, course.pairs, course.order)
+    pairs = course.pairs if course.warm else np.full(n, S.FREE, S.ID)
+    left = list_warm.adopt(engine, pairs, course.order)
     few = LOOSE_SHARE if course.warm == "pairs" else LOOSE_SHARE_OF_PICKS
     if not course.plain and left.size > few * n:
         return False

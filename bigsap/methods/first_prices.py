@@ -38,8 +38,11 @@ STARTS = ("auto", "levels", "estimate", "none")
 _WORTH = 1500
 #: Rows of the sample.
 _SAMPLE = 512
-#: Rows and columns on which the estimator is tried.
-_TRIED = 256
+#: Rows and columns on which the estimator is tried, and tried again: it may end few of them by
+#: chance.
+_TRIED, _TRIED_AGAIN = 256, 512
+#: The same of fewer rows that only Python delivers, where two sweeps may solve all.
+_PROMISING = 32
 #: Nuggets of at most _SMOOTH, and those that fall by _FALLING with twice the sample, need no
 #: further proof; from _ROUGH on there is none.
 _SMOOTH, _FALLING, _ROUGH = 0.025, 0.67, 0.75
@@ -66,14 +69,16 @@ def choose_first_prices(
     """
     n, m = problem.shape
     if min(n, m) < _WORTH:
-        return "none", None
+        solved = _estimator_solves(problem, monitor, seed, counts)
+        return ("estimate" if solved else "none"), None
     # A device looks at all costs sooner than the host at a sample, and the estimator's prices
     # spare searches a fifth of their scans there.
     if n == m and unrelated_there(problem.source):
         return "estimate", None
     generator = np.random.default_rng(seed)
     # The same rows and columns: a special diagonal shows only then.
-    some = np.sort(generator.permutation(min(n, m))[:_TRIED])
+    shuffled = generator.permutation(min(n, m))
+    some = np.sort(shuffled[:_TRIED])
     if not pairs_are_cheap(problem):
         return _choose_by_rows(problem, some, monitor, seed, counts)
     if n == m:
@@ -81,7 +86,10 @@ def choose_first_prices(
         if costs is None:
             return "none", None
         if np.isfinite(costs).all() and _estimator_proves(costs):
-            return "estimate", None
+            some = np.sort(shuffled[:_TRIED_AGAIN])
+            costs = _signed(problem, some, some, monitor, counts)
+            if costs is not None and np.isfinite(costs).all() and _estimator_proves(costs):
+                return "estimate", None
     strata = strata_of(problem, monitor, seed, counts)
     drawn = _draw(problem, strata, _SAMPLE, np.random.default_rng([seed, 1]))
     costs = _signed(problem, drawn.rows, drawn.columns, monitor, counts)
@@ -126,6 +134,20 @@ def estimated_prices(
     counts.rows += visits
     counts.pairs += visits * problem.shape[1]
     return engine.state.v.copy(), start.solution, start.epsilon == 0
+
+
+def _estimator_solves(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> bool:
+    """Whether the estimator's sweeps promise the answer of few rows that only Python delivers:
+    they then ask for fewer pairs than lists would, which begin by as much as one sweep reads."""
+    n, m = problem.shape
+    if n != m or pairs_are_cheap(problem):
+        return False
+    some = np.sort(np.random.default_rng(seed).permutation(n)[: min(_PROMISING, n // 4)])
+    costs = _signed(problem, some, some, monitor, counts)
+    if costs is None or not costs.size or not np.isfinite(costs).all():
+        return False
+    with Team(1) as team:
+        return estimate(_engine(costs, team)).solution is not None
 
 
 def _estimator_proves(costs: Array) -> bool:

@@ -11,11 +11,13 @@ rows left over have the largest u that any assigned row has.
 
 Invariants: prices are a legal start whatever they are, so that nothing here bears on the
 answer; everything follows from the seed; a level that is done is its rows' u, which is all
-that a checkpoint needs.
+that a checkpoint needs. Listeners hear a bound of the whole at the end of a level, see
+``level_bounds``.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +31,7 @@ from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import InvalidCostError
 from bigsap.methods import ssp
+from bigsap.methods.level_bounds import LevelBounds
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts, all_costs, part_of, read_gently
 from bigsap.methods.placement import prices_on_device
@@ -95,6 +98,7 @@ class Ladder:
         if len(self.members) == 1:
             return None
         parts = self._parts()
+        bounds = LevelBounds(self.problem, self.team, self.monitor)
         while self.level > 1:
             level = self.level - 1
             part, below = parts[level], Part(self.monitor, self.members[level][0].size, level)
@@ -107,7 +111,21 @@ class Ladder:
             if not fine:
                 return None
             self.monitor.save_now()
-        return self._transform(self.problem, 0, self.price, self.monitor)
+            if level > 1 and bounds.due:
+                self._tell(level, bounds)
+        clock = time.perf_counter()
+        v = self._transform(self.problem, 0, self.price, self.monitor)
+        if bounds.due:
+            bounds.tell(v, clock)
+        return v
+
+    def _tell(self, level: int, bounds: LevelBounds) -> None:
+        """A bound of the whole by the duals of a level that is not the finest."""
+        clock = time.perf_counter()
+        rows = self.members[level][0]
+        v = bounded_transform(self.problem, rows, self.u, self.team, self.monitor, Counts())
+        if v is not None:
+            bounds.tell(reached(v), clock)
 
     def _parts(self) -> dict[int, Problem]:
         """The problems of the levels that are still to be solved, each a part of the one above."""

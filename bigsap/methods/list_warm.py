@@ -54,7 +54,7 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
     matching = FirstPairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
-    pick_tight(entries, v, order, matching, engine.infinity)
+    pick_tight(entries, v, order, excess, matching, engine.infinity)
     if engine.group.size:
         _fill_group(engine, low)
     if engine.n_virtual:

@@ -35,4 +35,5 @@ class PhaseRun:
     @classmethod
     def continued(cls, saved: dict[str, Any]) -> Self:
         """The run that was ``kept``, whatever else is ``saved`` with it."""
-        return cls(**{name: saved[name] for name in set(cls.__dataclass_fields__) - {"clock"}})
+        names = set(cls.__dataclass_fields__) - {"clock"}
+        return cls(**{name: saved[name] for name in names if name in saved})

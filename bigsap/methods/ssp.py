@@ -44,6 +44,9 @@ def row_order(engine: Engine, seed: int) -> Array:
 # A1015 has 4 and 1. Means of 25 matrices at n = 1000 scan 5 % fewer rows on geometric, 6 on
 # disjoint, 3 to 7 on ranks 2 to 8, 1 % more on random; at n = 4000 2 to 10 % fewer on all.
 _SHRINK, _ENOUGH = 5, 0.7
+#: A last phase that has scanned so many rows a row, and more than all phases before it, is left:
+#: of heavy-tailed costs the rule above ends the phases too soon. They go on to the lowest epsilon.
+_PATIENCE = 60
 #: From prices of levels the first epsilon is this share of what the picks' gap suggests.
 _GUIDED_FIRST = 0.3
 
@@ -63,12 +66,15 @@ class Phases(PhaseRun):
     """Where the run over the phases stands: what a snapshot adds to the engine's.
 
     order: ID (k,), the rows that the phases visit. Below epsilon_low epsilon becomes 0. begun: the
-    phase is under way, the engine's state belongs to it. done: solved.
+    phase is under way, the engine's state belongs to it. done: solved. finer: epsilon of the phase
+    that follows should the last one be left; 0 where it may not be. left: whether it was.
     """
 
     epsilon_low: float = 0.0
     begun: bool = False
     done: bool = False
+    finer: float = 0.0
+    left: bool = False
 
     def snapshot(self, engine: Engine) -> dict[str, Any]:
         """All that continues the run; copies, and plain values."""
@@ -87,6 +93,7 @@ def run(
     engine: Engine, *, epsilon: bool, seed: int, grid: float, warm: Warm | None = None,
     enough: Callable[[Array, Array, float], bool] | None = None,
     snapshot: dict[str, Any] | None = None, phases: list[dict[str, Any]] | None = None,
+    published: bool = False,
 ) -> Outcome:  # fmt: skip
     """Solve; ``epsilon=False`` is the plain method from prices 0.
 
@@ -95,6 +102,7 @@ def run(
     estimator. enough: asked with matching, prices and epsilon after each phase
     with epsilon > 0 whether its matching will do. snapshot: continue from there, when not
     empty. phases: where the records of the phases are kept, for whoever must stop the run.
+    published: keep to the paper's phases, whatever the last one takes.
     """
     st, monitor = engine.state, engine.monitor
     seconds = {"start": 0.0, "search": 0.0}
@@ -107,6 +115,8 @@ def run(
             seconds["start"] = time.perf_counter() - clock
             return Outcome(begun, st.v, seconds=seconds)
         course = begun
+        if published:
+            course.finer = 0.0
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     phases = [] if phases is None else phases
@@ -122,25 +132,41 @@ def run(
             if not feasible:
                 phases.append(record)
                 return Outcome(None, st.v, engine.tree(), phases, seconds)
-            last = course.epsilon == 0 or (
+            last = (course.epsilon == 0 and not record["left"]) or (
                 enough is not None
+                and course.epsilon > 0
                 and enough(np.maximum(st.column_of_row, S.FREE), st.v, course.epsilon)
             )
-        drops, epsilon_drops = record["drops"], record["epsilon_drops"]
         phases.append(record)
         course.phases.append(record)
         course.begun = False
+        if record["left"]:
+            course.order = row_order(engine, seed)  # a warm start's has fewer rows
         if not last:
-            first = len(course.phases) == 1
-            course.epsilon = next_epsilon(
-                course.epsilon, course.epsilon_low, drops, epsilon_drops, st.v.size, first
-            )
+            _proceed(course, record, st.v.size, published)
         else:
             course.done = True
             with monitor.saving(lambda: course.snapshot(engine)):
                 monitor.save_now()
     # Places in the group of virtual columns are no columns.
     return Outcome(np.maximum(st.column_of_row, S.FREE), st.v, phases=phases, seconds=seconds)
+
+
+def _proceed(course: Phases, record: dict[str, Any], m: int, published: bool) -> None:
+    """Epsilon of the phase that follows the one of this record."""
+    if record["left"]:
+        course.left = True
+        course.epsilon, course.finer = course.finer, 0.0
+        course.epsilon_low = min(course.epsilon_low, course.epsilon / (16 * m))
+        return
+    # After a last phase that was left, no phase is taken for enough.
+    drops = 0.0 if course.left else record["drops"]
+    first = len(course.phases) == 1
+    course.epsilon = next_epsilon(
+        course.epsilon, course.epsilon_low, drops, record["epsilon_drops"], m, first
+    )
+    if not published and not course.left:
+        course.finer = record["epsilon"] / _SHRINK
 
 
 def _begin(
@@ -164,13 +190,17 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
     left = adopt(engine, warm, grid)
     order = row_order(engine, seed)
     few = LOOSE_SHARE_OF_PICKS if warm.column_of_row is None else LOOSE_SHARE
-    if epsilon and not warm.exact and left.size > few * n:
+    first = 0.0
+    if epsilon and not warm.exact:
         first = (_GUIDED_FIRST if warm.guided else 1.0) * first_epsilon(engine)
-        if first > 0:
+        if first > 0 and left.size > few * n:
             return Phases(order, first, epsilon_low=first / (16 * n))
     loose = np.zeros(n, bool)
     loose[left] = True
-    return Phases(order[loose[order]], begun=True, scanned=engine.rows_scanned)
+    return Phases(
+        order[loose[order]], epsilon_low=first / (16 * n), begun=True,
+        scanned=engine.rows_scanned, finer=first,
+    )  # fmt: skip
 
 
 def _skinny(engine: Engine) -> bool:
@@ -188,6 +218,10 @@ def _prepare_phase(engine: Engine, course: Phases) -> None:
         course.scanned, course.spent, course.clock = engine.rows_scanned, 0.0, time.perf_counter()
         engine.begin_phase()
         course.begun = True
+    engine.most_scans = None
+    if course.epsilon == 0 and course.finer > 0:
+        n = engine.problem.shape[0]
+        engine.most_scans = course.scanned + max(_PATIENCE * n, course.scanned)
     progress.stage = "search"
     progress.phase += 1
     progress.epsilon = course.epsilon
@@ -207,5 +241,6 @@ def _phase(engine: Engine, course: Phases) -> tuple[dict[str, Any], bool]:
         "drops": float(st.at.drops),
         "epsilon_drops": eps * n_drops,
         "seconds": course.seconds,
+        "left": engine.left_open,
     }
     return record, feasible

@@ -3,10 +3,10 @@
 What lies in memory needs no keeping, and what compiled code computes in some nanoseconds a
 pair is computed again sooner than it is found. Everything else is asked for once, as far as
 there is room: rows that Python delivers (functions, stores, providers), and compiled costs
-of many nanoseconds without bounds that would spare most of them. With room for all rows these
-are read before anything else, by all threads, and the solve is that of a matrix in memory,
-whatever the method; with less room the row cache keeps what the lists ask for. The proof's
-pass looks at the same rows.
+without bounds that would spare most of them, if a pair takes many nanoseconds or there are few.
+With room for all rows these are read before anything else, by all threads, and the solve is that
+of a matrix in memory, whatever the method; with less room the row cache keeps what the lists ask
+for. The proof's pass looks at the same rows.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ _SAMPLED, _FIRST_SHARE = 4096, 64
 #: Seconds that may be spent on it, about.
 _PATIENCE = 0.05
 _WORTH_PAIRS = 1 << 16
+#: Compiled costs of so many bytes in all are kept whatever they take: without levels, which small
+#: problems have none of, lists would compute them three to eight times.
+_FEW_BYTES = 64 << 20
 #: Python functions are asked for blocks of so many bytes: what a stop cuts off is lost.
 _FUNCTION_BYTES = 1 << 17
 
@@ -68,7 +71,7 @@ def kept_problem(call: SolveCall) -> Problem:
         return problem
     behind = not isinstance(source, Fillable) or source.fill() is None
     lists = call.method in ON_LISTS
-    if lists and rows.n_slots == problem.shape[0] and (behind or is_dear(problem)):
+    if lists and rows.n_slots == problem.shape[0] and (behind or _worth_keeping(problem)):
         # Should the solve be stopped meanwhile: what is here by then need not be read again.
         seen = KeptRows(source, rows, keep=False)
         call.reading = Problem(seen, problem.maximize, problem.transposed)
@@ -83,15 +86,26 @@ def kept_problem(call: SolveCall) -> Problem:
     return Problem(kept, problem.maximize, problem.transposed)
 
 
+def _worth_keeping(problem: Problem) -> bool:
+    """Whether compiled costs are to be looked up rather than computed again, with room for all."""
+    n, m = problem.shape
+    few = n * m * problem.source.dtype.itemsize <= _FEW_BYTES
+    return (few and not _bounded(problem)) or is_dear(problem)
+
+
+def _bounded(problem: Problem) -> bool:
+    """Whether bounds spare most pairs."""
+    source = problem.source
+    terms = source.separable() if isinstance(source, Separable) else None
+    return terms is not None and terms.y.shape[0] <= FEW_COORDINATES
+
+
 def is_dear(problem: Problem) -> bool:
     """Whether compiled costs take so long that looking them up is many times cheaper."""
     n, m = problem.shape
     source = problem.source
-    if n * m < _WORTH_PAIRS:
+    if n * m < _WORTH_PAIRS or _bounded(problem):
         return False
-    terms = source.separable() if isinstance(source, Separable) else None
-    if terms is not None and terms.y.shape[0] <= FEW_COORDINATES:
-        return False  # bounds spare most pairs
     fill = fill_of(source)
     in_parts = fill is None or fill.in_parts
     width = min(m, _SAMPLED) if in_parts else m

@@ -164,7 +164,7 @@ class Run(SolveCall):
                 self.dense(), epsilon=self.options.epsilon, seed=self.options.seed,
                 grid=self.arithmetic.grid, warm=warm,
                 enough=self._enough if self.options.gap > 0 else None,
-                snapshot=snapshot, phases=self.phases,
+                snapshot=snapshot, phases=self.phases, published=self.options.start == "estimate",
             )  # fmt: skip
         except Stopped:
             self.seconds["search"] += time.perf_counter() - clock

@@ -93,6 +93,9 @@ class Engine:
         self.seconds_per_row = 0.0
         #: Rows matched before the phase at hand, not counted by its position.
         self.n_kept = 0
+        #: ``rows_scanned`` at which a phase is left; None for no such limit. Whether one was.
+        self.most_scans: int | None = None
+        self.left_open = False
         self._block: tuple[int, int, Array] | None = None
         self._one_row = np.empty((0 if rows.policy == "in place" else 1, m), problem.source.dtype)
         self._rows_read = 0
@@ -175,7 +178,7 @@ class Engine:
     def phase(self, order: Array, *, backward: bool, epsilon: float) -> bool:
         """Match all rows of ``order``; False when one of them cannot be matched.
 
-        Then ``tree()`` tells why.
+        Then ``tree()`` tells why. True as well where ``most_scans`` ended it: ``left_open``.
         """
         refuse_wild(self.state.v, self.infinity)
         self._order, self.sweeping = (order[::-1] if backward else order), False
@@ -202,6 +205,10 @@ class Engine:
         if status == S.INFEASIBLE:
             self.unsettle()
             return False
+        self.left_open = status == S.YIELD
+        if self.left_open:
+            self.unsettle()
+            return True
         cost = cheap_total(self.problem, self.rows, st.column_of_row, self.monitor.tick)
         self.known.see_phase(st.column_of_row, cost)
         self.known.tell(self.monitor)
@@ -325,9 +332,12 @@ class Engine:
         at.wanted = -1
         while True:
             started, filled = time.perf_counter(), int(at.rows_filled)
-            status = self.team.run(
-                kernel, self.state, self.rows.table, self.terms, *args, self._budget
-            )
+            used = self._budget
+            if self.most_scans is not None:
+                # To the scan, whatever the clock says of slices.
+                ahead = max(1, self.most_scans - int(at.rows_scanned))
+                used = min(used, ahead * max(1, self.terms.n_columns))
+            status = self.team.run(kernel, self.state, self.rows.table, self.terms, *args, used)
             if status == S.NEED_ROW:
                 self._fetch(int(at.wanted))
             elif status == S.INVALID:
@@ -336,8 +346,9 @@ class Engine:
                 raise changed(f"noticed at row {at.wanted}")
             elif status == S.YIELD:
                 seconds = max(time.perf_counter() - started, 1e-6)
+                if self.most_scans is not None and int(at.rows_scanned) >= self.most_scans:
+                    return status
                 ratio = _SLICE_SECONDS / seconds
-                used = self._budget
                 self._budget = max(1, int(used * min(4.0, max(0.05, ratio))))
                 self._limit_slice(seconds, int(at.rows_filled) - filled, used)
             else:

@@ -52,21 +52,23 @@ def keep_tight(
 
 
 @kernel(nrt=True)
-def pick_tight(lists: Entries, v: Array, order: Array, pairs: FirstPairs, infinity: float) -> None:
-    """Match open rows, in order, to free columns of smallest ``c - v``. O(entries)."""
+def pick_tight(
+    lists: Entries, v: Array, order: Array, excess: Array, pairs: FirstPairs, infinity: float
+) -> None:
+    """Match open rows, in order, to the best of the free columns whose ``c - v`` is at most
+    ``excess[row]`` above the row's smallest. O(entries)."""
     for p in range(order.size):
         row = order[p]
         if pairs.column_of_row[row] != -1:
             continue
-        low, place = infinity, -1
+        low, best, place = infinity, infinity, -1
         for k in range(lists.start[row], lists.start[row] + lists.size[row]):
             j = lists.ids[k]
             g = lists.costs[k] - v[j]
-            if g < low:
-                low, place = g, -1
-            if g == low and g < infinity and place < 0 and pairs.row_of_column[j] < 0:
-                place = k
-        if place >= 0:
+            low = min(low, g)
+            if g < best and pairs.row_of_column[j] < 0:
+                best, place = g, k
+        if place >= 0 and best - low <= excess[row]:
             j = lists.ids[place]
             pairs.column_of_row[row] = j
             pairs.row_of_column[j] = row

@@ -1,0 +1,60 @@
+"""Bounds of the whole that a level of it proves: what listeners hear before there are lists.
+
+A level's optimum says nothing of the whole's: it is of other rows and columns. But its duals
+give prices to all columns, any prices prove a bound, and where bounds of boxes spare most pairs
+the rows' minima at these prices take O((n + m) log m), as in the proof at the end.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from bigsap.engine.core.known import Known
+from bigsap.engine.core.team import Team
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.proof.minima import Looked, by_bounds, seconds_by_bounds
+from bigsap.sources.base import Array
+
+#: The share of the time so far that bounds may take. Levels take a quarter of a solve, or less.
+_SHARE = 0.2
+#: ``seconds_by_bounds`` is at least so many times what is measured.
+_AT_LEAST = 2.0
+
+
+class LevelBounds:
+    """Tells what levels prove, for a small share of the time; nothing where nobody listens.
+
+    What it looks at is not counted: no count may depend on listeners, nor on the clock.
+    """
+
+    def __init__(self, problem: Problem, team: Team, monitor: Monitor) -> None:
+        self.problem, self.team, self.monitor = problem, team, monitor
+        self._spent, self._takes = 0.0, seconds_by_bounds(problem.source) / _AT_LEAST
+
+    @property
+    def due(self) -> bool:
+        """Whether there is somebody to tell, and time for it."""
+        if not self.monitor.heard or not math.isfinite(self._takes):
+            return False
+        return self._spent + self._takes <= _SHARE * self.monitor.seconds
+
+    def tell(self, v: Array, since: float) -> None:
+        """Prove a bound by the prices v (m,) of the whole, float64, which were begun at
+        ``since``, and pass it on."""
+        problem, monitor = self.problem, self.monitor
+        found = by_bounds(
+            problem.source, None, v, problem.maximize, self.team.n_threads,
+            lambda _: monitor.tick(),
+        )  # fmt: skip
+        if found is not None and not isinstance(found, Looked):
+            known = Known(problem, np.inf, active=False)
+            known.see_duals(found[0], v)
+            known.tell(monitor)
+            self._takes = time.perf_counter() - since
+        else:
+            self._takes = math.inf  # bounds exclude too little
+        self._spent += time.perf_counter() - since
