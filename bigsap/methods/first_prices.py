@@ -291,5 +291,5 @@ def _engine(signed: Array, team: Team) -> Engine:
 
 def _exact_prices(signed: Array, team: Team) -> Array | None:
     """None where forbidden pairs leave no solution."""
-    outcome = ssp.run(_engine(signed, team), epsilon=True, seed=0, grid=0.0)
+    outcome = ssp.run(_engine(signed, team), epsilon=True, seed=0, grid=0.0, published=True)
     return None if outcome.violator.size else outcome.v

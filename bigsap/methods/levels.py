@@ -151,7 +151,8 @@ class Ladder:
             costs = all_costs(part, below)
             dense = Problem(ArraySource(costs), part.maximize)
             engine = Engine(dense, Rows.in_place(costs), self.team, below, inner.price)
-            outcome = ssp.run(engine, epsilon=True, seed=self.seed, grid=inner.grid)
+            # Few rows: leaving a last phase (``ssp._PATIENCE``) costs more than it spares.
+            outcome = ssp.run(engine, epsilon=True, seed=self.seed, grid=inner.grid, published=True)
             self.counts.scans += engine.rows_scanned
             self.counts.pairs += costs.size
             u = (part.sign * costs.astype(inner.price) - outcome.v).min(axis=1)
