@@ -120,7 +120,7 @@ def test_minima_seen_under_hidden_prices_are_not_kept(monkeypatch, scattered):
     cost = squared(*clusters(n, n, 2, 40.0, generator))
     order = generator.permutation(n).astype(np.int32) if scattered else np.empty(0, np.int32)
     monkeypatch.setattr(
-        sys.modules["bigsap.methods.compressed"], "settle",
+        sys.modules["bigsap.methods.compressed"], "choose_bounds",
         lambda engine, *rest: engine.keep_minima(order),
     )  # fmt: skip
     found = solved_by_lists(as_source(cost), 16)
