@@ -83,10 +83,21 @@ def runner(server, job_id):
 
 
 def states(client, job_id):
-    answer = client.get(f"/v1/jobs/{job_id}/events", headers={"Accept": "application/json"})
-    assert answer.status_code == 200, answer.text
-    events = answer.json()["events"]
-    return [(e["data"]["state"], e["data"]["attempt"]) for e in events if e["kind"] == "state"]
+    """All states of a job that was told of, page by page: many attempts fill more than one."""
+    found, after = [], 0
+    while True:
+        answer = client.get(
+            f"/v1/jobs/{job_id}/events",
+            params={"after": after},
+            headers={"Accept": "application/json"},
+        )
+        assert answer.status_code == 200, answer.text
+        if not (events := answer.json()["events"]):
+            return found
+        after = answer.json()["next"]
+        found += [
+            (e["data"]["state"], e["data"]["attempt"]) for e in events if e["kind"] == "state"
+        ]
 
 
 class Cluster:
