@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -91,11 +92,18 @@ class Run(SolveCall):
         if saved is None:
             checkpoint.write(path, facts, {})
 
+        # Weakly: the monitor is ours. Holding us, it would keep rows and lists of a finished solve
+        # until Python looks for cycles, which it does seldom.
+        ours = weakref.ref(self)
+
         def save(snapshot: Snapshot) -> None:
-            if self.levels is not None:
-                own = {"levels": vars(self.levels.counts), "levels_kind": self.levels.first_prices}
+            run = ours()
+            if run is None:
+                return
+            if run.levels is not None:
+                own = {"levels": vars(run.levels.counts), "levels_kind": run.levels.first_prices}
                 snapshot = {**snapshot, **own}
-            checkpoint.write(path, {**facts, "saved_after": self.monitor.seconds}, snapshot)
+            checkpoint.write(path, {**facts, "saved_after": run.monitor.seconds}, snapshot)
 
         self.monitor.save = save
 

@@ -1,0 +1,27 @@
+"""A finished solve with a checkpoint lets go of what it held, without waiting for the collector."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.solving.session import Run
+
+
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+def test_nothing_of_a_solve_waits_for_the_collector(tmp_path: Path, method: str) -> None:
+    """In a process that solves one job after another the lists of several would lie about."""
+    rng = np.random.default_rng(0)
+    costs = rng.random((60, 60))
+    gc.collect()
+    gc.disable()
+    try:
+        result = bigsap.solve(costs, method=method, threads=1, checkpoint=tmp_path / "run.ckpt")
+        assert not [one for one in gc.get_objects() if isinstance(one, Run)]
+    finally:
+        gc.enable()
+    assert result.status == "optimal"
