@@ -10,7 +10,7 @@ import pytest
 
 import bigsap
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists.layout import greedy
+from bigsap.engine.lists.layout import run_greedy
 from bigsap.native import ahead, cache
 from bigsap.problem import Problem
 from bigsap.proof import minima
@@ -92,7 +92,7 @@ arguments = (
     n, np.zeros(3), np.arange(3), n, np.zeros(3), np.zeros(3), n, np.zeros(3, np.uint8), np.inf,
     np.zeros(3), n,
 )
-ahead.request([(layout.greedy, arguments)])
+ahead.request([(layout.run_greedy, arguments)])
 other = ahead._process
 while other._at is None:
     time.sleep(0.01)
@@ -101,7 +101,7 @@ if what == "killed":
 elif what == "stopped":
     ahead._PATIENCE = 0.3
     os.kill(other._child.pid, signal.SIGSTOP)
-layout.greedy(*arguments)
+layout.run_greedy(*arguments)
 print(json.dumps({"compiled": cache.COUNTS.compiled, "loaded": cache.COUNTS.loaded}))
 """
 
@@ -141,8 +141,8 @@ def test_kernels_on_the_disk_are_not_asked_for(monkeypatch):
         row, np.zeros(3), np.arange(3), row, np.zeros(3), np.zeros(3), row,
         np.zeros(3, np.uint8), np.inf, np.zeros(3), row,
     )  # fmt: skip
-    greedy(*arguments)
-    signature = tuple(map(greedy.typeof_pyval, arguments))
-    assert cache.on_disk(greedy.py_func, signature)
+    run_greedy(*arguments)
+    signature = tuple(map(run_greedy.typeof_pyval, arguments))
+    assert cache.on_disk(run_greedy.py_func, signature)
     monkeypatch.setattr(ahead, "_other", lambda: pytest.fail("asked"))
-    ahead.request([(greedy, arguments)])
+    ahead.request([(run_greedy, arguments)])

@@ -30,6 +30,8 @@ from test_rows import LfuModel, SlruModel
 optimize = pytest.importorskip("scipy.optimize")
 
 N = 96
+# Rows that the host reads before all else: a corner of them tells whether the estimator would do.
+SAMPLED = N // 4
 K = 16
 
 
@@ -126,11 +128,11 @@ def test_a_solve_counts_what_the_policy_would(
     assert stats["cache_slots"] == min(n_slots, 84)  # of 95 rows an eighth are panel
     assert stats["cache_bytes"] == stats["cache_slots"] * row
     assert stats["copied_bytes"] == misses * row
-    assert hits + misses == sum(map(len, evaluated)) == stats["rows_evaluated"]
+    assert hits + misses == sum(map(len, evaluated)) == stats["rows_evaluated"] - SAMPLED
     # The slow path: a limit of one row leaves no slot.
     alone = bigsap.solve(by_rows(matrix), device="cuda", memory_limit=row)
     assert alone.stats["cache_policy"] == "none"
-    assert alone.stats["copied_bytes"] == alone.stats["rows_evaluated"] * row
+    assert alone.stats["copied_bytes"] == (alone.stats["rows_evaluated"] - SAMPLED) * row
     assert np.array_equal(result.col4row, alone.col4row)
     assert result.v.tobytes() == alone.v.tobytes()
     assert stats["rows_scanned"] == alone.stats["rows_scanned"]

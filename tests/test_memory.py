@@ -11,7 +11,7 @@ import bigsap
 from instances import low_rank
 
 BAR = 10.0  # vectors of 8 n bytes
-OBJECTS = 8 << 10  # records, statistics: whatever does not grow with n
+OBJECTS = 16 << 10  # records, statistics: whatever does not grow with n
 
 
 def peak_of(cost, **options):

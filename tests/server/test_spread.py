@@ -244,6 +244,7 @@ def test_several_workers_and_the_same_bits(
         wait_for(lambda: doing(client) == {"busy": 0, "lent": 0, "idle": 3})
 
 
+@pytest.mark.timed
 def test_a_number_of_workers(server: LiveServer, lab: Path) -> None:
     with server.client() as client:
         job_id = post(client, through_python() | {"spread": 2})

@@ -131,7 +131,7 @@ def run_list_minima(
 
 
 @kernel(nrt=True)
-def greedy(
+def run_greedy(
     ids: Array, costs: Array, start: Array, size: Array, theta: Array, v: Array, order: Array,
     taken: Array, infinity: float, lowest: Array, near: Array,
 ) -> tuple[float, int]:  # fmt: skip

@@ -383,7 +383,7 @@ class ListStore:
         lists, taken = self.lists, np.zeros(self.terms.n_columns, np.uint8)
         near = np.empty(lists.start.size, S.ID)
         low = self._relative_minima(near)
-        gap, _ = L.greedy(
+        gap, _ = L.run_greedy(
             lists.ids, lists.costs, lists.start, lists.size, lists.theta, self.v, order, taken,
             self.infinity, low, near,
         )  # fmt: skip
