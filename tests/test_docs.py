@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap.benchmarks.peers import PEERS
 from bigsap.cli import commands as cli
 from bigsap.cli.costspec import open_costs
 
@@ -365,6 +366,8 @@ CLASSES = {
     "random": "random", "points, one square": "geometric", "points, two regions": "disjoint",
     "rank 1": "rank1", "rank 2": "rank2", "integers to 10 n": "int10n",
     "integers to n / 10": "int0.1n", "identity is optimal": "sanity",
+    "12 tight clusters, 5-D": "clusters", "heavy tails": "lognormal", "64-D cosine": "cosine 64-D",
+    "half forbidden": "half forbidden",
 }  # fmt: skip
 
 
@@ -388,13 +391,16 @@ def test_compared_figures_are_measured_ones():
         others = {
             solver: float(cell.rstrip("*"))
             for solver, cell in there.items()
-            if not solver.startswith("bigsap") and re.fullmatch(r"[\d.]+\*?", cell)
+            if solver in PEERS and re.fullmatch(r"[\d.]+\*?", cell)
         }
-        best = min(others, key=others.__getitem__)
+        best = min(others, key=others.__getitem__) if others else None
         assert set(cells) == {*SOLVERS, "best other"}
         for column, cell in cells.items():
             if column != "best other":
                 assert cell == there[SOLVERS[column]], f"{name}, {column}"
+                continue
+            if best is None:
+                assert cell == "none in time", name
                 continue
             value, _, solver = cell.partition(", ")
             assert value == there[best], f"{name}, {column}"
@@ -413,10 +419,11 @@ def test_memory_suffices_for_what_was_measured():
     example = (ROOT / "examples" / "points_100k.py").read_text()
     results = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
     hundred = re.search(r"(\d+) MiB", example)
-    quarter = re.search(r"256,000 disjoint points.*?(\d+) MiB", results, re.S)
+    # Class, n, five times of stages and counts ..., the peak in MiB, gap, status.
+    quarter = re.search(r"^\| disjoint \| 256,000 (?:\|[^|]*){7}\| ([\d,]+) \|", results, re.M)
     assert hundred and quarter  # noqa: PT018
     assert sizes[100_000] >= 1.2 * int(hundred[1]) * 2**20
-    assert sizes[250_000] >= 1.2 * int(quarter[1]) * 2**20
+    assert sizes[250_000] >= 1.2 * int(quarter[1].replace(",", "")) * 2**20
 
 
 def test_settings_table_is_that_of_the_server():
