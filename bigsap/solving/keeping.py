@@ -60,8 +60,8 @@ _FUNCTION_BYTES = 1 << 17
 def kept_problem(call: SolveCall) -> Problem:
     """``call.problem``, or the same with rows that are kept in ``call.rows`` as they are read.
 
-    With room for all rows and a method on lists they are all read here. Raises what the
-    source raises, InvalidCostError, and ``Stopped``.
+    With room for all rows, those that a method on lists asks for are all read here, and an array's
+    whatever the method. Raises what the source raises, InvalidCostError, and ``Stopped``.
     """
     problem, rows = call.problem, call.rows
     source = problem.source
@@ -71,7 +71,9 @@ def kept_problem(call: SolveCall) -> Problem:
         return problem
     behind = not isinstance(source, Fillable) or source.fill() is None
     lists = call.method in ON_LISTS
-    if lists and rows.n_slots == problem.shape[0] and (behind or _worth_keeping(problem)):
+    # An array across memory, or of another type: scans of whole rows would copy row by row.
+    whole = lists or (isinstance(source, ArraySource) and not source.mapped)
+    if whole and rows.n_slots == problem.shape[0] and (behind or _worth_keeping(problem)):
         # Should the solve be stopped meanwhile: what is here by then need not be read again.
         seen = KeptRows(source, rows, keep=False)
         call.reading = Problem(seen, problem.maximize, problem.transposed)

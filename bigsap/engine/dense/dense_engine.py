@@ -31,7 +31,15 @@ from bigsap.errors import CheckpointError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
-from bigsap.sources.base import Array, Fillable, Foreseeing, Grouped, Prefetching, read_while
+from bigsap.sources.base import (
+    Array,
+    Fillable,
+    Foreseeing,
+    Grouped,
+    Interruptible,
+    Prefetching,
+    read_while,
+)
 
 # A kernel's slice: long enough that starting it costs nothing, short enough that
 # an interrupt is served at once.
@@ -64,6 +72,11 @@ class Engine:
         if rows.policy != "in place" and isinstance(problem.source, Fillable):
             fill = problem.source.fill()
         self._fill = fill
+        # Asked once: what a protocol takes to be looked up, reading a row may take.
+        source = problem.source
+        self._grouped = source if isinstance(source, Grouped) else None
+        self._foreseeing = source if isinstance(source, Foreseeing) else None
+        self._interruptible = isinstance(source, Interruptible)
         infinity = S.infinity(price)
         self.infinity = infinity
         exact = price.kind == "i"
@@ -384,11 +397,12 @@ class Engine:
         source = self.problem.source
         table = self.rows.table
         start, stop = row, row + 1
-        if isinstance(source, Grouped):
-            start, stop = source.rows_together(row)
+        if self._grouped is not None:
+            start, stop = self._grouped.rows_together(row)
         if stop - start <= 1:
-            if isinstance(source, Foreseeing) and source.foresees:
-                source.foresee(self._next_rows(row, source.foresees))
+            ahead = self._foreseeing
+            if ahead is not None and ahead.foresees:
+                ahead.foresee(self._next_rows(row, ahead.foresees))
             # Read first: a slot claimed for a row that then fails would hold garbage.
             self._read(np.array([row]), self._one_row)
             self._before_claim()
@@ -435,7 +449,11 @@ class Engine:
         source = self.problem.source
         self._rows_read += rows.size
         clock = time.perf_counter()
-        read_while(source, self.monitor.tick, rows, slice(0, self.terms.n_columns), out)
+        columns = slice(0, self.terms.n_columns)
+        if self._interruptible:
+            read_while(source, self.monitor.tick, rows, columns, out)
+        else:
+            source.read(rows, columns, out)
         seconds = (time.perf_counter() - clock) / max(1, rows.size)
         self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds)
         for row, costs in zip(rows.tolist(), out, strict=True):
