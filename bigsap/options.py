@@ -24,9 +24,9 @@ from bigsap.sources.device.placed import device_numbers
 from bigsap.sources.device.row_blocks import RowsOnDevices
 from bigsap.sources.device.slabs import SlabsOnDevices
 
-# The same for matrices in memory: of random families of 1,000 to 1,500 rows lists took 1.3 to 2.8
-# times as long (medians), but for many fewer columns than rows.
-_FEW_IN_MEMORY = 1500
+# The same for matrices in memory, square or not: below, lists took longer than whole rows in the
+# median of random families (docs/decisions/2026-11-23-families.md).
+_FEW_SQUARE, _FEW_IN_MEMORY = 2000, 1400
 # Unless rows are evaluated again and again otherwise: from so many on.
 _FEWEST_ROWS = 64
 # From so many on a device's scans from levels repay the levels, which the host solves.
@@ -116,6 +116,11 @@ def is_mapped(problem: Problem) -> bool:
     return isinstance(problem.source, ArraySource) and problem.source.mapped
 
 
+def is_in_memory(problem: Problem) -> bool:
+    """Whether the costs lie in memory, be it across it."""
+    return isinstance(problem.source, ArraySource) and not problem.source.mapped
+
+
 def ssp_takes_levels(problem: Problem, options: Options) -> bool:
     """Whether scans of whole rows may begin from prices of levels: where these cost a small
     part of the scans that they save, which rows that cost a call each do not leave."""
@@ -140,12 +145,12 @@ def choose_method(problem: Problem, budget: int, *, trees: bool = False) -> tupl
         return "compressed", "evaluates rows a few times only, and not all of them can be kept"
     if min(n, m) < FEW_ROWS:
         return "ssp", f"fewer than {FEW_ROWS} rows or columns"
-    few = min(n, m) < _FEW_IN_MEMORY and (n == m or 6 * n < 5 * m < 10 * n)
     matrix = resident(problem)
-    if few and matrix is not None:
-        return "ssp", f"a matrix in memory, fewer than {_FEW_IN_MEMORY} rows or columns"
     # A mapped matrix is read from the disk, and trees read costs once more than lists do.
     trees = trees and n == m and not is_mapped(problem)
     if trees and matrix is not None and ties_in_memory(problem, matrix):
         return "hungarian", TREES
+    few = _FEW_SQUARE if n == m else _FEW_IN_MEMORY
+    if min(n, m) < few and (matrix is not None or is_in_memory(problem)):
+        return "ssp", f"a matrix in memory, fewer than {few} rows or columns"
     return "compressed", "evaluates each row a few times only"

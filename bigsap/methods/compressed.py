@@ -329,7 +329,7 @@ def _list_size(problem: Problem) -> int:
 
 
 def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
-    n = problem.shape[0]
+    n, m = problem.shape
     usual = _list_size(problem)
     if setting.memory is not None:
         # Half of it to begin with; lists that doubled have some room on top. Shorter ones are
@@ -340,7 +340,8 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     if setting.memory is not None:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
     if setting.exhausted:
-        engine.most_pairs = setting.exhausted * n * problem.shape[1]
+        # Once more where whole rows would take three times as long to scan.
+        engine.most_pairs = (setting.exhausted + (n != m)) * n * m
         engine.weighed = setting.impatient
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
@@ -409,7 +410,9 @@ def run_course(
         epsilon = 0.0
         if not course.plain:
             epsilon = first * engine.greedy_gap(course.order) / max(1, n)
-        if impatient and _too_narrow(engine.list_widths(), epsilon):
+        # Prices of levels leave a wide problem's short epsilon to other causes.
+        told_little = n == m or not course.guided
+        if impatient and told_little and _too_narrow(engine.list_widths(), epsilon):
             raise ListsExhausted
         if not (told and _few_left(engine, course)):
             course.epsilon, course.lowest = epsilon, epsilon / (16 * max(1, n))

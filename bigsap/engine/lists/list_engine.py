@@ -43,10 +43,11 @@ _WATCHED = 8192
 #: Scans for which a search that waits goes on, for the rows it may ask for next.
 _GATHER = 32
 
-# See ``ListEngine.weighed``: from 3 to 9 on random families.
-_EVALUATION = 6
+# See ``ListEngine.weighed``: from 3 to 9 on random families; scans of fewer rows than columns take
+# three times as long.
+_EVALUATION, _EVALUATION_WIDE = 6, 2
 # Beyond so many times ``most_pairs`` scans say little: those of lists are many more, then.
-_PATIENCE = 2.5
+_PATIENCE, _PATIENCE_WIDE = 2.5, 1.3
 
 
 class ListEngine(ListStore):
@@ -130,9 +131,12 @@ class ListEngine(ListStore):
     def judge_pairs(self) -> None:
         if self.most_pairs is None or self.pairs_evaluated <= self.most_pairs:
             return
-        scans = self.rows_scanned * self.terms.n_columns
-        dear = _EVALUATION * self.pairs_evaluated > scans
-        if dear or not self.weighed or self.pairs_evaluated > _PATIENCE * self.most_pairs:
+        n, m = self.problem.shape
+        weight, patience = _EVALUATION, _PATIENCE
+        if n != m:
+            weight, patience = _EVALUATION_WIDE, _PATIENCE_WIDE
+        dear = weight * self.pairs_evaluated > self.rows_scanned * m
+        if dear or not self.weighed or self.pairs_evaluated > patience * self.most_pairs:
             raise ListsExhausted
 
     def make_room(self, pool: int, longest: int) -> None:
