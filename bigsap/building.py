@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bigsap.engine.core.team import available_threads
 from bigsap.errors import OptionError
-from bigsap.native import cache, levels, store
+from bigsap.native import cache, processors, store
 from bigsap.native.kernel import compile_record
 from bigsap.warmup import warm
 
@@ -33,16 +33,16 @@ def build(
     kinds: only those of ``warmup`` that contain this text. processes: that compile at once, by
     default one a core.
     """
-    known = levels.known_levels()
-    names = [levels.own_level() if name == "own" else name for name in names]
+    known = processors.known_levels()
+    names = [processors.own_level() if name == "own" else name for name in names]
     for name in names:
         if name not in known:
             raise OptionError(f"unknown level {name!r}: there are {', '.join(known)}")
     workers = processes or available_threads()
-    usable = [level for level in levels.usable_levels() if level in names]
+    usable = [level for level in processors.usable_levels() if level in names]
     with tempfile.TemporaryDirectory() as scratch:
         # The best level that runs here is compiled by being run, the others without.
-        first = usable[0] if usable else levels.own_level()
+        first = usable[0] if usable else processors.own_level()
         kept = folder if usable else Path(scratch) / "unused"
         _call(first, "run", kept, first, scratch, kinds, workers)
         records = sorted(
@@ -67,7 +67,7 @@ def build(
 
 def _call(level: str, *arguments: object) -> None:
     """One of the roles of ``main`` in a process of its own, whose numba compiles for a level."""
-    chosen = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in levels.X86 else {}
+    chosen = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in processors.X86 else {}
     environment = {
         **os.environ,
         **chosen,

@@ -138,7 +138,7 @@ MUTATIONS = [
              "or len(data) < head", "tests/test_native.py -k damaged"),
     Mutation("bigsap/native/content.py", 'hashlib.sha256(_text(name) or b"").digest()', 'b""',
              "tests/test_native.py -k content_decides"),
-    Mutation("bigsap/native/levels.py", "if not has.issuperset(needed):", "if not has:",
+    Mutation("bigsap/native/processors.py", "if not has.issuperset(needed):", "if not has:",
              "tests/test_native.py -k levels"),
     # Workers elsewhere.
     Mutation("bigsap/sources/spread/wave.py", "        new = positions[~np.isin(keepers, numbers)]",

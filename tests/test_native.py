@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import bigsap
-from bigsap.native import content, levels, store
+from bigsap.native import content, processors, store
 
 NATIVE = Path(bigsap.__file__).parent / "native"
 
@@ -154,10 +154,10 @@ def test_places(package, tmp_path):
 
 def test_kernels_that_came_along(package, tmp_path):
     """Built for a level, used where that runs; below a folder that nobody writes to."""
-    level = levels.usable_levels()[-1]  # the lowest: every machine that runs this has it
+    level = processors.usable_levels()[-1]  # the lowest: every machine that runs this has it
     built = package / "native" / "built" / store.folder_of(level)
     target = f"cache.target = cache.Target(__import__('pathlib').Path({str(built)!r}), {level!r})"
-    cpu = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in levels.X86 else {}
+    cpu = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in processors.X86 else {}
     assert run(package, target, **cpu) == (ANSWER, 2, 0)
     assert len(list(built.glob("*.kernel"))) == 2
     assert not kernels(package)
@@ -168,7 +168,9 @@ def test_kernels_that_came_along(package, tmp_path):
         assert not kernels(package)
         # A processor that numba is told, and one that can do less.
         assert run(package, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="")[1:] == (2, 0)
-        less = "from bigsap.native import levels; levels.usable_levels = lambda: ['x86-64-v1']"
+        less = (
+            "from bigsap.native import processors; processors.usable_levels = lambda: ['x86-64-v1']"
+        )
         assert run(package, less)[1] in (0, 2)  # 0: kept by root in spite of the modes
         assert run(package, "cache.made_with = lambda: ('other',)")[1:] == (2, 0)
     finally:
@@ -177,23 +179,23 @@ def test_kernels_that_came_along(package, tmp_path):
 
 
 def features(*names: str) -> str:
-    return ",".join(f"+{name}" for level in names for name in levels.X86[level]) + ",-sse4a"
+    return ",".join(f"+{name}" for level in names for name in processors.X86[level]) + ",-sse4a"
 
 
 def test_levels_are_what_the_processor_can_do():
-    v2, v3, v4 = levels.X86
+    v2, v3, v4 = processors.X86
     for machine in ("x86_64", "amd64"):
-        assert levels._usable(machine, features(v2, v3, v4)) == [v4, v3, v2]
-        assert levels._usable(machine, features(v2, v3)) == [v3, v2]
-        assert levels._usable(machine, features(v2)) == [v2]
-        assert levels._usable(machine, "+sse2") == []
-        for level in levels.X86:
-            for name in levels.X86[level]:
+        assert processors._usable(machine, features(v2, v3, v4)) == [v4, v3, v2]
+        assert processors._usable(machine, features(v2, v3)) == [v3, v2]
+        assert processors._usable(machine, features(v2)) == [v2]
+        assert processors._usable(machine, "+sse2") == []
+        for level in processors.X86:
+            for name in processors.X86[level]:
                 less = features(v2, v3, v4).replace(f"+{name},", f"-{name},")
-                assert level not in levels._usable(machine, less), name
+                assert level not in processors._usable(machine, less), name
         # Hidden by the system, or by a virtual machine: each needs those below.
-        assert levels._usable(machine, features(v2, v4)) == [v2]
-    assert levels._usable("aarch64", features(v2, v3, v4)) == []
+        assert processors._usable(machine, features(v2, v4)) == [v2]
+    assert processors._usable("aarch64", features(v2, v3, v4)) == []
 
 
 def test_content_follows_imports():

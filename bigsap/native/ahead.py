@@ -19,7 +19,7 @@ from typing import Any
 
 from numba.core import serialize as numba_serialize
 
-from bigsap.native import cache, levels, store
+from bigsap.native import cache, processors, store
 from bigsap.native.content import content
 from bigsap.native.kernel import Kernel, compile_record
 
@@ -148,7 +148,7 @@ def request(kernels: Sequence[tuple[Kernel, tuple[Any, ...]]]) -> None:
         if not isinstance(kernel, Kernel) or signature in kernel.overloads:
             continue
         function = kernel.py_func
-        name = cache.name_of(function, signature, levels.own_level())
+        name = cache.name_of(function, signature, processors.own_level())
         if name is None or name in _known or cache.on_disk(function, signature):
             continue
         _known.add(name)

@@ -26,7 +26,7 @@ from numba.core import compiler as numba_compiler
 from numba.core import config as numba_config
 from numba.core import serialize as numba_serialize
 
-from bigsap.native import levels, store
+from bigsap.native import processors, store
 from bigsap.native.content import content
 
 caching: Any = numba_caching
@@ -151,7 +151,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
 
     def _find(self, sig: Any, target_context: Any) -> Any:
         if target is None:
-            for level in levels.usable_levels():
+            for level in processors.usable_levels():
                 folder = store.BUILT / store.folder_of(level)
                 found = self._load(folder, sig, level, target_context)
                 if found is not None:
@@ -175,7 +175,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
 def on_disk(function: Any, signature: Any) -> bool:
     """Whether a kernel has been kept, or came with the package."""
     kept, own = _destination()
-    places = [(store.BUILT / store.folder_of(level), level) for level in levels.usable_levels()]
+    places = [(store.BUILT / store.folder_of(level), level) for level in processors.usable_levels()]
     if kept is not None:
         places.append((kept, own))
     for folder, level in places:
@@ -188,7 +188,7 @@ def on_disk(function: Any, signature: Any) -> bool:
 def _destination() -> tuple[Path | None, str]:
     if target is not None:
         return target.folder, target.level
-    return store.kept_in(), levels.own_level()
+    return store.kept_in(), processors.own_level()
 
 
 def pack(result: Any) -> bytes:
