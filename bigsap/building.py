@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bigsap.engine.core.team import available_threads
 from bigsap.errors import OptionError
-from bigsap.native import cache, processors, store
+from bigsap.native import cache, kernel_files, processors
 from bigsap.native.kernel import compile_record
 from bigsap.warmup import warm
 
@@ -72,7 +72,7 @@ def _call(level: str, *arguments: object) -> None:
         **os.environ,
         **chosen,
         "NUMBA_DISABLE_INTEL_SVML": "1",  # which its user may not have
-        "PYTHONPATH": os.pathsep.join([str(store.PACKAGE.parent), *sys.path]),
+        "PYTHONPATH": os.pathsep.join([str(kernel_files.PACKAGE.parent), *sys.path]),
     }
     command = [sys.executable, "-m", "bigsap.building", *map(str, arguments)]
     subprocess.run(command, env=environment, check=True)
@@ -89,7 +89,7 @@ def _read(file: Path) -> list[tuple[str, str, bytes]]:
 
 
 def _begin(folder: Path, level: str, records: Path | None) -> None:
-    cache.target = cache.Target(folder / store.folder_of(level), level)
+    cache.target = cache.Target(folder / kernel_files.folder_of(level), level)
     if records is not None:
         cache.records = records / f"{os.getpid()}.records"
 

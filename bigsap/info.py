@@ -11,12 +11,12 @@ from typing import Any
 
 from bigsap.engine.core.team import available_threads
 from bigsap.memory import memory_bytes, memory_limit_bytes
-from bigsap.native import store
+from bigsap.native import kernel_files
 
 
 def collect() -> dict[str, Any]:
     """The facts a bug report needs, in JSON types. Starts nothing, compiles nothing."""
-    kept = store.kept_in()
+    kept = kernel_files.kept_in()
     return {
         "bigsap": version("bigsap"),
         "python": platform.python_version(),
@@ -30,7 +30,7 @@ def collect() -> dict[str, Any]:
         "memory_available_bytes": memory_bytes("MemAvailable"),
         "memory_limit_bytes": memory_limit_bytes(),
         "kernel_cache": None if kept is None else str(kept),
-        "built_kernels": store.built(),
+        "built_kernels": kernel_files.built(),
         "extras": extras(),
     }
 

@@ -133,7 +133,7 @@ MUTATIONS = [
              "        if (signed - prices).min() == np.inf:",
              "tests/test_proof_bounds.py -k 'said_of_them or would_show'"),
     # What keeps kernels.
-    Mutation("bigsap/native/store.py",
+    Mutation("bigsap/native/kernel_files.py",
              "or hashlib.sha256(data[head:]).digest() != data[len(_MARK) : head]",
              "or len(data) < head", "tests/test_native.py -k damaged"),
     Mutation("bigsap/native/content.py", 'hashlib.sha256(_text(name) or b"").digest()', 'b""',

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import bigsap
-from bigsap.native import content, processors, store
+from bigsap.native import content, kernel_files, processors
 
 NATIVE = Path(bigsap.__file__).parent / "native"
 
@@ -140,7 +140,7 @@ def test_places(package, tmp_path):
     assert len(list((tmp_path / "chosen" / "bigsap").glob("*.kernel"))) == 2
     assert not kernels(package)
     (package / "__pycache__").mkdir(exist_ok=True)
-    deny = "import tempfile; from bigsap.native import store\n"
+    deny = "import tempfile; from bigsap.native import kernel_files\n"
     deny += "def deny(real=tempfile.TemporaryFile, dir=None):\n"
     deny += (
         "    if {where} in str(dir): raise PermissionError(13, 'no')\n    return real(dir=dir)\n"
@@ -155,7 +155,7 @@ def test_places(package, tmp_path):
 def test_kernels_that_came_along(package, tmp_path):
     """Built for a level, used where that runs; below a folder that nobody writes to."""
     level = processors.usable_levels()[-1]  # the lowest: every machine that runs this has it
-    built = package / "native" / "built" / store.folder_of(level)
+    built = package / "native" / "built" / kernel_files.folder_of(level)
     target = f"cache.target = cache.Target(__import__('pathlib').Path({str(built)!r}), {level!r})"
     cpu = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in processors.X86 else {}
     assert run(package, target, **cpu) == (ANSWER, 2, 0)
@@ -210,20 +210,20 @@ def test_content_follows_imports():
 
 def test_old_versions_go(tmp_path):
     for k in range(7):
-        store.write(tmp_path, f"f-aa-{k}", b"x" * k)
+        kernel_files.write(tmp_path, f"f-aa-{k}", b"x" * k)
         os.utime(tmp_path / f"f-aa-{k}.kernel", (k, k))
-    store.write(tmp_path, "f-bb-0", b"another")
+    kernel_files.write(tmp_path, "f-bb-0", b"another")
     names = sorted(path.stem for path in tmp_path.iterdir())
     assert "f-bb-0" in names
     assert [name for name in names if "aa" in name] == [f"f-aa-{k}" for k in range(3, 7)]
-    assert store.read(tmp_path, "f-aa-6") == b"x" * 6
-    assert store.read(tmp_path, "f-aa-0") is None
+    assert kernel_files.read(tmp_path, "f-aa-6") == b"x" * 6
+    assert kernel_files.read(tmp_path, "f-aa-0") is None
 
 
 def test_a_folder_that_is_gone_or_full_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
-    store.write(tmp_path / "file" / "below", "name", b"x")
-    assert store.read(tmp_path / "file" / "below", "name") is None
+    kernel_files.write(tmp_path / "file" / "below", "name", b"x")
+    assert kernel_files.read(tmp_path / "file" / "below", "name") is None
 
 
 def test_levels_of_a_wheel(monkeypatch):

@@ -19,7 +19,7 @@ from typing import Any
 
 from numba.core import serialize as numba_serialize
 
-from bigsap.native import cache, processors, store
+from bigsap.native import cache, kernel_files, processors
 from bigsap.native.content import content
 from bigsap.native.kernel import Kernel, compile_record
 
@@ -122,7 +122,7 @@ def _compile_there(child: subprocess.Popen[bytes], record: Record) -> bool:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(store.PACKAGE.parent), *filter(None, sys.path)])
+    path = os.pathsep.join([str(kernel_files.PACKAGE.parent), *filter(None, sys.path)])
     return subprocess.Popen(
         [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
@@ -162,7 +162,7 @@ def request(kernels: Sequence[tuple[Kernel, tuple[Any, ...]]]) -> None:
 def possible() -> bool:
     """Whether this process may have another compile for it."""
     frozen = getattr(sys, "frozen", False) or not sys.executable
-    usual = cache.target is None and cache.records is None and store.kept_in() is not None
+    usual = cache.target is None and cache.records is None and kernel_files.kept_in() is not None
     return allowed and usual and not frozen and hasattr(os, "fork")
 
 

@@ -26,7 +26,7 @@ from numba.core import compiler as numba_compiler
 from numba.core import config as numba_config
 from numba.core import serialize as numba_serialize
 
-from bigsap.native import processors, store
+from bigsap.native import kernel_files, processors
 from bigsap.native.content import content
 
 caching: Any = numba_caching
@@ -107,7 +107,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
 
     @property
     def cache_path(self) -> str | None:
-        folder = store.kept_in()
+        folder = kernel_files.kept_in()
         return None if folder is None else str(folder)
 
     def enable(self) -> None:
@@ -141,7 +141,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         folder, level = _destination()
         name = name_of(self._function, sig, level)
         if folder is not None and name is not None:
-            store.write(folder, name, pack(data))
+            kernel_files.write(folder, name, pack(data))
 
     def _record(self, file: Path, sig: Any) -> None:
         kind = self._function.__module__, self._function.__qualname__, serialize.dumps(sig)
@@ -152,7 +152,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
     def _find(self, sig: Any, target_context: Any) -> Any:
         if target is None:
             for level in processors.usable_levels():
-                folder = store.BUILT / store.folder_of(level)
+                folder = kernel_files.BUILT / kernel_files.folder_of(level)
                 found = self._load(folder, sig, level, target_context)
                 if found is not None:
                     return found
@@ -168,19 +168,22 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
 
     def _load(self, folder: Path, sig: Any, level: str, target_context: Any) -> Any:
         name = name_of(self._function, sig, level)
-        packed = None if name is None else store.read(folder, name)
+        packed = None if name is None else kernel_files.read(folder, name)
         return None if packed is None else unpack(packed, target_context)
 
 
 def on_disk(function: Any, signature: Any) -> bool:
     """Whether a kernel has been kept, or came with the package."""
     kept, own = _destination()
-    places = [(store.BUILT / store.folder_of(level), level) for level in processors.usable_levels()]
+    places = [
+        (kernel_files.BUILT / kernel_files.folder_of(level), level)
+        for level in processors.usable_levels()
+    ]
     if kept is not None:
         places.append((kept, own))
     for folder, level in places:
         name = name_of(function, signature, level)
-        if name is not None and store.holds(folder, name):
+        if name is not None and kernel_files.holds(folder, name):
             return True
     return False
 
@@ -188,7 +191,7 @@ def on_disk(function: Any, signature: Any) -> bool:
 def _destination() -> tuple[Path | None, str]:
     if target is not None:
         return target.folder, target.level
-    return store.kept_in(), processors.own_level()
+    return kernel_files.kept_in(), processors.own_level()
 
 
 def pack(result: Any) -> bytes:
