@@ -36,14 +36,14 @@ serialize: Any = numba_serialize
 
 
 @dataclass
-class Counts:
+class CompileCounts:
     """Of this process: kernels made here, and taken from the disk."""
 
     compiled: int = 0
     loaded: int = 0
 
 
-COUNTS = Counts()
+COUNTS = CompileCounts()
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ _SEND_SECONDS = 0.001
 
 
 @dataclass
-class Counts:
+class ClusterCounts:
     """What a solve asked of its workers.
 
     waves, blocks: of rows; again: blocks sent once more. rows: blocks' rows that came back, rows
@@ -75,7 +75,7 @@ class Roster:
     def __init__(self, where: Any, n_workers: int) -> None:
         distributed = _distributed()
         self.token = f"bigsap-{secrets.token_hex(6)}"
-        self.counts = Counts()
+        self.counts = ClusterCounts()
         self._owned: list[Any] = []
         self._serial = 0
         clock = time.perf_counter()
