@@ -1,4 +1,4 @@
-"""Trees on a device (``engine/gpu/forest.py``), run by ``tests/simulated``."""
+"""Trees on a device (``engine/gpu/device_forest.py``), run by ``tests/simulated``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.gpu import forest as gpu
+from bigsap.engine.gpu import device_forest as gpu
 from bigsap.engine.gpu import forest_rows
 from bigsap.engine.hungarian import grown
 from bigsap.methods import hungarian, placement

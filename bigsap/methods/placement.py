@@ -14,8 +14,8 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu.bids import DeviceBids
 from bigsap.engine.gpu.device_engine import DeviceEngine
+from bigsap.engine.gpu.device_forest import DeviceForest
 from bigsap.engine.gpu.device_lists import DeviceListEngine, device_transform
-from bigsap.engine.gpu.forest import DeviceForest
 from bigsap.engine.gpu.row_cache import DeviceRows
 from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.gpu.zeros_pass import DeviceZeros

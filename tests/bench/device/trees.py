@@ -74,7 +74,7 @@ def timed(best: dict[str, float], name: str, call: Any, *args: Any) -> Any:
 
 def parts() -> None:
     """Milliseconds of each part of the device's work."""
-    from bigsap.engine.gpu import forest
+    from bigsap.engine.gpu import device_forest
     from bigsap.problem import Problem
     from bigsap.sources.device.placed import device_array
 
@@ -87,7 +87,7 @@ def parts() -> None:
             best: dict[str, float] = {}
             told = None
             for _ in range(4):
-                trees = forest.DeviceForest(Problem(source))
+                trees = device_forest.DeviceForest(Problem(source))
                 (reading,) = trees.readings
                 timed(best, "ends", reading.find_ends, True)
                 timed(best, "prices", reading.lower_prices)
