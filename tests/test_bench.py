@@ -21,9 +21,9 @@ from bigsap.benchmarks import (
     growth,
     machine,
     measure,
-    memory,
     paper,
     paths,
+    peak_memory,
     pictures,
     report,
     run,
@@ -433,8 +433,8 @@ def test_every_peer_is_in_the_requirements():
 
 def test_memory_of_a_solve_is_seen(settings):
     """A hundred rows kept would be seen; so would the parent's memory, counted by mistake."""
-    base = memory._child(1000, 0, "base")["peak_bytes"]
-    traced = memory._child(1000, 0, "solve", "traced")["traced_bytes"]
+    base = peak_memory._child(1000, 0, "base")["peak_bytes"]
+    traced = peak_memory._child(1000, 0, "solve", "traced")["traced_bytes"]
     assert 8_000_000 < base < 450_000_000
     assert 5 < traced / 8000 < 100
 

@@ -21,10 +21,10 @@ from bigsap.benchmarks import (
     decay,
     demo,
     machine,
-    memory,
     outofcore,
     page,
     paths,
+    peak_memory,
     pictures,
     small,
     startup,
@@ -41,7 +41,7 @@ from bigsap.errors import InputError
 EXPERIMENTS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
-        table1, versus, small, curve, threads, cached, outofcore, bandwidth, startup, memory,
+        table1, versus, small, curve, threads, cached, outofcore, bandwidth, startup, peak_memory,
         paths, decay, trees, demo,
     )
 }  # fmt: skip
