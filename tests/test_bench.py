@@ -33,20 +33,20 @@ from bigsap.benchmarks import (
     trees,
     versus,
 )
-from bigsap.benchmarks.costs import matrix, total
-from bigsap.benchmarks.instances import CLASSES, MORE
-from bigsap.benchmarks.peers import PEERS, find
-from bigsap.benchmarks.processes import Process
-from bigsap.benchmarks.records import Log, StaleError
-from bigsap.benchmarks.settings import (
+from bigsap.benchmarks.bench_settings import (
     ALL_CLASSES,
     INTEGER_CLASSES,
     MORE_CLASSES,
     PAPER_CLASSES,
     QUICK,
+    BenchSettings,
     Round,
-    Settings,
 )
+from bigsap.benchmarks.costs import matrix, total
+from bigsap.benchmarks.instances import CLASSES, MORE
+from bigsap.benchmarks.peers import PEERS, find
+from bigsap.benchmarks.processes import Process
+from bigsap.benchmarks.records import Log, StaleError
 from bigsap.cli import bench as cli_bench
 from bigsap.cli import commands as cli
 
@@ -69,7 +69,7 @@ def _no_collections(monkeypatch):
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(
+    return BenchSettings(
         **{
             **QUICK,
             "out": tmp_path,
@@ -413,7 +413,7 @@ def test_who_has_lost_is_left_out(tmp_path):
 
 
 def test_patience():
-    settings = Settings(out=Path(), limit=60, patience=6, floor=8)
+    settings = BenchSettings(out=Path(), limit=60, patience=6, floor=8)
     assert settings.limit_of(None) == 60
     assert settings.limit_of(0.1) == 8
     assert settings.limit_of(2.0) == 12

@@ -9,8 +9,8 @@ import pytest
 
 from bench_log import HEADER, mixed
 from bigsap.benchmarks import charts, contest, markup, page, page_charts, run
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.records import Log
-from bigsap.benchmarks.settings import Settings
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def log(tmp_path):
 
 @pytest.fixture
 def text(log, tmp_path):
-    return page.page(log, run.sections(Settings(out=tmp_path), log), "2026-01-31")
+    return page.page(log, run.sections(BenchSettings(out=tmp_path), log), "2026-01-31")
 
 
 def section(text: str, name: str) -> str:
@@ -148,7 +148,7 @@ def test_nothing_of_a_log_is_markup(text):
 
 
 def test_every_table_of_the_report_is_there(text, log, tmp_path):
-    markdown = run.report(Settings(out=tmp_path), log)
+    markdown = run.report(BenchSettings(out=tmp_path), log)
     rows = [line for line in markdown.split("\n") if line.startswith("| ")]
     tables = section(text, "tables")
     heads = len(re.findall(r"^\| ---", markdown, re.M))
@@ -158,7 +158,7 @@ def test_every_table_of_the_report_is_there(text, log, tmp_path):
 
 def test_written_beside_the_report(log, tmp_path, monkeypatch):
     monkeypatch.setattr(run.pictures, "draw", lambda log, folder: {})
-    settings = Settings(out=tmp_path)
+    settings = BenchSettings(out=tmp_path)
     run.report_only(settings)
     made = (tmp_path / "report.html").read_text()
     assert made.startswith("<!doctype html>")

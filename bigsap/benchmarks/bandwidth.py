@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.costs import matrix
 from bigsap.benchmarks.machine import enough_memory
 from bigsap.benchmarks.measure import timed, warm
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import middle, table, verdict
-from bigsap.benchmarks.settings import Settings
 from bigsap.benchmarks.streaming import bytes_per_second
 
 NAME = "bandwidth"
@@ -17,7 +17,7 @@ CLASS = "random"
 SOLVER = "bigsap ssp"
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Each number of threads in turn; the streaming read before and after."""
     counts = settings.thread_counts
     for n in settings.bandwidth_sizes:
@@ -47,7 +47,7 @@ def run(settings: Settings, log: Log) -> None:
             del cost  # before the next one is made: each may take most of the memory
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """One line a number of threads and size."""
     rows = []
     for n in log.distinct("n", experiment=NAME):

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import bigsap
+from bigsap.benchmarks.bench_settings import BenchSettings, share_text
 from bigsap.benchmarks.costs import factors
 from bigsap.benchmarks.instances import points_of
 from bigsap.benchmarks.measure import WARM_SIZE, timed
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, middle, seconds_text, table
-from bigsap.benchmarks.settings import Settings, share_text
 
 NAME = "cached"
 TITLE = "Out of core: rows computed when needed, by the share that the cache holds"
@@ -25,7 +25,7 @@ SOURCES: dict[str, Callable[[int, int], Any]] = {
 }
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Each share of the cache and each number of threads, in turn and in reverse."""
     warmed: set[tuple[str, int, int]] = set()
     for n in settings.cached_sizes:
@@ -57,12 +57,12 @@ def _solve(cls: str, n: int, seed: int, share: int, count: int) -> tuple[bigsap.
     return timed(SOURCES[cls](n, seed), method=METHOD, threads=count, cache=cache, certify=False)
 
 
-def brief(settings: Settings, log: Log) -> str:
+def brief(settings: BenchSettings, log: Log) -> str:
     """The largest size alone."""
     return render(settings, log, max(log.distinct("n", experiment=NAME)))
 
 
-def render(settings: Settings, log: Log, least: int = 0) -> str:
+def render(settings: BenchSettings, log: Log, least: int = 0) -> str:
     """One line an instance and cache, threads beside each other, from ``least`` rows on."""
     counts = sorted(log.distinct("threads", experiment=NAME))
     rows = []

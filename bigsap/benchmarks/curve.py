@@ -6,11 +6,11 @@ import json
 import math
 import subprocess
 
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.peers import find
 from bigsap.benchmarks.processes import environment, python
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, seconds_text, table
-from bigsap.benchmarks.settings import Settings
 
 NAME = "curve"
 TITLE = "Points without a matrix, by size: seconds, evaluations and memory"
@@ -21,7 +21,7 @@ _LIMIT = 3600.0
 _LOADING = 10.0
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Each size in a process of its own, kernels loaded before the clock starts."""
     threads = max(settings.thread_counts)
     beside = "POT emd" in settings.peers and find("POT emd").installed()
@@ -55,7 +55,7 @@ def _measure(
     log.add(NAME, cls, n, 0, solver, threads, **json.loads(done.stdout))
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """One line a size."""
     rows = []
     for cls in log.distinct("cls", experiment=NAME):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 import bigsap
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.costs import matrix
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, table
-from bigsap.benchmarks.settings import Settings
 from bigsap.sources.base import Array
 
 NAME = "decay"
@@ -16,7 +16,7 @@ TITLE = "Epsilon and the distance to the final prices (figure 3)"
 SOLVER = "bigsap ssp"
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """One matrix of each class of the paper and size."""
     for n in settings.decay_sizes:
         for cls in settings.paper_classes():
@@ -45,12 +45,12 @@ def distances(cost: Array) -> list[list[float]]:
     return found
 
 
-def brief(settings: Settings, log: Log) -> str:
+def brief(settings: BenchSettings, log: Log) -> str:
     """The largest size alone."""
     return render(settings, log, max(log.distinct("n", experiment=NAME)))
 
 
-def render(settings: Settings, log: Log, least: int = 0) -> str:
+def render(settings: BenchSettings, log: Log, least: int = 0) -> str:
     """Geometric mean of distance over epsilon: about 1 wherever epsilon phases are needed."""
     rows = []
     for record in log.of(experiment=NAME):

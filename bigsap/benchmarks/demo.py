@@ -6,16 +6,16 @@ import subprocess
 import sys
 import time
 
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import seconds_text
-from bigsap.benchmarks.settings import Settings
 
 NAME = "demo"
 TITLE = "`bigsap demo`"
 _FOLDER = "demo-out"
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Run it once, in a process of its own."""
     pixels = settings.demo_pixels
     if log.has(NAME, "images", pixels, 0, "bigsap demo", 0):
@@ -30,7 +30,7 @@ def run(settings: Settings, log: Log) -> None:
     log.add(NAME, "images", pixels, 0, "bigsap demo", 0, seconds=seconds, output=done.stdout)
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """Its output, and how long it took."""
     parts = []
     for record in log.of(experiment=NAME):
@@ -40,7 +40,7 @@ def render(settings: Settings, log: Log) -> str:
     return "\n\n".join(parts)
 
 
-def brief(settings: Settings, log: Log) -> str:
+def brief(settings: BenchSettings, log: Log) -> str:
     """How long it took, and the lines that say what came out."""
     shown = ("status", "n ", "gap", "seconds in all", "peak resident")
     parts = []

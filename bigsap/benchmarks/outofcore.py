@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import bigsap
+from bigsap.benchmarks.bench_settings import BenchSettings, share_text
 from bigsap.benchmarks.costs import matrix
 from bigsap.benchmarks.measure import WARM_SIZE, timed
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, seconds_text, table
-from bigsap.benchmarks.settings import Settings, share_text
 
 NAME = "outofcore"
 TITLE = "Out of core: a zarr store (chunks of 64 rows, zstd) and a smaller cache"
@@ -22,7 +22,7 @@ IN_MEMORY = "in memory"
 _CHUNK_ROWS = 64
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Each share of the rows in the cache, against the matrix in memory."""
     if importlib.util.find_spec("zarr") is None:
         print(f'{NAME}: left out, it needs zarr: pip install "bigsap[zarr]"')
@@ -89,7 +89,7 @@ def _solve(path: Path, n: int, divisor: int) -> tuple[bigsap.Result, float, int]
     return result, seconds, n_reads
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """One line an instance and cache."""
     rows = []
     for record in log.of(experiment=NAME):

@@ -11,10 +11,10 @@ import numpy as np
 
 import bigsap
 from bigsap import checkpoint
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.costs import matrix
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import table
-from bigsap.benchmarks.settings import Settings
 from bigsap.sources.base import Array, Ids
 
 NAME = "paths"
@@ -38,7 +38,7 @@ class _Rows:
         return hashlib.sha256(self.cost.tobytes()).hexdigest()
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Trace one random matrix, plain and in phases."""
     n = settings.paths_size
     for kind in (PLAIN, PHASES):
@@ -94,7 +94,7 @@ def trace(cost: Array, *, epsilon: bool) -> dict[str, Any]:
     }
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """Totals, and the last tenth of the augmentations of the last phase."""
     rows = []
     for record in log.of(experiment=NAME):

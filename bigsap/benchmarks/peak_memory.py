@@ -6,10 +6,10 @@ import json
 import subprocess
 from typing import Any
 
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.processes import environment, python
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, middle, table, verdict
-from bigsap.benchmarks.settings import Settings
 
 NAME = "memory"
 TITLE = "Peak memory beyond the matrix"
@@ -19,7 +19,7 @@ THREADS = 1
 SOLVE, CERTIFIED = "solve", "solve and certificate"
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Peaks of processes that solve, less that of one that does not."""
     n = settings.memory_size
     _child(n, 0, "base")  # kernels on disk, pages of the libraries in memory
@@ -47,7 +47,7 @@ def _child(n: int, seed: int, *what: str) -> dict[str, Any]:
     return answer
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """In bytes, and in vectors of the length of a row."""
     rows = []
     for n in log.distinct("n", experiment=NAME):

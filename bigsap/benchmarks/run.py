@@ -33,9 +33,9 @@ from bigsap.benchmarks import (
     trees,
     versus,
 )
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.peers import find
 from bigsap.benchmarks.records import Log
-from bigsap.benchmarks.settings import Settings
 from bigsap.errors import InputError
 
 EXPERIMENTS: dict[str, ModuleType] = {
@@ -50,7 +50,7 @@ _HEADING = "# Measured"
 
 
 def run(
-    settings: Settings, only: Sequence[str] | None = None, *, fresh: bool = False,
+    settings: BenchSettings, only: Sequence[str] | None = None, *, fresh: bool = False,
     stamp: bool = False,
 ) -> str:  # fmt: skip
     """Measure what is missing, write the report and return it as Markdown.
@@ -68,7 +68,7 @@ def run(
     return _written(settings, log, stamp=stamp)
 
 
-def report_only(settings: Settings, *, stamp: bool = False) -> str:
+def report_only(settings: BenchSettings, *, stamp: bool = False) -> str:
     """The report of what was measured, whatever the code is by now.
 
     Raises InputError when nothing was.
@@ -79,7 +79,7 @@ def report_only(settings: Settings, *, stamp: bool = False) -> str:
     return _written(settings, Log.read(path), stamp=stamp)
 
 
-def publish(settings: Settings, head: Path, folder: Path, *, stamp: bool = False) -> Path:
+def publish(settings: BenchSettings, head: Path, folder: Path, *, stamp: bool = False) -> Path:
     """Write a short report into ``folder``, the text of ``head`` before it; beside it the page,
     which has every table, the pictures, and the log. Returns the report's path.
     """
@@ -101,7 +101,7 @@ def publish(settings: Settings, head: Path, folder: Path, *, stamp: bool = False
     return target
 
 
-def _written(settings: Settings, log: Log, *, stamp: bool) -> str:
+def _written(settings: BenchSettings, log: Log, *, stamp: bool) -> str:
     found = pictures.draw(log, settings.out)
     text = report(settings, log, found, stamp=stamp)
     (settings.out / REPORT).write_text(text)
@@ -115,7 +115,7 @@ def _facts(log: Log, *, stamp: bool) -> str:
     return "\n".join([*machine.lines(log), *date])
 
 
-def measure(settings: Settings, names: Sequence[str], log: Log) -> None:
+def measure(settings: BenchSettings, names: Sequence[str], log: Log) -> None:
     """Run what is missing of these experiments, with a look at the noise in between."""
     machine.probe(log)
     for name in names:
@@ -126,7 +126,7 @@ def measure(settings: Settings, names: Sequence[str], log: Log) -> None:
         print(f"    {time.perf_counter() - clock:.0f} s", flush=True)
 
 
-def sections(settings: Settings, log: Log) -> page.Sections:
+def sections(settings: BenchSettings, log: Log) -> page.Sections:
     """Title and Markdown of each experiment that has a record, by its name."""
     return {
         name: (module.TITLE, module.render(settings, log))
@@ -136,7 +136,7 @@ def sections(settings: Settings, log: Log) -> page.Sections:
 
 
 def report(
-    settings: Settings, log: Log, drawn: dict[str, str] | None = None, *, stamp: bool = False
+    settings: BenchSettings, log: Log, drawn: dict[str, str] | None = None, *, stamp: bool = False
 ) -> str:
     """The whole report as Markdown; experiments without a record are left out.
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import bigsap
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.peers import find, lapx_batch
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, middle, ratio_text, table, verdict
-from bigsap.benchmarks.settings import Settings
 from bigsap.sources.base import Array
 
 NAME = "small"
@@ -25,7 +25,7 @@ BARS = {100: 1.0, 200: 0.7, 500: 0.5, 1000: 0.4}
 _SECONDS, _TURNS = 0.05, 5
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Every size: solvers take turns, each on the same matrices."""
     for n in settings.small_sizes:
         missing = [name for name in _singles() if not log.has(NAME, ONE, n, 0, name, 1)]
@@ -78,7 +78,7 @@ def _batches() -> dict[str, Callable[[Array], Any]]:
     return found
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """Microseconds a call, and multiples of scipy's."""
     rows = []
     for kind, label in ((ONE, "one matrix"), (MANY, f"{settings.many_count:,} matrices")):

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import middle, seconds_text, table, verdict
-from bigsap.benchmarks.settings import Settings
 
 NAME = "startup"
 TITLE = "Start-up, kernels cached on disk"
@@ -27,7 +27,7 @@ print(json.dumps([imported - begun, time.perf_counter() - imported]))
 """
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Several processes, one after the other."""
     keys = [(NAME, "random", SIZE, seed, "bigsap", 1) for seed in range(settings.startup_seeds)]
     if all(log.has(*key) for key in keys):
@@ -54,7 +54,7 @@ def _process() -> tuple[float, float, float]:
     return imported, solved, whole
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """Medians, against the bars."""
     names = {
         "Python with numpy alone": "bare_seconds",

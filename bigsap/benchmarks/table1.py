@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.costs import matrix
 from bigsap.benchmarks.growth import Curves, by_size, fit
 from bigsap.benchmarks.measure import timed, warm
 from bigsap.benchmarks.paper import TABLE1
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, ratio_text, table, verdict
-from bigsap.benchmarks.settings import Settings
 
 NAME = "table1"
 TITLE = "Rows scanned, against the paper's Table 1"
@@ -16,7 +16,7 @@ BAR = 1.05
 SOLVER, PLAIN = "bigsap ssp", "bigsap ssp, no epsilon"
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Count with and without epsilon phases; without only few seeds of small sizes."""
     warmed = False
     for n in settings.table1_sizes:
@@ -62,7 +62,7 @@ def curves(log: Log, solver: str, field: str = "rows_scanned") -> Curves:
     return found
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """The two halves of Table 1, then each class and size against the paper."""
     parts = []
     for solver, label in ((PLAIN, "Without"), (SOLVER, "With")):
@@ -71,7 +71,7 @@ def render(settings: Settings, log: Log) -> str:
     return "\n\n".join([*parts, "With epsilon pricing, against the paper:", _compared(log)])
 
 
-def brief(settings: Settings, log: Log) -> str:
+def brief(settings: BenchSettings, log: Log) -> str:
     """The largest size, and how counts grow up to it."""
     largest = max(log.distinct("n", experiment=NAME))
     fits = {cls: fit(values) for cls, values in curves(log, SOLVER).items()}

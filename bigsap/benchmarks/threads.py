@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 import bigsap
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.instances import points_of, squared_distances
 from bigsap.benchmarks.machine import enough_memory
 from bigsap.benchmarks.measure import WARM_SIZE, timed
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, middle, ratio_text, seconds_text, table, verdict
-from bigsap.benchmarks.settings import Settings
 
 NAME = "threads"
 TITLE = "Threads: points (sqeuclidean), computed when needed and in memory"
@@ -20,7 +20,7 @@ FLY, MEMORY = "on the fly", "in memory"
 _CACHED_ROWS = 16
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Numbers of threads in turn and in reverse, on the same instances."""
     n, counts = settings.threads_size, settings.thread_counts
     kinds = [FLY, *([MEMORY] if enough_memory(8.0 * n * n) else [])]
@@ -61,7 +61,7 @@ def _solve(
     return timed(bigsap.points(x, y), method="ssp", threads=count, certify=False, cache=cache)
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """Medians and speed-up."""
     rows = []
     counts = log.distinct("threads", experiment=NAME)

@@ -9,10 +9,10 @@ are computed, and the table says so.
 from __future__ import annotations
 
 import bigsap
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.instances import integers
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, table
-from bigsap.benchmarks.settings import Settings
 
 NAME = "trees"
 TITLE = "The Hungarian method: first stars, passes, paths and steps by range"
@@ -45,7 +45,7 @@ MESSAGE, BYTE = 20e-6, 1 / 25e9
 _LIST_BYTES = 8 * 32 + 12
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """One matrix of each size and range."""
     for n in settings.trees_sizes:
         for factor in FACTORS:
@@ -69,7 +69,7 @@ def simulated_seconds(n: int, devices: int) -> float:
     return float(readings + prices + lists + TREES * (n / TREES_N) ** POWER)
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """Counts, then the simulation."""
     return "\n\n".join((_counts(log), _scaling("Weak"), _scaling("Strong")))
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import bigsap
+from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.costs import matrix
 from bigsap.benchmarks.growth import Curves, by_size
 from bigsap.benchmarks.machine import enough_memory
@@ -20,7 +21,6 @@ from bigsap.benchmarks.peers import find, own_name
 from bigsap.benchmarks.processes import Process
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import DASH, middle, ratio_text, seconds_text, table
-from bigsap.benchmarks.settings import Settings
 
 NAME = "peers"
 TITLE = "Seconds against other solvers, matrix in memory, solve only"
@@ -49,14 +49,14 @@ _LEGEND = (
 )
 
 
-def solvers(settings: Settings) -> list[str]:
+def solvers(settings: BenchSettings) -> list[str]:
     """BigSAP's methods first: the others' patience is measured by them."""
     installed = [name for name in settings.peers if find(name).installed()]
     own = [own_name(method, device) for device in settings.devices for method in settings.methods]
     return own + installed
 
 
-def entrants(settings: Settings) -> list[Entrant]:
+def entrants(settings: BenchSettings) -> list[Entrant]:
     """Each solver with each number of threads, those that know one thread with one."""
     return [
         (name, threads)
@@ -65,7 +65,7 @@ def entrants(settings: Settings) -> list[Entrant]:
     ]
 
 
-def run(settings: Settings, log: Log) -> None:
+def run(settings: BenchSettings, log: Log) -> None:
     """Every size, seed and class of each round; solvers turn by turn on each matrix."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=settings.out)))
@@ -85,7 +85,7 @@ def is_own(name: str) -> bool:
 
 
 def _instance(
-    settings: Settings, log: Log, processes: dict[Entrant, Process],
+    settings: BenchSettings, log: Log, processes: dict[Entrant, Process],
     instance: tuple[str, int, int], folder: Path,
 ) -> None:  # fmt: skip
     """What the log does not hold yet of one matrix."""
@@ -119,7 +119,7 @@ def _save(path: Path, cost: Any) -> Path:
 
 
 def _contest(
-    settings: Settings, log: Log, processes: dict[Entrant, Process], missing: list[Entrant],
+    settings: BenchSettings, log: Log, processes: dict[Entrant, Process], missing: list[Entrant],
     instance: tuple[str, int, int], path: Path, small: Path,
 ) -> None:  # fmt: skip
     """All solvers on one matrix, turn by turn; quick ones a second time in reverse order."""
@@ -204,7 +204,7 @@ def _cell(log: Log, records: list[dict[str, Any]], seeds: int) -> tuple[str, flo
     return seconds_text(seconds) + ("" if len(records) == seeds else "*"), seconds
 
 
-def render(settings: Settings, log: Log) -> str:
+def render(settings: BenchSettings, log: Log) -> str:
     """A section a size and number of threads, then how our methods grow with n."""
     parts = [
         _times(log, n, threads)
@@ -220,7 +220,7 @@ def render(settings: Settings, log: Log) -> str:
     return "\n\n".join(parts + (["\n".join(failures)] if failures else []))
 
 
-def brief(settings: Settings, log: Log) -> str:
+def brief(settings: BenchSettings, log: Log) -> str:
     """One table a size: seconds of all with one thread, of some with more, and our counts."""
     parts = []
     for n in sizes_with_peers(log):

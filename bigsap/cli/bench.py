@@ -12,7 +12,7 @@ from bigsap.cli.common import ExitStatus
 from bigsap.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from bigsap.benchmarks.settings import Round, Settings
+    from bigsap.benchmarks.bench_settings import BenchSettings, Round
 
 _AddCommand = Callable[
     [str, Callable[[argparse.Namespace], ExitStatus], str], argparse.ArgumentParser
@@ -94,10 +94,10 @@ def shares_of(texts: list[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
+def settings_of(args: argparse.Namespace) -> BenchSettings:
     """What the arguments ask for. Raises OptionError naming the option."""
+    from bigsap.benchmarks.bench_settings import ALL_CLASSES, QUICK, ROUNDS, BenchSettings
     from bigsap.benchmarks.peers import PEERS, find
-    from bigsap.benchmarks.settings import ALL_CLASSES, QUICK, ROUNDS, Settings
     from bigsap.methods import METHODS
 
     given: dict[str, object] = dict(QUICK) if args.quick else {}
@@ -146,13 +146,13 @@ def settings_of(args: argparse.Namespace) -> Settings:
     # Bars are about the sizes, seeds and threads of the full run only.
     scale = "chosen" if chosen else "quick" if args.quick else "full"
     out = (args.out or Path("bigsap-bench") / scale).absolute()
-    return Settings(**{**{k: v for k, v in given.items() if v is not None},
+    return BenchSettings(**{**{k: v for k, v in given.items() if v is not None},
                        "scale": scale, "out": out})  # type: ignore[arg-type]  # fmt: skip
 
 
 def _rounds(usual: Any, sizes: tuple[int, ...], seeds: int | None) -> tuple[Round, ...]:
     """One round of the chosen sizes, or the usual ones; with as many seeds as chosen."""
-    from bigsap.benchmarks.settings import Round
+    from bigsap.benchmarks.bench_settings import Round
 
     if sizes:
         return (Round(sizes=sizes, seeds=seeds or max(part.seeds for part in usual)),)

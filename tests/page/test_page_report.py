@@ -12,7 +12,7 @@ from page_steps import fits
 
 from bench_log import mixed
 from bigsap.benchmarks import page, run
-from bigsap.benchmarks.settings import Settings
+from bigsap.benchmarks.bench_settings import BenchSettings
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     log = mixed(folder)
     path = folder / "report.html"
-    path.write_text(page.page(log, run.sections(Settings(out=folder), log), "2026-01-31"))
+    path.write_text(page.page(log, run.sections(BenchSettings(out=folder), log), "2026-01-31"))
     (folder / "runs.jsonl").unlink()
     return path
 

@@ -43,7 +43,7 @@ ROUNDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class BenchSettings:
     """Sizes are rows (= columns); limits and patience see ``limit_of``.
 
     ``out`` is where logs, pictures and temporary matrices go. ``methods`` of BigSAP on
