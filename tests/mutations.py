@@ -147,7 +147,7 @@ MUTATIONS = [
     Mutation("bigsap/sources/spread/spread.py",
              "            self.show(wanted, found.__setitem__)", "            raise",
              "tests/test_cluster.py -k nobody_asked"),
-    Mutation("bigsap/sources/spread/worker.py",
+    Mutation("bigsap/sources/spread/on_worker.py",
              "    if serial is not None and built.shared[0] != serial:",
              "    if built.shared[0] is None:", "tests/test_cluster.py -k declines"),
     Mutation("bigsap/engine/lists/afar.py",

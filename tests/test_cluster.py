@@ -21,14 +21,14 @@ from bigsap.engine.core import state as S
 from bigsap.engine.lists.afar import Making, SentPrices, lists_of
 from bigsap.sources.base import Foreseeing
 from bigsap.sources.functions.speed import PerformanceWarning
-from bigsap.sources.spread import lookups, recipes, worker
+from bigsap.sources.spread import lookups, on_worker, recipes
 from bigsap.sources.spread import spread as spread_module
 from bigsap.sources.spread import wave as wave_module
 from bigsap.sources.spread.crew import Crew
+from bigsap.sources.spread.on_worker import Built, KeptOnWorker
 from bigsap.sources.spread.roster import Roster
 from bigsap.sources.spread.spread import Spread
 from bigsap.sources.spread.wave import Wave
-from bigsap.sources.spread.worker import Built, KeptOnWorker
 from remote_provider import Provider
 
 dask = pytest.importorskip("dask")
@@ -706,10 +706,10 @@ def test_a_worker_declines_what_it_does_not_have(monkeypatch, why):
     out = np.empty((2, 50))
     built.rows.read(rows, slice(0, 50), out)
     built.shared = 7, np.zeros(3, np.uint8)
-    monkeypatch.setattr(worker, "_built", OrderedDict(t=built))
-    name = "bigsap.sources.spread.worker:rows_of"
-    whole = worker._kept_rows("t", name, 7, None, (rows,), "tcp://here")
-    _, asked, address, body = worker.opened(whole)
+    monkeypatch.setattr(on_worker, "_built", OrderedDict(t=built))
+    name = "bigsap.sources.spread.on_worker:rows_of"
+    whole = on_worker._kept_rows("t", name, 7, None, (rows,), "tcp://here")
+    _, asked, address, body = on_worker.opened(whole)
     assert (asked, address) == (0, "tcp://here")
     assert body.tobytes() == out.tobytes()
     given = {
@@ -717,7 +717,7 @@ def test_a_worker_declines_what_it_does_not_have(monkeypatch, why):
         "rows gone": ("t", name, 7, None, (np.array([3, 5]),)),
         "other prices": ("t", name, 8, None, (rows,)),
     }[why]
-    assert worker._kept_rows(*given, "tcp://here") is None
+    assert on_worker._kept_rows(*given, "tcp://here") is None
 
 
 def test_workers_that_cannot_be_asked_directly_get_tasks(client, monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 from bigsap.proof.row_minima import row_minima
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.sources.base import Array, Ids
-from bigsap.sources.spread.worker import Built
+from bigsap.sources.spread.on_worker import Built
 
 
 class _Some:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bigsap.sources.base import Array
-from bigsap.sources.spread import worker
+from bigsap.sources.spread import on_worker
 from bigsap.sources.spread.roster import Roster, Shared
 
 #: A worker that has not answered after so many seconds is asked by a task.
@@ -40,7 +40,7 @@ def look_up(
     """Ask all workers at the same time; what they answer is in ``lookups`` then."""
     client = crew.client
     direct = bool(client.direct_to_workers)
-    function = pickle.dumps(worker.looked_up)
+    function = pickle.dumps(on_worker.looked_up)
 
     async def ask(lookup: Lookup) -> None:
         values = None if shared is None or lookup.seat in shared.there else shared.values

@@ -19,7 +19,7 @@ import numpy as np
 
 from bigsap.errors import ClusterError, OptionError
 from bigsap.sources.base import Array
-from bigsap.sources.spread import worker
+from bigsap.sources.spread import on_worker
 
 #: Seconds between looks at who is there.
 _LOOK_SECONDS = 1.0
@@ -175,7 +175,7 @@ class Roster:
             prompt = [seat for seat in self.seats if not self.is_late(seat)]
             for token in self._tokens:
                 with suppress(Exception):
-                    client.run(worker.forget, token, workers=prompt, on_error="ignore")
+                    client.run(on_worker.forget, token, workers=prompt, on_error="ignore")
         for closing in self._owned:
             with suppress(OSError, TimeoutError, RuntimeError):
                 closing.close(timeout=5)
@@ -250,7 +250,7 @@ class Roster:
         """Send it, or send it once more: another worker then holds it first."""
         self.counts.sent_bytes += shared.values.nbytes
         where = self.prompt()
-        shared.future = self.submit(worker.hold, shared.values, label="hold", **where)
+        shared.future = self.submit(on_worker.hold, shared.values, label="hold", **where)
 
     def prompt(self) -> dict[str, Any]:
         """Where to submit, if some are late: Dask does not know of that."""

@@ -32,7 +32,7 @@ from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.spread.crew import Crew, cores_here
 from bigsap.sources.spread.recipes import LiesHereError, recipe_of
 
-_ROWS = "bigsap.sources.spread.worker:rows_of"
+_ROWS = "bigsap.sources.spread.on_worker:rows_of"
 _DUALS = "bigsap.solving.part_proof:duals_of"
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20

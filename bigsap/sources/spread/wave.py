@@ -24,10 +24,10 @@ import numpy as np
 
 from bigsap.errors import ClusterError, SourceError
 from bigsap.sources.base import Array
-from bigsap.sources.spread import worker
+from bigsap.sources.spread import on_worker
 from bigsap.sources.spread.lookups import Lookup, look_up
+from bigsap.sources.spread.on_worker import Failure, opened
 from bigsap.sources.spread.roster import Roster, Shared
-from bigsap.sources.spread.worker import Failure, opened
 
 _log = logging.getLogger("bigsap")
 
@@ -227,7 +227,7 @@ class Wave:
         if block.owner is not None and not anywhere and block.owner in crew.threads:
             where = {"workers": [block.owner], "allow_other_workers": True}
         future = crew.submit(
-            worker.perform, crew.held(self.recipe), self.shared and crew.held(self.shared),
+            on_worker.perform, crew.held(self.recipe), self.shared and crew.held(self.shared),
             self.token, self.name, args,
             label=self.kind, **where,
         )  # fmt: skip
