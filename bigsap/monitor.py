@@ -319,7 +319,7 @@ def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-class Part(Monitor):
+class PartMonitor(Monitor):
     """The monitor of a sub-problem: the whole's limits, progress of its own, no checkpoints.
 
     n_rows: of the sub-problem, which is the ``level``-th below the whole. The whole's progress
@@ -328,7 +328,7 @@ class Part(Monitor):
 
     def __init__(self, whole: Monitor, n_rows: int, level: int) -> None:
         super().__init__()
-        self._top: Monitor = whole._top if isinstance(whole, Part) else whole
+        self._top: Monitor = whole._top if isinstance(whole, PartMonitor) else whole
         self.progress.level, self.progress.n_rows = level, n_rows
 
     def tick(self, report: bool = False) -> None:

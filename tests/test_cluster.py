@@ -28,7 +28,7 @@ from bigsap.sources.spread.crew import Crew
 from bigsap.sources.spread.on_worker import Built, KeptOnWorker
 from bigsap.sources.spread.roster import Roster
 from bigsap.sources.spread.spread import Spread
-from bigsap.sources.spread.wave import Wave
+from bigsap.sources.spread.wave import SpreadWave
 from remote_provider import Provider
 
 dask = pytest.importorskip("dask")
@@ -748,7 +748,9 @@ def wave_of(rows, keepers, **crew):
             "_dear": None, "late": {}, "look": lambda: None,
         } | crew
     )  # fmt: skip
-    return Wave(found, ("t", None), "f", np.array(rows), "list", 8, None, lambda positions: ())
+    return SpreadWave(
+        found, ("t", None), "f", np.array(rows), "list", 8, None, lambda positions: ()
+    )
 
 
 def cut(wave, seat):

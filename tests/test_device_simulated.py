@@ -177,9 +177,9 @@ def test_who_is_left_alone_gives_up(cupy: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_a_launch_that_fails_leaves_nobody_waiting(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = gpu_parts.Part.kernel
+    usual = gpu_parts.DevicePart.kernel
 
-    def broken(self: gpu_parts.Part, name: str, *rest: Any) -> Any:
+    def broken(self: gpu_parts.DevicePart, name: str, *rest: Any) -> Any:
         kernel = usual(self, name, *rest)
         if name == "bigsap_picks" and self.device == 1:
 
@@ -189,7 +189,7 @@ def test_a_launch_that_fails_leaves_nobody_waiting(
             return fail
         return kernel
 
-    monkeypatch.setattr(gpu_parts.Part, "kernel", broken)
+    monkeypatch.setattr(gpu_parts.DevicePart, "kernel", broken)
     with pytest.raises(RuntimeError, match="out of resources"):
         bigsap.solve(costs(30, 40), device="cuda:0,1")
 

@@ -17,7 +17,7 @@ from bigsap.proof import descent as descents
 from bigsap.proof import minima as proof
 from bigsap.proof import tree as trees
 from bigsap.proof.certificate import certify
-from bigsap.proof.descent import Costs, _plain, _sloped, descend
+from bigsap.proof.descent import PointCosts, _plain, _sloped, descend
 from bigsap.proof.geometry import geometry
 from bigsap.proof.row_minima import row_minima
 from bigsap.proof.unassigned import certify_gated
@@ -182,7 +182,7 @@ def in_boxes(source, v, maximize):
     p = geometry(there)
     tree = trees.grown(p.y, v[order], first, last, leaves, lambda: None)
     sign = -1 if maximize else 1
-    costs = Costs(p.x, p.scale, p.kind, sign, p.factor, p.power, p.slip, p.blur, 0, 0)
+    costs = PointCosts(p.x, p.scale, p.kind, sign, p.factor, p.power, p.slip, p.blur, 0, 0)
     return there, tree, costs, v[order]
 
 

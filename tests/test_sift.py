@@ -10,7 +10,7 @@ from numba import njit
 import bigsap
 from bigsap.engine.core.record import record, records
 from bigsap.engine.core.scan import NOWHERE
-from bigsap.engine.core.state import ID, LANES, RUNS, Front, Hint, Scale
+from bigsap.engine.core.state import ID, LANES, RUNS, CodeScale, Front, Hint
 from bigsap.engine.core.vectors import root_minima, sifted
 from bigsap.engine.dense.queue import (
     OUTSIDE,
@@ -48,7 +48,7 @@ def new_slab(v, row_of_column, start, stop):
     own.free_label = own.known_free = own.sieve_base = np.inf
     own.free_column, own.next_root = NOWHERE, -1
     return Slab(
-        own, record(Scale, price), v, np.full(m, np.inf), np.full(m, -7, ID), row_of_column,
+        own, record(CodeScale, price), v, np.full(m, np.inf), np.full(m, -7, ID), row_of_column,
         np.array([rounded_up(x) for x in v], np.float32), np.full(m, OUTSIDE, ID),
         np.empty(m, ID), np.empty(m, ID), np.empty(2 * (m // LANES + 1), np.int64),
         np.empty(m // LANES + 1), np.zeros((m, 4), np.uint8), np.empty(RUNS, np.int64),

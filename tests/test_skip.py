@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.engine.core import state, team
 from bigsap.engine.core.record import record
-from bigsap.engine.core.state import CODES, LANES, ROOM, RUNS, Scale
+from bigsap.engine.core.state import CODES, LANES, ROOM, RUNS, CodeScale
 from bigsap.engine.dense.stretches import (
     code_of,
     move_scale,
@@ -27,7 +27,7 @@ ORIGINS = st.integers(min_value=-(1 << 31), max_value=1 << 31)
 
 
 def new_scale():
-    return record(Scale, np.dtype(np.float64))
+    return record(CodeScale, np.dtype(np.float64))
 
 
 def codes(lows, row):

@@ -36,7 +36,7 @@ from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts, all_costs, part_of, read_gently
 from bigsap.methods.placement import prices_on_device
 from bigsap.methods.strata import Strata, one_of_each
-from bigsap.monitor import Monitor, Part
+from bigsap.monitor import Monitor, PartMonitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.arrays.matrix import ArraySource
@@ -101,7 +101,10 @@ class Ladder:
         bounds = LevelBounds(self.problem, self.team, self.monitor)
         while self.level > 1:
             level = self.level - 1
-            part, below = parts[level], Part(self.monitor, self.members[level][0].size, level)
+            part, below = (
+                parts[level],
+                PartMonitor(self.monitor, self.members[level][0].size, level),
+            )
             try:
                 fine = self._solve(part, level, parts, below, solve_level)
             except InvalidCostError as error:
@@ -133,7 +136,7 @@ class Ladder:
         for level in range(1, self.level):
             upper, ids = self.members[level - 1], self.members[level]
             rows, columns = (np.searchsorted(u, i) for u, i in zip(upper, ids, strict=True))
-            below = Part(self.monitor, rows.size, level)
+            below = PartMonitor(self.monitor, rows.size, level)
             counts = self.counts if level == 1 else Counts()
             parts[level] = part_of(parts[level - 1], rows, columns, below, counts)
             if counts is not self.counts and not isinstance(parts[level].source, ArraySource):
@@ -141,7 +144,7 @@ class Ladder:
         return parts
 
     def _solve(
-        self, part: Problem, level: int, parts: dict[int, Problem], below: Part,
+        self, part: Problem, level: int, parts: dict[int, Problem], below: PartMonitor,
         solve_level: SolveLevel,
     ) -> bool:  # fmt: skip
         """Solve one level; False where it has no solution, or none in finite numbers."""

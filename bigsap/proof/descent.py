@@ -61,7 +61,7 @@ _STACK = 128
 BOUND_PAIRS = 20
 
 
-class Costs(NamedTuple):
+class PointCosts(NamedTuple):
     """Rows' points x (n, d), and the rest of ``Geometry`` as numbers; sign: -1 to maximise.
 
     address, context: of the filler, for rows and columns in the tree's order.
@@ -92,7 +92,7 @@ def _smaller(a: float, b: float) -> float:
 
 
 @kernel(nrt=True, forceinline=True)
-def _plain(c: Costs, t: Tree, row: int, node: int) -> float:
+def _plain(c: PointCosts, t: Tree, row: int, node: int) -> float:
     """No signed cost of the row in the node's box is less."""
     kind, d = c.kind, c.scale.size
     total = 0.0
@@ -145,7 +145,7 @@ def _plain(c: Costs, t: Tree, row: int, node: int) -> float:
 
 
 @kernel(nrt=True, forceinline=True)
-def _sloped(c: Costs, t: Tree, row: int, node: int) -> float:
+def _sloped(c: PointCosts, t: Tree, row: int, node: int) -> float:
     """No signed cost less its column's price is less, in the node's box."""
     kind, d, far = c.kind, c.scale.size, c.sign < 0
     none = -np.inf
@@ -278,7 +278,7 @@ def _sloped(c: Costs, t: Tree, row: int, node: int) -> float:
 
 @kernel(nrt=True)
 def descend(
-    c: Costs, t: Tree, v: Array, rows: Array, start: int, stop: int, limit: int, u: Array,
+    c: PointCosts, t: Tree, v: Array, rows: Array, start: int, stop: int, limit: int, u: Array,
     counts: Array,
 ) -> int:  # fmt: skip
     """Lower u[row] to the row's least ``c - v``, for ``rows[start:stop]``.

@@ -148,7 +148,7 @@ def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
     p = None if chosen is None else geometry(chosen)
     if p is None:
         return []
-    costs = descent.Costs(p.x, p.scale, p.kind, 1, p.factor, p.power, p.slip, p.blur, 0, 0)
+    costs = descent.PointCosts(p.x, p.scale, p.kind, 1, p.factor, p.power, p.slip, p.blur, 0, 0)
     order, first, last, leaves = tree.planted(p.y, _weights(p), lambda: None)
     wide = np.zeros((1, p.y.shape[1]))
     value = np.zeros(1)
@@ -187,7 +187,7 @@ def _descend(
 ) -> tuple[Array, int, int, bool] | None:  # fmt: skip
     """u (n,), pairs, bounds, and whether it was worth going to the end. best: (n,) of the
     rows, values of ``c - v`` or inf."""
-    from bigsap.proof.descent import BOUND_PAIRS, Costs, descend
+    from bigsap.proof.descent import BOUND_PAIRS, PointCosts, descend
     from bigsap.proof.tree import grown, planted
 
     n, m = source.shape
@@ -206,7 +206,7 @@ def _descend(
     v = np.ascontiguousarray(prices[order])
     look()
     tree = grown(p.y, v, first, last, leaves, look)
-    costs = Costs(
+    costs = PointCosts(
         p.x, p.scale, p.kind, -1 if maximize else 1, p.factor, p.power, p.slip, p.blur,
         fill.address, fill.context,
     )  # fmt: skip

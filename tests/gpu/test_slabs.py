@@ -85,7 +85,7 @@ def test_through_host_memory(device: str, monkeypatch: pytest.MonkeyPatch) -> No
     ways = []
 
     class Through(gpu_parts.Exchange):
-        def __init__(self, parts: list[gpu_parts.Part], way: str | None = None) -> None:
+        def __init__(self, parts: list[gpu_parts.DevicePart], way: str | None = None) -> None:
             super().__init__(parts, "host" if len(parts) > 1 else None)
             ways.append(self.way)
 

@@ -167,7 +167,7 @@ class Hint:
     cost: float
 
 
-class Scale:
+class CodeScale:
     """Where a slab's codes of stretches lie (``stretches``), as bits of float32."""
 
     origin: int
@@ -247,7 +247,7 @@ class State(NamedTuple):
     found: Array  # int64 (n_threads, 2 * groups of LANES columns of a slab)
     # What rows need not be read again, and what is read: see ``stretches``.
     lows: Array  # uint8 (n_threads, n_columns, a thread's share of ROOM)
-    scales: Array  # Scale (n_threads,)
+    scales: Array  # CodeScale (n_threads,)
     runs: Array  # int64 (n_threads, RUNS)
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     at: Standing
@@ -304,7 +304,7 @@ def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dic
         "fronts": records(Front, price, n_threads),
         "found": np.empty((n_threads, 2 * groups), np.int64),
         "lows": lows,
-        "scales": records(Scale, price, n_threads),
+        "scales": records(CodeScale, price, n_threads),
         "runs": np.empty((n_threads, RUNS), np.int64),
     }
 

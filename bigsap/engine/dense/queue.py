@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigsap.engine.core.state import Front, Hint, Scale, State
+from bigsap.engine.core.state import CodeScale, Front, Hint, State
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -31,7 +31,7 @@ class Slab(NamedTuple):
     """
 
     own: Front
-    scale: Scale
+    scale: CodeScale
     v: Array
     dist: Array
     pred: Array

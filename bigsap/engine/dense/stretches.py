@@ -24,7 +24,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from bigsap.engine.core.atomics import lowest_bit
-from bigsap.engine.core.state import CODES, Scale
+from bigsap.engine.core.state import CODES, CodeScale
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -59,7 +59,7 @@ def code_of(x: float, origin: int) -> int:
 
 
 @kernel
-def move_scale(octaves: int, lows: Array, scale: Scale) -> None:
+def move_scale(octaves: int, lows: Array, scale: CodeScale) -> None:
     """Move the origin up (or down); what codes say of their stretches stays true. O(rows)."""
     scale.origin += octaves << _OCTAVE
     steps = octaves * _STEPS
@@ -82,7 +82,9 @@ def _least(values: Array, first: int, end: int) -> float:
 
 
 @kernel
-def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, scale: Scale) -> None:
+def note_lows(
+    row: int, group_min: Array, full: int, width: int, lows: Array, scale: CodeScale
+) -> None:
     """Note the minima of a root's stretches, each of ``width`` groups of LANES columns.
 
     group_min: P, of the slab's ``full`` groups and more. lows: uint8 (n_rows, bytes), the

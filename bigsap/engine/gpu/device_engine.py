@@ -19,7 +19,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.dense.rectangular import NEXT_ROW
 from bigsap.engine.dense.sweep import Survey
-from bigsap.engine.gpu.shares import Exchange, Part
+from bigsap.engine.gpu.shares import DevicePart, Exchange
 from bigsap.engine.gpu.wait import ABORT_FLAG, AT_POSITION, AT_SCANS, Wait
 from bigsap.errors import BigsapError
 from bigsap.monitor import Monitor
@@ -27,7 +27,7 @@ from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.base import Array
 from bigsap.sources.device.device_kernels import load_cupy
-from bigsap.sources.device.slabs import Slab, SlabsOnDevices
+from bigsap.sources.device.slabs import DeviceSlab, SlabsOnDevices
 
 #: A launch ends after about this long, at the end of a search: displays and listeners
 #: are served in between.
@@ -62,13 +62,13 @@ class DeviceEngine(Engine):
         super().__init__(problem, rows, team, monitor, price)
         source: Any = problem.source
         m = problem.shape[1]
-        slabs = source.slabs() if isinstance(source, SlabsOnDevices) else [Slab(source, 0, m)]
+        slabs = source.slabs() if isinstance(source, SlabsOnDevices) else [DeviceSlab(source, 0, m)]
         self.cupy = load_cupy()
         basic = {
             "PRICE_IS_INT": int(price.kind == "i"), "SIGN": problem.sign,
             "VIRTUAL": int(problem.n_virtual_rows > 0), "DEVICES": len(slabs),
         }  # fmt: skip
-        self.parts = [Part(slab, m, basic, shape) for slab in slabs]
+        self.parts = [DevicePart(slab, m, basic, shape) for slab in slabs]
         self.exchange = Exchange(self.parts, way)
         self._wait = Wait(self.parts[0].device)
         self._code = slabs[0].source.code()

@@ -20,7 +20,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.gpu.forest_rows import Reading, common_unit, gathered
 from bigsap.engine.gpu.wait import Wait
-from bigsap.engine.hungarian.grown import DONE, KEEP, YIELD, Grown, Lists
+from bigsap.engine.hungarian.grown import DONE, KEEP, YIELD, Grown, KeptLists
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 from bigsap.sources.device.code import DeviceCode
@@ -93,7 +93,7 @@ class DeviceForest:
         if status != DONE:
             ids, list_costs, sizes, theta = (one.get() for one in lists[:4])
             low = np.concatenate([reading.low.get() for reading in self.readings])
-            left = Lists(ids, list_costs, sizes, theta, low)
+            left = KeptLists(ids, list_costs, sizes, theta, low)
         return Grown(
             status, v.get().astype(np.int64), pairs.get().astype(S.ID), counts, left, shift
         )

@@ -17,7 +17,7 @@ import numpy as np
 from bigsap.errors import BigsapError, OptionError
 from bigsap.sources.device.device_kernels import Settings, compiled, load_cupy, on
 from bigsap.sources.device.device_memory import empty
-from bigsap.sources.device.slabs import Slab
+from bigsap.sources.device.slabs import DeviceSlab
 
 _USUAL_CLOCK = 1_500_000  # kHz
 #: How long a group waits for the other devices' before it gives up.
@@ -50,7 +50,7 @@ def geometry(n_columns: int, major: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-class Part:
+class DevicePart:
     """One device's slab of columns, and what works on it there.
 
     n_columns: of all slabs. basic: macros that all parts share. shape: of the group, None
@@ -58,7 +58,7 @@ class Part:
     """
 
     def __init__(
-        self, slab: Slab, n_columns: int, basic: dict[str, int], shape: dict[str, int] | None
+        self, slab: DeviceSlab, n_columns: int, basic: dict[str, int], shape: dict[str, int] | None
     ) -> None:
         cupy = load_cupy()
         self.source, self.start, self.stop = slab.source, slab.start, slab.stop
@@ -121,7 +121,7 @@ class Exchange:
     way: ``"device"`` or ``"host"``, where they lie; ``"none"`` with one part.
     """
 
-    def __init__(self, parts: list[Part], way: str | None = None) -> None:
+    def __init__(self, parts: list[DevicePart], way: str | None = None) -> None:
         self.parts = parts
         self.way = "none"
         self._device: list[Any] = []

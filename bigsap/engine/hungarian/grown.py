@@ -18,7 +18,7 @@ DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN, TOO_FAR = range(7)
 
 
 @dataclass(frozen=True)
-class Lists:
+class KeptLists:
     """Rows' lists. ids, costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,); theta
     2**31 - 1: the list has every column. low: int64 (n_rows,) what costs are relative to."""
 
@@ -42,7 +42,7 @@ class Grown:
     v: Array
     column_of_row: Array
     counts: dict[str, int]
-    lists: Lists | None
+    lists: KeptLists | None
     shift: int
 
     def real(self, units: Array, price: np.dtype[Any]) -> Array:

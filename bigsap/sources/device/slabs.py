@@ -48,7 +48,7 @@ def slab_bounds(n_columns: int, n_devices: int) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Slab:
+class DeviceSlab:
     """Columns ``start`` to ``stop`` of the costs, as a source on one device."""
 
     source: OnDevice
@@ -73,7 +73,7 @@ class SlabsOnDevices:
         n, m = source.shape
         self.shape = (m, n) if turned else (n, m)
         self.dtype = source.dtype
-        self._slabs: list[Slab] = []
+        self._slabs: list[DeviceSlab] = []
         self._whole: CostSource = source
         if turned:
             other = source.transposed() if isinstance(source, Transposable) else None
@@ -83,7 +83,7 @@ class SlabsOnDevices:
         names = ",".join(map(str, self.devices))
         return f"SlabsOnDevices({self.source!r}, cuda:{names})"
 
-    def slabs(self) -> list[Slab]:
+    def slabs(self) -> list[DeviceSlab]:
         """The slabs, from the first column to the last. DeviceMemoryError names the bytes."""
         if not self._slabs:
             bounds = slab_bounds(self.shape[1], len(self.devices))
@@ -101,14 +101,14 @@ class SlabsOnDevices:
         source = self.source
         return not isinstance(source, (OnDevice, Placeable)) and source_code(source) is None
 
-    def _parts(self, pieces: list[tuple[int, int]]) -> list[Slab]:
+    def _parts(self, pieces: list[tuple[int, int]]) -> list[DeviceSlab]:
         """Slabs of costs in device memory, or computed there."""
         made = []
         rows = np.arange(self.shape[0])
         for device, (start, stop) in zip(self.devices, pieces, strict=False):
             if isinstance(self.source, MatrixOnDevice):
                 there = self._part_of_array(self.source, device, start, stop)
-                made.append(Slab(there, start, stop))
+                made.append(DeviceSlab(there, start, stop))
                 continue
             whole: Any = self.source
             if isinstance(whole, Placeable):
@@ -118,7 +118,7 @@ class SlabsOnDevices:
             if self.turned:
                 whole = whole.transposed()
             part: Any = whole.select(rows, np.arange(start, stop))
-            made.append(Slab(part, start, stop))
+            made.append(DeviceSlab(part, start, stop))
         return made
 
     def _part_of_array(
@@ -141,7 +141,7 @@ class SlabsOnDevices:
                     raise no_room("a slab of the costs", int(part.nbytes)) from error
         return MatrixOnDevice(part)
 
-    def _copied(self, pieces: list[tuple[int, int]]) -> list[Slab]:
+    def _copied(self, pieces: list[tuple[int, int]]) -> list[DeviceSlab]:
         """Slabs copied from the host; the transpose's are rows of what is copied."""
         source, n, m = self.source, *self.source.shape
         arrays = []
@@ -156,7 +156,7 @@ class SlabsOnDevices:
                     for first, panel in panels(source, np.arange(start, stop), self._tick):
                         bring(array[first : first + len(panel)], panel)
             return [
-                Slab(MatrixOnDevice(array.T), *piece)
+                DeviceSlab(MatrixOnDevice(array.T), *piece)
                 for array, piece in zip(arrays, pieces, strict=True)
             ]
         for first, panel in panels(source, np.arange(n), self._tick):
@@ -165,7 +165,8 @@ class SlabsOnDevices:
                     part = np.ascontiguousarray(panel[:, start:stop])
                     bring(array[first : first + len(panel)], part)
         return [
-            Slab(MatrixOnDevice(array), *piece) for array, piece in zip(arrays, pieces, strict=True)
+            DeviceSlab(MatrixOnDevice(array), *piece)
+            for array, piece in zip(arrays, pieces, strict=True)
         ]
 
     def _refuse(self, device: int, nbytes: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bigsap.sources.base import Array
 from bigsap.sources.spread.roster import Roster, Shared, cores_here
-from bigsap.sources.spread.wave import Wave
+from bigsap.sources.spread.wave import SpreadWave
 
 __all__ = ["Crew", "cores_here"]
 
@@ -38,7 +38,7 @@ class Crew(Roster):
         """
         if not rows.size:
             return
-        wave = Wave(self, costs, name, rows, kind, row_bytes, shared, args)
+        wave = SpreadWave(self, costs, name, rows, kind, row_bytes, shared, args)
         self.counts.waves += 1
         try:
             yield from wave.run(tick)

@@ -70,7 +70,7 @@ class _Block:
     copies: list[Any] = field(default_factory=list)
 
 
-class Wave:
+class SpreadWave:
     """One wave: what is still to be sent, what is out, what has failed."""
 
     def __init__(
