@@ -25,10 +25,10 @@ from bigsap.sources.expression.syntax_tree import (
     Binary,
     Call,
     Choice,
-    Expression,
     Node,
     Number,
-    Sum,
+    SumOver,
+    SyntaxTree,
 )
 
 
@@ -66,7 +66,7 @@ class _Checked(NumbaEmitter):
     """Writes doubts beside values. ``doubts`` names those of the values written so far
     within the innermost branch."""
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, expression: SyntaxTree) -> None:
         super().__init__()
         self.facts = Integers(expression)
         self.doubts: list[str] = []
@@ -180,7 +180,7 @@ class _Checked(NumbaEmitter):
         self.doubts.append(doubtful)
         return chosen
 
-    def sum(self, node: Sum) -> str:
+    def sum(self, node: SumOver) -> str:
         total, doubtful = self.let("0.0"), self.let("False")
         if node.count:
             self.facts.enter(node)

@@ -15,7 +15,6 @@ from bigsap.sources.expression.syntax_tree import (
     Call,
     Choice,
     Compare,
-    Expression,
     Load,
     Logic,
     Loop,
@@ -24,7 +23,8 @@ from bigsap.sources.expression.syntax_tree import (
     Not,
     Number,
     Scalar,
-    Sum,
+    SumOver,
+    SyntaxTree,
     Variable,
     chain,
 )
@@ -80,7 +80,7 @@ class Emitter(ABC):
                 for name in names[1:]:
                     result = self.let(self.call(function, [result, name]))
                 return result
-            case Sum():
+            case SumOver():
                 return self.sum(node)
 
     def binary(self, node: Binary, left: str) -> str:
@@ -117,7 +117,7 @@ class Emitter(ABC):
         self.close()
         return chosen
 
-    def sum(self, node: Sum) -> str:
+    def sum(self, node: SumOver) -> str:
         total = self.let("0.0")
         if node.count:
             self.open_for(f"k{node.loop.number}", node.count)
@@ -178,7 +178,7 @@ class _C(Emitter):
 
     infinity = "HUGE_VAL"
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, expression: SyntaxTree) -> None:
         super().__init__(1)
         self.expression = expression
 
@@ -265,17 +265,17 @@ _HELPERS = """\
 """
 
 
-def c_source(expression: Expression) -> str:
+def c_source(expression: SyntaxTree) -> str:
     """C99 text with ``double cost(...)``; see ``ExpressionSource.c_source``."""
     return "#include <math.h>\n" + _function(expression, _C(expression), "")
 
 
-def cuda_source(expression: Expression) -> str:
+def cuda_source(expression: SyntaxTree) -> str:
     """CUDA C++ text with ``__device__ double cost(...)``, no headers needed."""
     return _function(expression, _Cuda(expression), "__device__ ")
 
 
-def _function(expression: Expression, emitter: _C, qualifier: str) -> str:
+def _function(expression: SyntaxTree, emitter: _C, qualifier: str) -> str:
     result = emitter.value(expression.root)
     parameters = ["long long i", "long long j", "long long n", "long long m"]
     for k, declared in enumerate(expression.declared):

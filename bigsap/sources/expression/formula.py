@@ -17,8 +17,8 @@ from bigsap.sources.expression.syntax_tree import (
     MAX_ARRAYS,
     RESERVED,
     Declared,
-    Expression,
     Number,
+    SyntaxTree,
     walk,
 )
 from bigsap.sources.expression.value_range import expression_range
@@ -82,7 +82,7 @@ class ExpressionSource:
 
     def __init__(
         self,
-        expression: Expression,
+        expression: SyntaxTree,
         arrays: tuple[Array, ...],
         code: str,
         *,

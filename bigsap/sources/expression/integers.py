@@ -13,7 +13,6 @@ from bigsap.sources.expression.syntax_tree import (
     Call,
     Choice,
     Compare,
-    Expression,
     Load,
     Logic,
     Loop,
@@ -22,7 +21,8 @@ from bigsap.sources.expression.syntax_tree import (
     Not,
     Number,
     Scalar,
-    Sum,
+    SumOver,
+    SyntaxTree,
     Variable,
     chain,
     walk,
@@ -35,13 +35,13 @@ EXACT = 2.0**53
 class Integers:
     """Where Python may compute with integers, and how large they can get."""
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, expression: SyntaxTree) -> None:
         n, m = expression.shape
         self._sizes = {"i": n, "j": m, "n": n, "m": m}
         self._declared = expression.declared
         self._counts: dict[Loop, int] = {}
 
-    def enter(self, node: Sum) -> None:
+    def enter(self, node: SumOver) -> None:
         """What follows is within this sum."""
         self._counts[node.loop] = node.count
 
@@ -71,7 +71,7 @@ class Integers:
                 return True
             case Call("abs" | "min" | "max", arguments):
                 return any(self.possible(argument) for argument in arguments)
-            case Sum(_, _, body):
+            case SumOver(_, _, body):
                 return self.possible(body)
             case Load() | Call():
                 return False
@@ -107,7 +107,7 @@ class Integers:
                 return max(self.size(then), self.size(otherwise))
             case Call("abs" | "floor" | "min" | "max", arguments):
                 return max(self.size(argument) for argument in arguments)
-            case Sum(_, count, body):
+            case SumOver(_, count, body):
                 self.enter(node)
                 return count * self.size(body) if count else 0.0
         return math.inf
@@ -130,7 +130,7 @@ class Integers:
         return math.inf
 
 
-def keeps_pythons_numbers(expression: Expression) -> bool:
+def keeps_pythons_numbers(expression: SyntaxTree) -> bool:
     """Whether no node means something else to Python, of which its value gives no sign.
 
     Sums and negatives of two truth values are logic where numpy made them, functions of

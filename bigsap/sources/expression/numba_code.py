@@ -19,11 +19,11 @@ from bigsap.sources.compiled import FILL_SIGNATURE, call_recover, pointer_f8, po
 from bigsap.sources.expression.emit import Emitter
 from bigsap.sources.expression.syntax_tree import (
     Choice,
-    Expression,
     Load,
     Loop,
     Node,
-    Sum,
+    SumOver,
+    SyntaxTree,
     Variable,
     walk,
 )
@@ -124,7 +124,7 @@ _SCOPE: dict[str, Any] = {
 }
 
 
-def filler(expression: Expression, *, swapped: bool) -> Any:
+def filler(expression: SyntaxTree, *, swapped: bool) -> Any:
     """The compiled cfunc that fills parts of rows; keep it while its address is used.
 
     swapped: rows of the transpose, which run over i at a fixed j.
@@ -151,7 +151,7 @@ def entry(context, row, start, stop, out):
 
 
 def fill_text(
-    expression: Expression, emitter: NumbaEmitter, *, swapped: bool, n_words: int = 0,
+    expression: SyntaxTree, emitter: NumbaEmitter, *, swapped: bool, n_words: int = 0,
     tail: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Python source of the fill function, made from the tree alone.
@@ -217,7 +217,7 @@ def _loaded(array: int, side: str, second: int | None) -> str:
 
 def has_sum(nodes: Iterable[Node]) -> bool:
     """Whether there is a sum in one of them: worth a branch around it."""
-    return any(isinstance(below, Sum) for node in nodes for below in walk(node))
+    return any(isinstance(below, SumOver) for node in nodes for below in walk(node))
 
 
 class NumbaEmitter(Emitter):

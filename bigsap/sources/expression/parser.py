@@ -26,7 +26,6 @@ from bigsap.sources.expression.syntax_tree import (
     Choice,
     Compare,
     Declared,
-    Expression,
     Load,
     Logic,
     Loop,
@@ -36,7 +35,8 @@ from bigsap.sources.expression.syntax_tree import (
     Number,
     Scalar,
     Side,
-    Sum,
+    SumOver,
+    SyntaxTree,
     Variable,
 )
 
@@ -79,7 +79,7 @@ _FOREIGN: dict[type[ast.AST], str] = {
 }
 
 
-def parse(code: str, shape: tuple[int, int], declared: Iterable[Declared]) -> Expression:
+def parse(code: str, shape: tuple[int, int], declared: Iterable[Declared]) -> SyntaxTree:
     """The checked tree of a text, or ExpressionError with the column to blame."""
     body, line, start = read(code)
     return check(body, shape, declared, line, start)
@@ -91,12 +91,12 @@ def check(
     declared: Iterable[Declared],
     line: str = "",
     start: int = 0,
-) -> Expression:
+) -> SyntaxTree:
     """The tree for a Python tree, or ExpressionError. ``line[start:]`` is its text."""
     names = tuple(declared)
     checker = _Checker(shape, names, line, start)
     root = checker.node(body, 1)
-    return Expression(root, shape, names, checker.operations)
+    return SyntaxTree(root, shape, names, checker.operations)
 
 
 def _chained(e: ast.BinOp, left: ast.BinOp) -> bool:
@@ -340,7 +340,7 @@ class _Checker:
         body = self.node(inner.elt, depth + 1)
         del self.loops[name]
         self.terms = terms
-        return Sum(loop, count, body)
+        return SumOver(loop, count, body)
 
     def count(self, e: ast.expr, body: ast.expr, loop: str, form: str) -> int:
         """The D of ``range(D)``."""

@@ -18,7 +18,6 @@ from bigsap.sources.expression.syntax_tree import (
     Call,
     Choice,
     Compare,
-    Expression,
     Load,
     Logic,
     Loop,
@@ -27,7 +26,8 @@ from bigsap.sources.expression.syntax_tree import (
     Not,
     Number,
     Scalar,
-    Sum,
+    SumOver,
+    SyntaxTree,
     Variable,
     chain,
 )
@@ -72,7 +72,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def sampled(expression: Expression, arrays: Sequence[Array], i: Array, j: Array) -> Array:
+def sampled(expression: SyntaxTree, arrays: Sequence[Array], i: Array, j: Array) -> Array:
     """float64 (k,) the costs of the pairs ``i[p], j[p]``. O(k operations)."""
     with np.errstate(all="ignore"):
         found = _Sampler(expression, arrays, i, j).of(expression.root)
@@ -80,7 +80,7 @@ def sampled(expression: Expression, arrays: Sequence[Array], i: Array, j: Array)
 
 
 class _Sampler:
-    def __init__(self, expression: Expression, arrays: Sequence[Array], i: Array, j: Array) -> None:
+    def __init__(self, expression: SyntaxTree, arrays: Sequence[Array], i: Array, j: Array) -> None:
         n, m = expression.shape
         self._sides = {"i": i, "j": j}
         self._letters: dict[str, Any] = {
@@ -143,7 +143,7 @@ class _Sampler:
                 return result
             case Call(function, arguments):
                 return _FUNCTIONS[function](*(self.of(argument) for argument in arguments))
-            case Sum(loop, count, body):
+            case SumOver(loop, count, body):
                 total: Any = np.float64(0.0)
                 for self._at[loop] in range(count):
                     total = total + self.of(body)

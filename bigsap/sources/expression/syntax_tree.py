@@ -62,7 +62,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The running index of the enclosing ``Sum`` with the same number."""
+    """The running index of the enclosing ``SumOver`` with the same number."""
 
     number: int
 
@@ -140,7 +140,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class SumOver:
     """0.0 plus ``body`` for the loop's 0, 1, ... ``count`` - 1, added in this order."""
 
     loop: Loop
@@ -161,7 +161,7 @@ Node: TypeAlias = (
     | Logic
     | Choice
     | Call
-    | Sum
+    | SumOver
 )
 
 
@@ -175,7 +175,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class SyntaxTree:
     """A checked expression for costs of one shape.
 
     declared: what ``Scalar.array`` and ``Load.array`` count. operations: about how many
@@ -199,7 +199,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return operands
         case Choice(test, then, otherwise):
             return (test, then, otherwise)
-        case Sum(_, _, body):
+        case SumOver(_, _, body):
             return (body,)
     return ()
 

@@ -20,7 +20,6 @@ from bigsap.sources.expression.syntax_tree import (
     Call,
     Choice,
     Compare,
-    Expression,
     Load,
     Logic,
     Loop,
@@ -29,7 +28,8 @@ from bigsap.sources.expression.syntax_tree import (
     Not,
     Number,
     Scalar,
-    Sum,
+    SumOver,
+    SyntaxTree,
     Variable,
     chain,
 )
@@ -43,7 +43,7 @@ _MARGIN = 1e-14
 _UNSIGNED = ("abs", "exp", "hypot")
 
 
-def expression_range(expression: Expression, arrays: Sequence[Array]) -> Interval:
+def expression_range(expression: SyntaxTree, arrays: Sequence[Array]) -> Interval:
     """Ends between which every cost lies that is a number; infinite where nothing is known.
 
     O(size of the arrays) and a few thousand operations.
@@ -53,7 +53,7 @@ def expression_range(expression: Expression, arrays: Sequence[Array]) -> Interva
 
 
 class _Ranges:
-    def __init__(self, expression: Expression, arrays: Sequence[Array]) -> None:
+    def __init__(self, expression: SyntaxTree, arrays: Sequence[Array]) -> None:
         n, m = expression.shape
         self._letters = {
             "i": (0.0, float(n - 1)), "j": (0.0, float(m - 1)),
@@ -92,7 +92,7 @@ class _Ranges:
                 return _hull(self.of(then), self.of(otherwise))
             case Call(function, arguments):
                 return _call(function, [self.of(argument) for argument in arguments])
-            case Sum(loop, count, body):
+            case SumOver(loop, count, body):
                 self._counts[loop] = count
                 return self._sum(count, self.of(body))
             case Binary():
