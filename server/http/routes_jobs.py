@@ -20,7 +20,7 @@ from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, matches, preferred_wait
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.views import etag, event_view, is_over, job_view, result_view
-from bigsap_server.jobs.model import Answer, Job, StoreUnavailable, UnknownJob, canonical
+from bigsap_server.jobs.model import Answer, JobRow, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.problems import Problem
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -114,7 +114,7 @@ async def submit(
     return _response(first)
 
 
-async def _replay(service: Service, caller: Caller, job: Job, prefer: str | None) -> Response:
+async def _replay(service: Service, caller: Caller, job: JobRow, prefer: str | None) -> Response:
     """What the request that made the job was answered with; before it was, the job as it is."""
     answer = await run_in_threadpool(service.store.answer_of, job.id)
     if answer is None:
@@ -122,7 +122,7 @@ async def _replay(service: Service, caller: Caller, job: Job, prefer: str | None
     return _response(answer, {"Idempotency-Replayed": "true"})
 
 
-async def _answer(service: Service, caller: Caller, job: Job, wait: float | None) -> Answer:
+async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | None) -> Answer:
     """What a submission is answered with: the job, or its result where that is waited for."""
     if wait is None:
         return _accepted(job)
@@ -140,7 +140,7 @@ async def _answer(service: Service, caller: Caller, job: Job, wait: float | None
     return Answer(200, headers, _text(found))
 
 
-def _accepted(job: Job, further: Mapping[str, str] | None = None) -> Answer:
+def _accepted(job: JobRow, further: Mapping[str, str] | None = None) -> Answer:
     headers = {"Location": f"/v1/jobs/{job.id}", **(further or {}), **_RETRY, "ETag": etag(job)}
     return Answer(202, headers, _text(job_view(job)))
 
@@ -177,7 +177,7 @@ async def _check_warm_start(
         )
 
 
-async def _finished(service: Service, job: Job, until: float) -> Job:
+async def _finished(service: Service, job: JobRow, until: float) -> JobRow:
     """The job when it is over, or when the time is."""
     with service.notifier.watching(job.id) as watch:
         while True:
@@ -237,7 +237,7 @@ async def get_spec(job_id: JobId, service: TheService, caller: Reader) -> Respon
     return JSONResponse((await service.job(job_id, caller)).spec)
 
 
-async def _changed(service: Service, job: Job, seconds: float) -> Job:
+async def _changed(service: Service, job: JobRow, seconds: float) -> JobRow:
     """The job when its version differs, or when the time is up."""
     until, version = time.monotonic() + seconds, job.version
     with service.notifier.watching(job.id) as watch:

@@ -16,7 +16,7 @@ from bigsap_server.http.negotiation import accepted, check_range, matches
 from bigsap_server.http.routes_jobs import JobId
 from bigsap_server.http.service import Reader, Service, TheService
 from bigsap_server.http.views import etag, is_over, result_view
-from bigsap_server.jobs.table import Job
+from bigsap_server.jobs.table import JobRow
 from bigsap_server.problems import Problem
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
@@ -32,7 +32,7 @@ _ROWS_AT_A_TIME = 8192
 _MOST_ROWS = 100_000
 
 
-async def _with_result(job_id: str, service: Service, caller: Caller) -> Job:
+async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
     job = await service.job(job_id, caller)
     if job.result is None:
         over = is_over(job)

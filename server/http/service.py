@@ -12,7 +12,7 @@ from bigsap_server.costs.build import Resolver
 from bigsap_server.http.service_metrics import Metrics
 from bigsap_server.jobs.notify import Notifier
 from bigsap_server.jobs.supervisor import Supervisor
-from bigsap_server.jobs.table import Job, JobStore
+from bigsap_server.jobs.table import JobRow, JobStore
 from bigsap_server.settings import Settings
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
@@ -37,7 +37,7 @@ class Service:
         """Where the references of the caller's specs lead."""
         return Resolver(self.settings.data, self.plain, caller.sees)
 
-    async def job(self, job_id: str, caller: Caller) -> Job:
+    async def job(self, job_id: str, caller: Caller) -> JobRow:
         """The job, if the caller may see it."""
         recent = self.store.recent.job(job_id)
         if recent is not None and caller.sees in (None, recent.owner):

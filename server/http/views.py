@@ -7,7 +7,7 @@ from typing import Any
 
 from bigsap_server.arrays.array_store import Meta
 from bigsap_server.costs.previews import points_in
-from bigsap_server.jobs.table import FINISHED, Event, Job
+from bigsap_server.jobs.table import FINISHED, JobEvent, JobRow
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
 
@@ -19,17 +19,17 @@ def stamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def etag(job: Job) -> str:
+def etag(job: JobRow) -> str:
     """Changes with every change of the job."""
     return f'"{job.version}"'
 
 
-def is_over(job: Job) -> bool:
+def is_over(job: JobRow) -> bool:
     """Whether nothing more happens to the job unless somebody resumes it."""
     return job.state in FINISHED or not job.active
 
 
-def job_view(job: Job) -> dict[str, Any]:
+def job_view(job: JobRow) -> dict[str, Any]:
     """A job, as lists show it."""
     link = f"/v1/jobs/{job.id}"
     links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
@@ -61,7 +61,7 @@ def job_view(job: Job) -> dict[str, Any]:
     return found
 
 
-def result_view(job: Job) -> dict[str, Any]:
+def result_view(job: JobRow) -> dict[str, Any]:
     """The summary of a result: status, objective, bound, gap, certificate, stats, links."""
     assert job.result is not None
     link = f"/v1/jobs/{job.id}/result"
@@ -72,7 +72,7 @@ def result_view(job: Job) -> dict[str, Any]:
     return {"job": job.id, **job.result, "links": links}
 
 
-def event_view(event: Event) -> dict[str, Any]:
+def event_view(event: JobEvent) -> dict[str, Any]:
     """One event of a job."""
     return {"seq": event.seq, "time": stamp(event.time), "kind": event.kind, "data": event.data}
 

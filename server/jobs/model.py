@@ -63,7 +63,7 @@ class StoreUnavailable(JobStoreError):
 
 
 @dataclass(frozen=True)
-class Job:
+class JobRow:
     """A job as it stood when read. Times are unix seconds.
 
     spec: the normalised request. progress: the latest, with the keys of ``Progress`` that
@@ -109,7 +109,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Event:
+class JobEvent:
     """Something that happened to a job. kind: ``state``, ``progress`` or ``log``."""
 
     seq: int

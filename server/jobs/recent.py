@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 
-from bigsap_server.jobs.model import Event, Job
+from bigsap_server.jobs.model import JobEvent, JobRow
 
 # A job's request may have megabytes of numbers: few jobs, rather than few bytes each.
 _JOBS = 64
@@ -21,8 +21,8 @@ class Changes:
     """What a transaction changes: collected while it runs, published when it is committed."""
 
     def __init__(self) -> None:
-        self.jobs: dict[str, Job | None] = {}
-        self.events: list[tuple[str, Event]] = []
+        self.jobs: dict[str, JobRow | None] = {}
+        self.events: list[tuple[str, JobEvent]] = []
 
 
 class Recent:
@@ -30,7 +30,7 @@ class Recent:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: OrderedDict[str, tuple[Job, deque[Event]]] = OrderedDict()
+        self._jobs: OrderedDict[str, tuple[JobRow, deque[JobEvent]]] = OrderedDict()
 
     def publish(self, changes: Changes) -> None:
         """Take over what has been committed. In the order of the commits."""
@@ -38,7 +38,7 @@ class Recent:
             for job_id, job in changes.jobs.items():
                 known = self._jobs.pop(job_id, None)
                 if job is not None:
-                    events = deque[Event](maxlen=_EVENTS) if known is None else known[1]
+                    events = deque[JobEvent](maxlen=_EVENTS) if known is None else known[1]
                     self._jobs[job_id] = job, events
             for job_id, event in changes.events:
                 if job_id in self._jobs:
@@ -46,13 +46,13 @@ class Recent:
             while len(self._jobs) > _JOBS:
                 self._jobs.popitem(last=False)
 
-    def job(self, job_id: str) -> Job | None:
+    def job(self, job_id: str) -> JobRow | None:
         """The job as last committed; None: ask the table."""
         with self._lock:
             known = self._jobs.get(job_id)
         return None if known is None else known[0]
 
-    def events(self, job_id: str, after: int) -> list[Event] | None:
+    def events(self, job_id: str, after: int) -> list[JobEvent] | None:
         """All events with a sequence number above ``after``; None: ask the table."""
         with self._lock:
             known = self._jobs.get(job_id)

@@ -12,9 +12,9 @@ from pathlib import Path
 from bigsap_server.jobs.model import (
     Answer,
     BadPageToken,
-    Event,
     IdempotencyConflict,
-    Job,
+    JobEvent,
+    JobRow,
     JobStoreError,
     QuotaExceeded,
     Row,
@@ -89,12 +89,12 @@ _PLAIN = (
 _JSON = ("spec", "progress", "result", "problem")
 
 
-def job_of(row: sqlite3.Row) -> Job:
+def job_of(row: sqlite3.Row) -> JobRow:
     """The record of a row."""
     values: Row = {key: row[key] for key in _PLAIN}
     for key in _JSON:
         values[key] = None if row[key] is None else json.loads(row[key])
-    return Job(**values)
+    return JobRow(**values)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -162,7 +162,7 @@ def find(
     return row
 
 
-def made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) -> Job | None:
+def made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) -> JobRow | None:
     """The job that an idempotency key has made. Raises IdempotencyConflict for another body."""
     row = db.execute(
         "SELECT * FROM job WHERE owner = ? AND idempotency_key = ?", (owner, key)
@@ -232,7 +232,7 @@ def add_event(
         "INSERT INTO event (job, seq, time, kind, data) VALUES (?, ?, ?, ?, ?)",
         (number, seq, now, kind, canonical(data)),
     )
-    changes.events.append((row["id"], Event(seq, now, kind, data)))
+    changes.events.append((row["id"], JobEvent(seq, now, kind, data)))
     if count > _MOST_EVENTS:
         # One a time slot, of which there are half as many as events may stay: what is
         # left is spread evenly over the job's life. The latest stay all.

@@ -20,7 +20,7 @@ from typing import Any
 
 from bigsap_server.jobs.control import Command, Folder
 from bigsap_server.jobs.executor import Executor, Order, Report
-from bigsap_server.jobs.table import Job, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
+from bigsap_server.jobs.table import JobRow, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
 from bigsap_server.problems import Problem, is_disk_full
 from bigsap_server.settings import Settings
 
@@ -214,7 +214,7 @@ class Supervisor:
                     slug, detail = "worker-lost", f"no worker could be given the job: {error}"
                 watch.outcome = _interrupted(slug, detail)
 
-    def _watch_of(self, job: Job) -> _Watch:
+    def _watch_of(self, job: JobRow) -> _Watch:
         """A watch of what may be under way; ``lost`` until somebody knows better."""
         now = time.monotonic()
         order = Order(
@@ -222,7 +222,7 @@ class Supervisor:
         )
         return _Watch(order, now, begun_here=False, lost=now, why="the server was restarted")
 
-    def _job_settings(self, job: Job) -> dict[str, Any]:
+    def _job_settings(self, job: JobRow) -> dict[str, Any]:
         settings = self._settings.model_dump(mode="json")
         limit = (job.spec.get("options") or {}).get("time_limit_s")
         # Attempts share the job's time; what is left may be nothing, which is a result too.
@@ -258,7 +258,7 @@ class Supervisor:
         else:
             self._update(watch, log=str(report.data["message"]))
 
-    def _look_after(self, job: Job, watch: _Watch) -> None:
+    def _look_after(self, job: JobRow, watch: _Watch) -> None:
         now = time.monotonic()
         folder, attempt = Folder(watch.order.folder), watch.order.attempt
         if job.state == "cancelling":
@@ -283,7 +283,7 @@ class Supervisor:
                     outcome = _interrupted(slug, watch.why)
                 self._record(job, watch, outcome)
 
-    def _look_into_files(self, job: Job, watch: _Watch) -> None:
+    def _look_into_files(self, job: JobRow, watch: _Watch) -> None:
         folder, attempt = Folder(watch.order.folder), watch.order.attempt
         watch.outcome = folder.outcome(attempt)
         if watch.outcome is not None:
@@ -312,7 +312,7 @@ class Supervisor:
 
     # The table
 
-    def _record(self, job: Job, watch: _Watch, outcome: dict[str, Any]) -> None:
+    def _record(self, job: JobRow, watch: _Watch, outcome: dict[str, Any]) -> None:
         """Write how the attempt ended, and what follows from it."""
         state, failures = outcome["state"], 0
         problem, result = outcome.get("problem"), outcome.get("result")

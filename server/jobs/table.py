@@ -36,9 +36,9 @@ from bigsap_server.jobs.model import (
     Answer,
     BadPageToken,
     DirectoryBusy,
-    Event,
     IdempotencyConflict,
-    Job,
+    JobEvent,
+    JobRow,
     JobStoreError,
     QuotaExceeded,
     Row,
@@ -52,9 +52,22 @@ from bigsap_server.jobs.model import (
 from bigsap_server.jobs.recent import Changes, Recent
 
 __all__ = [
-    "FINISHED", "RUNNING", "STATES", "Answer", "BadPageToken", "DirectoryBusy", "Event",
-    "IdempotencyConflict", "Job", "JobStore", "JobStoreError", "QuotaExceeded", "StaleAttempt",
-    "StoreUnavailable", "UnknownJob", "WrongState",
+    "FINISHED",
+    "RUNNING",
+    "STATES",
+    "Answer",
+    "BadPageToken",
+    "DirectoryBusy",
+    "IdempotencyConflict",
+    "JobEvent",
+    "JobRow",
+    "JobStore",
+    "JobStoreError",
+    "QuotaExceeded",
+    "StaleAttempt",
+    "StoreUnavailable",
+    "UnknownJob",
+    "WrongState",
 ]  # fmt: skip
 
 
@@ -107,7 +120,7 @@ class JobStore:
         """The job's directory: checkpoint, results, log. It may not exist yet."""
         return self.data / "jobs" / job_id
 
-    def result_file(self, job: Job, name: str) -> Path:
+    def result_file(self, job: JobRow, name: str) -> Path:
         """The ``.npy`` file of one result array: col4row, row4col, u, v or violator."""
         if job.result is None:
             raise WrongState(f"{job.id} has no result", job.state)
@@ -124,8 +137,8 @@ class JobStore:
         idempotency_key: str | None = None,
         digest: str | None = None,
         most_active: int | None = None,
-        answer: Callable[[Job], Answer] | None = None,
-    ) -> tuple[Job, bool]:
+        answer: Callable[[JobRow], Answer] | None = None,
+    ) -> tuple[JobRow, bool]:
         """A new queued job and True; or False and the one that ``idempotency_key`` made before.
 
         digest: of the body as the client sent it; default: of ``spec``. most_active: raise
@@ -165,12 +178,12 @@ class JobStore:
         with self._read() as db:
             return sql.answer_of(db, job_id)
 
-    def made_by(self, idempotency_key: str, digest: str, owner: str = "") -> Job | None:
+    def made_by(self, idempotency_key: str, digest: str, owner: str = "") -> JobRow | None:
         """The job that ``submit`` would return for the key, if it has made one."""
         with self._read() as db:
             return sql.made_by(db, owner, idempotency_key, digest)
 
-    def get(self, job_id: str, owner: str | None = None) -> Job:
+    def get(self, job_id: str, owner: str | None = None) -> JobRow:
         """The job. Raises UnknownJob, also when ``owner`` is given and another's."""
         with self._read() as db:
             return sql.job_of(sql.find(db, job_id, owner))
@@ -183,7 +196,7 @@ class JobStore:
         owner: str | None = None,
         size: int = 50,
         token: str | None = None,
-    ) -> tuple[list[Job], str | None]:
+    ) -> tuple[list[JobRow], str | None]:
         """Up to ``size`` jobs, newest first, and the token of the next page or None."""
         limits, values = ["1"], list[Any]()
         for name, value in (("state", state), ("label", label), ("owner", owner)):
@@ -201,7 +214,7 @@ class JobStore:
         following = sql.token_of(rows[size - 1]["number"]) if len(rows) > size else None
         return [sql.job_of(row) for row in rows[:size]], following
 
-    def request_cancel(self, job_id: str, mode: Literal["graceful", "now"]) -> Job:
+    def request_cancel(self, job_id: str, mode: Literal["graceful", "now"]) -> JobRow:
         """Cancel at once what no worker has, else ask for it; ``now`` overrides ``graceful``.
 
         A cancelled job is returned as it is. Raises WrongState for other finished jobs.
@@ -226,7 +239,7 @@ class JobStore:
                 db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None
             )
 
-    def resume(self, job_id: str, most_active: int | None = None) -> Job:
+    def resume(self, job_id: str, most_active: int | None = None) -> JobRow:
         """Queue the job again, to go on from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
@@ -262,7 +275,7 @@ class JobStore:
                 os.replace(self.folder(job_id), control.aside(self.folder(job_id)))
         shutil.rmtree(control.aside(self.folder(job_id)), ignore_errors=True)
 
-    def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[Event]:
+    def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[JobEvent]:
         """Up to ``limit`` events with a sequence number above ``after``, in order."""
         with self._read() as db:
             number = sql.find(db, job_id, columns="number")["number"]
@@ -271,7 +284,7 @@ class JobStore:
                 " ORDER BY seq LIMIT ?",
                 (number, after, limit),
             ).fetchall()
-        return [Event(r["seq"], r["time"], r["kind"], json.loads(r["data"])) for r in rows]
+        return [JobEvent(r["seq"], r["time"], r["kind"], json.loads(r["data"])) for r in rows]
 
     def counts(self) -> dict[str, int]:
         """How many jobs are in each state, zeros included."""
@@ -286,7 +299,7 @@ class JobStore:
 
     # Supervisor
 
-    def claim(self) -> Job | None:
+    def claim(self) -> JobRow | None:
         """Take the oldest job that is due, as ``starting`` with its attempt counted up."""
         now = time.time()
         with self._write() as (db, changes):
@@ -305,7 +318,7 @@ class JobStore:
             job = changes.jobs[row["id"]] = sql.job_of(row)
             return job
 
-    def running(self) -> list[Job]:
+    def running(self) -> list[JobRow]:
         """The jobs that a worker has or is being given, oldest first."""
         with self._read() as db:
             rows = db.execute(
@@ -326,7 +339,7 @@ class JobStore:
         retry_at: float | None = None,
         failures: int | None = None,
         log: str | None = None,
-    ) -> Job:
+    ) -> JobRow:
         """Record what attempt ``attempt`` reports; counts as its heartbeat.
 
         ``running`` does not override ``cancelling``. Raises StaleAttempt when the attempt is
@@ -365,7 +378,9 @@ class JobStore:
 
     # Inside
 
-    def _set(self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> Job:
+    def _set(
+        self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any
+    ) -> JobRow:
         """Write ``new`` into the row of a running transaction."""
         names = ", ".join(f"{name} = :{name}" for name in new)
         after = db.execute(
