@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Limits
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -70,9 +70,9 @@ class Caller:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count a request that stays open. Raises Problem beyond the limit."""
+        """Count a request that stays open. Raises HttpProblem beyond the limit."""
         if self.streams >= self.max_streams:
-            raise Problem(
+            raise HttpProblem(
                 "too-many-requests",
                 f"{self.max_streams} open streams, polls and uploads are allowed",
             )
@@ -83,9 +83,9 @@ class Caller:
             self.streams -= 1
 
     def require(self, scope: Scope) -> None:
-        """Raise Problem ``forbidden`` without the scope."""
+        """Raise HttpProblem ``forbidden`` without the scope."""
         if scope not in self.scopes and "admin" not in self.scopes:
-            raise Problem("forbidden", f"this needs a key with the scope {scope!r}")
+            raise HttpProblem("forbidden", f"this needs a key with the scope {scope!r}")
 
 
 class Bucket:
@@ -148,7 +148,7 @@ class Keys:
         return cls(keys, limits)
 
     def caller(self, authorization: str | None, api_key: str | None) -> Caller:
-        """Who sent these headers. Raises Problem: unauthorized, or too many requests."""
+        """Who sent these headers. Raises HttpProblem: unauthorized, or too many requests."""
         if not self.required:
             return self._anybody
         text = api_key
@@ -160,13 +160,13 @@ class Keys:
         bucket = self._strangers if known is None else known.bucket
         wait = 0.0 if bucket is None else bucket.take()
         if wait:
-            raise Problem(
+            raise HttpProblem(
                 "too-many-requests", "too many requests with this key",
                 headers={"Retry-After": str(max(1, round(wait + 0.5)))},
             )  # fmt: skip
         if known is None:
             detail = "send a key: Authorization: Bearer KEY" if text is None else "unknown key"
-            raise Problem(
+            raise HttpProblem(
                 "unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="bigsap"'}
             )
         return known

@@ -56,7 +56,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
 }
 
 
-class Problem(Exception):
+class HttpProblem(Exception):
     """An answer that is a problem document.
 
     slug: a key of ``PROBLEMS``. pointer: JSON pointer into the body. errors: further
@@ -108,8 +108,8 @@ class Problem(Exception):
 
 def _rebuild(
     slug: str, detail: str, pointer: str | None, errors: list[Any], extra: dict[str, Any]
-) -> Problem:
-    return Problem(slug, detail, pointer=pointer, errors=errors, **extra)
+) -> HttpProblem:
+    return HttpProblem(slug, detail, pointer=pointer, errors=errors, **extra)
 
 
 def pointer_to(*parts: object) -> str:
@@ -117,9 +117,9 @@ def pointer_to(*parts: object) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def from_error(error: BaseException, pointer: str | None = None) -> Problem:
+def from_error(error: BaseException, pointer: str | None = None) -> HttpProblem:
     """The problem that an exception of a source or a solve is, without its traceback."""
-    if isinstance(error, Problem):
+    if isinstance(error, HttpProblem):
         return error
     text = " ".join(str(error).split())[:2000]
     extra: dict[str, Any] = {}
@@ -129,18 +129,18 @@ def from_error(error: BaseException, pointer: str | None = None) -> Problem:
             for name in ("row", "column")
             if getattr(error, name) is not None
         }
-        return Problem("invalid-cost", text, pointer=pointer, **extra)
+        return HttpProblem("invalid-cost", text, pointer=pointer, **extra)
     if isinstance(error, bigsap.CertificateError):
-        return Problem("certificate-failed", text)
+        return HttpProblem("certificate-failed", text)
     if isinstance(error, bigsap.SourceError):
-        return Problem("source-failed", text, pointer=pointer)
+        return HttpProblem("source-failed", text, pointer=pointer)
     if isinstance(error, bigsap.InputError):
-        return Problem("invalid-spec", text, pointer=pointer)
+        return HttpProblem("invalid-spec", text, pointer=pointer)
     if isinstance(error, MemoryError):
-        return Problem("out-of-memory", "not enough memory for this problem")
+        return HttpProblem("out-of-memory", "not enough memory for this problem")
     if is_disk_full(error):
-        return Problem("disk-full", "the disk is full")
-    return Problem(
+        return HttpProblem("disk-full", "the disk is full")
+    return HttpProblem(
         "solve-failed", f"{type(error).__name__}: {text}" if text else type(error).__name__
     )
 

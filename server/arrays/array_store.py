@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from bigsap_server.arrays.blocks import Block, check_size, disk, superseded
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
@@ -89,9 +89,9 @@ class ArrayStore:
     def create(
         self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None
     ) -> Meta:
-        """A new array without rows. Raises Problem ``disk-full``.
+        """A new array without rows. Raises HttpProblem ``disk-full``.
 
-        quota: most arrays and bytes of the owner, this one among them; beyond them Problem
+        quota: most arrays and bytes of the owner, this one among them; beyond them HttpProblem
         ``quota-exceeded``.
         """
         with self._creating:
@@ -103,9 +103,9 @@ class ArrayStore:
     @staticmethod
     def _check_quota(owned: list[Meta], nbytes: int, most: int, most_bytes: int) -> None:
         if len(owned) >= most:
-            raise Problem("quota-exceeded", f"{most} arrays are allowed; delete some")
+            raise HttpProblem("quota-exceeded", f"{most} arrays are allowed; delete some")
         if sum(meta.nbytes for meta in owned) + nbytes > most_bytes:
-            raise Problem("quota-exceeded", f"{most_bytes} bytes of arrays are allowed")
+            raise HttpProblem("quota-exceeded", f"{most_bytes} bytes of arrays are allowed")
 
     def _create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
         array_id = f"arr_{secrets.token_hex(8)}"
@@ -127,13 +127,13 @@ class ArrayStore:
         return meta
 
     def get(self, array_id: str, owner: str | None) -> Meta:
-        """The record. Raises Problem ``not-found``, also for another owner's.
+        """The record. Raises HttpProblem ``not-found``, also for another owner's.
 
         Rows that a block under way is about to replace count as missing meanwhile.
         """
         meta = self._known.get(array_id)
         if meta is None or (owner is not None and meta.owner != owner):
-            raise Problem("not-found", "there is no such array")
+            raise HttpProblem("not-found", "there is no such array")
         return self._seen(meta)
 
     def _seen(self, meta: Meta) -> Meta:
@@ -153,7 +153,7 @@ class ArrayStore:
     ) -> tuple[list[Meta], str | None]:
         """Up to ``size`` arrays, newest first, and the token of the next page or None.
 
-        Raises Problem for what is no token.
+        Raises HttpProblem for what is no token.
         """
         found = self.owned(owner)
         if token is not None:
@@ -167,7 +167,7 @@ class ArrayStore:
         return self.folder / meta.id / "data.npy"
 
     def open_block(self, meta: Meta, start: int, nbytes: int | None) -> Block:
-        """Begin to receive rows from ``start`` on; ``nbytes`` if known. Raises Problem.
+        """Begin to receive rows from ``start`` on; ``nbytes`` if known. Raises HttpProblem.
 
         Rows received before count as missing until this block is over. Blocks still open that
         have rows in common with this one are refused from now on. Without ``nbytes`` all rows
@@ -177,9 +177,9 @@ class ArrayStore:
         with self._locked(meta.id):
             meta = self._current(meta.id)
             if meta.sealed is not None:
-                raise Problem("array-sealed", "a sealed array cannot be changed")
+                raise HttpProblem("array-sealed", "a sealed array cannot be changed")
             if not 0 <= start < max(1, meta.shape[0]):
-                raise Problem(
+                raise HttpProblem(
                     "not-found", f"there is no row {start}: there are {meta.shape[0]} rows"
                 )
             stop = meta.shape[0]
@@ -201,7 +201,7 @@ class ArrayStore:
     def close_block(self, meta: Meta, block: Block, whole: bool) -> Meta:
         """End a block: record it when it was received ``whole``, else forget it.
 
-        Raises Problem when it is no whole rows.
+        Raises HttpProblem when it is no whole rows.
         """
         rows = None
         try:
@@ -238,22 +238,22 @@ class ArrayStore:
     def seal(self, array_id: str, expected: str | None) -> Meta:
         """Compute the hash and close the array for good. Harmless twice.
 
-        Raises Problem ``array-incomplete`` with the missing ranges, ``invalid-spec`` when
+        Raises HttpProblem ``array-incomplete`` with the missing ranges, ``invalid-spec`` when
         the hash is not the expected one. Reads the whole file.
         """
         with self._locked(array_id):
             meta = self._current(array_id)
             if meta.sealed is None:
                 if self._open[array_id]:
-                    raise Problem("array-incomplete", "a block is still being received")
+                    raise HttpProblem("array-incomplete", "a block is still being received")
                 if missing := meta.missing():
-                    raise Problem(
+                    raise HttpProblem(
                         "array-incomplete", "not all rows are received", missing=missing[:100]
                     )
                 sha256, finite = self._digest(meta)
                 meta = replace(meta, sealed=time.time(), sha256=sha256, finite=finite)
             if expected is not None and expected.lower() != meta.sha256:
-                raise Problem(
+                raise HttpProblem(
                     "invalid-spec", f"the data has sha256 {meta.sha256}", pointer="/sha256"
                 )
             with disk():
@@ -265,7 +265,7 @@ class ArrayStore:
         with self._locked(array_id):
             self._current(array_id)
             if self._open[array_id]:
-                raise Problem("array-in-use", "a block is still being received")
+                raise HttpProblem("array-in-use", "a block is still being received")
             del self._known[array_id]
             del self._open[array_id]
             shutil.rmtree(self.folder / array_id, ignore_errors=True)
@@ -285,7 +285,7 @@ class ArrayStore:
 
     def _current(self, array_id: str) -> Meta:
         if array_id not in self._known:
-            raise Problem("not-found", "there is no such array")
+            raise HttpProblem("not-found", "there is no such array")
         return self._known[array_id]
 
     def _write(self, meta: Meta) -> None:
@@ -319,7 +319,7 @@ def _from_token(token: str) -> tuple[float, str]:
         created, array_id = text.split(" ")
         return -float(created), array_id
     except ValueError:
-        raise Problem("invalid-spec", "page_token is not one of this service") from None
+        raise HttpProblem("invalid-spec", "page_token is not one of this service") from None
 
 
 def merged(ranges: list[list[int]]) -> list[list[int]]:

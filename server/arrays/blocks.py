@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
-from bigsap_server.problems import Problem, from_error, is_disk_full
+from bigsap_server.problems import HttpProblem, from_error, is_disk_full
 
 
 class Block:
@@ -53,7 +53,7 @@ class Block:
             self._file.seek(self._begin)
 
     def write(self, chunk: bytes) -> None:
-        """The next bytes. Raises Problem for NaN, too many rows, a full disk, a later block."""
+        """The next bytes. Raises HttpProblem for NaN, too many rows, a full disk, a later block."""
         self._size += len(chunk)
         if self._size > self._room:
             raise too_long()
@@ -83,10 +83,12 @@ class Block:
             item = first + int(np.isnan(values).argmax())
             width = max(1, self._width)
             row, column = self.start + item // width, item % width
-            raise Problem("invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column)
+            raise HttpProblem(
+                "invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column
+            )
 
     def finish(self) -> int:
-        """The number of rows, all on the disk now or kept aside. Raises Problem unless whole."""
+        """The number of rows, all on the disk or kept aside. Raises HttpProblem unless whole."""
         check_whole(self._size, self._row_bytes)
         if not self.aside:
             with disk():
@@ -94,7 +96,7 @@ class Block:
         return self._size // self._row_bytes
 
     def claim(self) -> None:
-        """Have room on the disk for what ``move`` will copy. Raises Problem when there is none."""
+        """Have room on the disk for what ``move`` copies. Raises HttpProblem when there is none."""
         with disk(), self._target.open("r+b", buffering=0) as target:
             try:
                 os.posix_fallocate(target.fileno(), self._begin, self._size)
@@ -119,34 +121,36 @@ class Block:
 
 
 def check_size(nbytes: int, rows: int, row_bytes: int) -> None:
-    """Refuse a body that cannot be from 1 to ``rows`` rows. Raises Problem."""
+    """Refuse a body that cannot be from 1 to ``rows`` rows. Raises HttpProblem."""
     if nbytes > rows * row_bytes:
         raise too_long()
     check_whole(nbytes, row_bytes)
 
 
 def check_whole(nbytes: int, row_bytes: int) -> None:
-    """Refuse a body that is no whole rows. Raises Problem."""
+    """Refuse a body that is no whole rows. Raises HttpProblem."""
     if nbytes == 0 or nbytes % row_bytes:
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", f"the body has {nbytes} bytes, which are no whole rows of"
             f" {row_bytes} bytes",
         )  # fmt: skip
 
 
-def too_long() -> Problem:
+def too_long() -> HttpProblem:
     """What a block is told that goes beyond the array."""
-    return Problem("invalid-spec", "the body has more rows than the array has from here on")
+    return HttpProblem("invalid-spec", "the body has more rows than the array has from here on")
 
 
-def superseded() -> Problem:
+def superseded() -> HttpProblem:
     """What a block is told that a later one has overtaken."""
-    return Problem("block-superseded", "another block of the same rows has begun after this one")
+    return HttpProblem(
+        "block-superseded", "another block of the same rows has begun after this one"
+    )
 
 
 @contextmanager
 def disk() -> Iterator[None]:
-    """A full disk as a Problem."""
+    """A full disk as an HttpProblem."""
     try:
         yield
     except OSError as error:

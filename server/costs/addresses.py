@@ -12,19 +12,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_host(url: str, allowed: Iterable[str], pointer: str) -> tuple[str, int]:
-    """Host and port of an http(s) URL that the operator allows; else Problem.
+    """Host and port of an http(s) URL that the operator allows; else HttpProblem.
 
     An entry ``host`` allows the scheme's own port, ``host:port`` that port.
     """
 
-    def refuse(reason: str) -> Problem:
-        return Problem("forbidden-address", reason, pointer=pointer)
+    def refuse(reason: str) -> HttpProblem:
+        return HttpProblem("forbidden-address", reason, pointer=pointer)
 
     if not url.isascii() or any(c.isspace() or ord(c) < 32 for c in url) or "\\" in url:
         raise refuse("the address has characters that are not allowed")
@@ -48,17 +48,17 @@ def check_host(url: str, allowed: Iterable[str], pointer: str) -> tuple[str, int
 
 
 def check_uri(uri: str, prefixes: Iterable[str], pointer: str) -> None:
-    """A zarr URI must begin with an allowed prefix, and must not leave it; else Problem."""
+    """A zarr URI must begin with an allowed prefix, and must not leave it; else HttpProblem."""
     plain = uri.isascii() and not any(c.isspace() or ord(c) < 32 for c in uri)
     # Chained (::), nested and relative addresses could leave what the prefix allows.
     wrong = ("::", "\\", "/../", "/./", "@", "#", "?", "%2e", "%2E", "%2f", "%2F")
     body = uri.partition("://")[2]
     if not plain or any(part in uri for part in wrong) or "://" in body or uri.endswith("/.."):
-        raise Problem("forbidden-address", "this address is not allowed", pointer=pointer)
+        raise HttpProblem("forbidden-address", "this address is not allowed", pointer=pointer)
     if not any(
         uri.startswith(prefix if prefix.endswith("/") else prefix + "/") for prefix in prefixes
     ):
-        raise Problem(
+        raise HttpProblem(
             "forbidden-address", "the operator has not allowed this address", pointer=pointer
         )
 
@@ -66,14 +66,14 @@ def check_uri(uri: str, prefixes: Iterable[str], pointer: str) -> None:
 def pinned_client(host: str, port: int, headers: Mapping[str, str]) -> Any:
     """An ``httpx.Client`` that reaches ``host`` at the address it has now, and nothing else.
 
-    Raises Problem ``source-failed`` when the name is unknown.
+    Raises HttpProblem ``source-failed`` when the name is unknown.
     """
     import httpx
 
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        raise Problem("source-failed", f"the host {host} is unknown") from None
+        raise HttpProblem("source-failed", f"the host {host} is unknown") from None
     address = str(found[0][4][0])
 
     class Pinned(httpx.HTTPTransport):

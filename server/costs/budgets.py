@@ -9,7 +9,7 @@ from bigsap_server.costs import specs
 from bigsap_server.costs.build import Resolver, build
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.sizes import size_bytes
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 
 import bigsap
 
@@ -26,7 +26,7 @@ def check_budgets(
 ) -> None:
     """Refuse a cache or a limit that does not hold one row: the solve would.
 
-    shape, dtype, kinds: of the costs, as planned. Raises Problem with the pointer.
+    shape, dtype, kinds: of the costs, as planned. Raises HttpProblem with the pointer.
     """
     options = request.options
     n, m = shape
@@ -37,14 +37,14 @@ def check_budgets(
     row_bytes = width * np.dtype(dtype).itemsize
     limit, cache = options.memory_limit, options.cache
     if limit is not None and size_bytes(limit) < row_bytes:
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", f"{limit} does not even hold one row of costs, {row_bytes} bytes",
             pointer="/options/memory_limit",
         )  # fmt: skip
     if cache is None or size_bytes(cache) >= row_bytes:
         return
     if gated or not _in_place(request.cost, resolver, request.shape):
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", f"a cache of {cache} does not hold one row of {width} costs,"
             f" {row_bytes} bytes", pointer="/options/cache",
         )  # fmt: skip

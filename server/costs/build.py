@@ -29,7 +29,7 @@ from bigsap_server.costs.stores import (
     jailed,
     v2_chunk_bytes,
 )
-from bigsap_server.problems import Problem, from_error, pointer_to
+from bigsap_server.problems import HttpProblem, from_error, pointer_to
 
 import bigsap
 from bigsap.sources.described import KINDS, RESERVED
@@ -65,7 +65,7 @@ class Resolver:
     _known: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     def facts(self, ref: Any, pointer: str) -> Facts:
-        """Shape and dtype of an array reference. Raises Problem."""
+        """Shape and dtype of an array reference. Raises HttpProblem."""
         if isinstance(ref, specs.Uploaded):
             meta = self._meta(ref.array, pointer)
             return Facts(tuple(meta["shape"]), np.dtype(meta["dtype"]), meta["finite"], False)
@@ -81,7 +81,9 @@ class Resolver:
             return _load(self.array_folder(ref.array) / "data.npy", pointer)
         file = jailed(self.settings["stores"], ref.store, ref.path, pointer)
         if not file.is_file():
-            raise Problem("invalid-store", "there is no .npy file at this path", pointer=pointer)
+            raise HttpProblem(
+                "invalid-store", "there is no .npy file at this path", pointer=pointer
+            )
         return _load(file, pointer)
 
     def array_folder(self, array_id: str) -> Path:
@@ -91,7 +93,7 @@ class Resolver:
     def _inline(self, values: list[Any], pointer: str) -> np.ndarray[Any, Any]:
         limit = self.settings["limits"]["inline_numbers"]
         if sum(len(row) if isinstance(row, list) else 1 for row in values) > limit:
-            raise Problem(
+            raise HttpProblem(
                 "over-limit",
                 f"inline arrays may have {limit} numbers; upload larger ones (POST /v1/arrays)",
                 pointer=pointer,
@@ -112,9 +114,9 @@ class Resolver:
             except (OSError, ValueError):
                 meta = None
             if meta is None or (self.owner is not None and meta["owner"] != self.owner):
-                raise Problem("invalid-spec", f"there is no array {array_id}", pointer=pointer)
+                raise HttpProblem("invalid-spec", f"there is no array {array_id}", pointer=pointer)
             if meta["sha256"] is None:
-                raise Problem(
+                raise HttpProblem(
                     "array-incomplete", f"the array {array_id} is not sealed", pointer=pointer
                 )
             self._known[array_id] = meta
@@ -130,7 +132,7 @@ class Resolver:
                     array, metadata, most = remote_zarr(spec.uri)
             except Exception as error:
                 text = f"{type(error).__name__}: {error}" if isinstance(error, ImportError) else ""
-                raise Problem(
+                raise HttpProblem(
                     "source-failed", f"the array cannot be opened {text}".strip(), pointer=pointer
                 ) from error
             check_metadata(metadata, limit, pointer)
@@ -148,7 +150,9 @@ class Resolver:
         assert spec.path is not None
         folder = jailed(self.settings["stores"], spec.store, spec.path, pointer)
         if not folder.is_dir():
-            raise Problem("invalid-store", "there is no zarr folder at this path", pointer=pointer)
+            raise HttpProblem(
+                "invalid-store", "there is no zarr folder at this path", pointer=pointer
+            )
         return folder
 
 
@@ -161,16 +165,18 @@ def _load(file: Path, pointer: str) -> np.ndarray[Any, Any]:
     try:
         array = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise Problem("invalid-store", "this is no readable .npy file", pointer=pointer) from error
+        raise HttpProblem(
+            "invalid-store", "this is no readable .npy file", pointer=pointer
+        ) from error
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-        raise Problem("invalid-store", "this is no array of real numbers", pointer=pointer)
+        raise HttpProblem("invalid-store", "this is no array of real numbers", pointer=pointer)
     return array
 
 
 def build_source(
     request: Mapping[str, Any], data: str | Path, settings: Mapping[str, Any]
 ) -> bigsap.CostSource:
-    """The source of a normalised request. Raises Problem, with the pointer to the field.
+    """The source of a normalised request. Raises HttpProblem, with the pointer to the field.
 
     Where the job is spread, workers that it is sent to call this as well, see ``made_again``.
     """
@@ -201,7 +207,7 @@ def build(
     except bigsap.BigsapError as error:
         raise from_error(error, pointer) from error
     if shape is not None and tuple(shape) != tuple(source.shape):
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec",
             f"shape is {list(shape)}, but the costs have {list(source.shape)}",
             pointer="/shape",
@@ -272,23 +278,23 @@ class _Inverted:
 
 def _matrix(values: np.ndarray[Any, Any], pointer: str) -> bigsap.CostSource:
     if values.ndim != 2:
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", f"a matrix has 2 dimensions, not {values.ndim}", pointer=pointer
         )
     return bigsap.as_source(values)
 
 
 def shape_of(spec: Any, shape: list[int] | None, pointer: str) -> tuple[int, int]:
-    """The shape of a spec that cannot tell it from arrays. Raises Problem."""
+    """The shape of a spec that cannot tell it from arrays. Raises HttpProblem."""
     if spec.shape is not None and shape is not None and spec.shape != shape:
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec",
             f"shape is {spec.shape} here, but {shape} in the request",
             pointer=pointer_to_child(pointer, "shape"),
         )
     found = spec.shape if shape is None else shape
     if found is None:
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", f'a cost of type "{spec.type}" needs the shape', pointer="/shape"
         )
     return found[0], found[1]
@@ -301,7 +307,9 @@ def _expression(
     for name, value in spec.arrays.items():
         place = pointer_to_child(pointer, "arrays", name)
         if name in RESERVED:
-            raise Problem("invalid-spec", f"{name!r} cannot be the name of an array", pointer=place)
+            raise HttpProblem(
+                "invalid-spec", f"{name!r} cannot be the name of an array", pointer=place
+            )
         arrays[name] = value if isinstance(value, float) else resolver.array(value, place)
     try:
         return bigsap.expression(spec.code, shape, **arrays)
@@ -309,12 +317,12 @@ def _expression(
         raise expression_problem(error, pointer) from error
 
 
-def expression_problem(error: bigsap.ExpressionError, pointer: str) -> Problem:
+def expression_problem(error: bigsap.ExpressionError, pointer: str) -> HttpProblem:
     """An error of a formula, with the column of its text."""
     extra: dict[str, Any] = {} if error.column is None else {"column": error.column}
     # The first line; the others are the text with a caret below, of no use on one line.
     text = " ".join((str(error).splitlines() or [""])[0].split())[:1000]
-    return Problem("invalid-spec", text, pointer=pointer_to_child(pointer, "code"), **extra)
+    return HttpProblem("invalid-spec", text, pointer=pointer_to_child(pointer, "code"), **extra)
 
 
 def _http_rows(
@@ -339,7 +347,7 @@ def _http_rows(
 def check_http_rows(
     spec: specs.HttpRows, resolver: Resolver, pointer: str
 ) -> tuple[str, int, dict[str, str]]:
-    """Host, port and headers of an allowed provider. Raises Problem."""
+    """Host, port and headers of an allowed provider. Raises HttpProblem."""
     host, port = check_host(
         spec.url, resolver.settings["http_rows_hosts"], pointer_to_child(pointer, "url")
     )
@@ -347,7 +355,7 @@ def check_http_rows(
     if spec.credentials is not None:
         known = resolver.settings["credentials"]
         if spec.credentials not in known:
-            raise Problem(
+            raise HttpProblem(
                 "invalid-spec",
                 f"the operator has set no credentials {spec.credentials!r}",
                 pointer=pointer_to_child(pointer, "credentials"),
@@ -357,7 +365,7 @@ def check_http_rows(
 
 
 def plugin_entry(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
-    """The loaded plugin ``name``, if the operator has enabled it. Raises Problem.
+    """The loaded plugin ``name``, if the operator has enabled it. Raises HttpProblem.
 
     A plugin is a callable ``plugin(params, shape) -> source`` (anything ``bigsap.solve``
     takes) with an attribute ``Params``, the pydantic model of its parameters.
@@ -365,7 +373,7 @@ def plugin_entry(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
     if name in enabled:
         for entry in importlib.metadata.entry_points(group=PLUGIN_GROUP, name=name):
             return entry.load()
-    raise Problem(
+    raise HttpProblem(
         "invalid-spec",
         f"there is no enabled plugin {name!r}",
         pointer=pointer_to_child(pointer, "name"),
@@ -373,14 +381,14 @@ def plugin_entry(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
 
 
 def plugin_params(plugin: Any, spec: specs.Plugin, pointer: str) -> Any:
-    """The plugin's own model of its parameters. Raises Problem."""
+    """The plugin's own model of its parameters. Raises HttpProblem."""
     from pydantic import ValidationError
 
     try:
         return plugin.Params.model_validate(spec.params)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec",
             first["msg"],
             pointer=pointer_to_child(pointer, "params", *first["loc"]),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from bigsap_server.costs.build import Resolver, build
 from bigsap_server.costs.request import CheckRequest
-from bigsap_server.problems import Problem, from_error
+from bigsap_server.problems import HttpProblem, from_error
 
 import bigsap
 
@@ -29,7 +29,7 @@ _MEMORY_BYTES = 8 << 30
 def check_apart(
     request: Mapping[str, Any], data: Path, settings: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
-    """``check`` in a child process, for at most ``seconds``. Raises Problem."""
+    """``check`` in a child process, for at most ``seconds``. Raises HttpProblem."""
     order = json.dumps({"request": request, "data": str(data), "settings": settings})
     try:
         done = subprocess.run(
@@ -37,26 +37,28 @@ def check_apart(
             input=order, capture_output=True, text=True, timeout=seconds, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise Problem(
+        raise HttpProblem(
             "over-limit", f"the costs could not be compiled and sampled in {seconds:g} s",
             pointer="/cost",
         ) from None  # fmt: skip
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise Problem("over-limit", "the check needs too much memory", pointer="/cost") from None
+        raise HttpProblem(
+            "over-limit", "the check needs too much memory", pointer="/cost"
+        ) from None
     if "problem" in answer:
         found = answer["problem"]
         extra = {k: found[k] for k in ("row", "column") if k in found}
         slug = found["type"].rpartition(":")[2]
         # What a job may fail with is, in a check, the request's fault.
         slug = slug if slug in ("invalid-cost", "over-limit", "invalid-store") else "invalid-spec"
-        raise Problem(slug, found["detail"], pointer=found.get("pointer", "/cost"), **extra)
+        raise HttpProblem(slug, found["detail"], pointer=found.get("pointer", "/cost"), **extra)
     return answer
 
 
 def check(request: Mapping[str, Any], data: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Shape, dtype, sampled costs and times of a cost spec. Raises Problem."""
+    """Shape, dtype, sampled costs and times of a cost spec. Raises HttpProblem."""
     parsed = CheckRequest.model_validate(request)
     started = time.perf_counter()
     source = build(parsed.cost, Resolver(data, settings), parsed.shape, parsed.maximize, "/cost")
@@ -115,7 +117,7 @@ def _judge(row: np.ndarray[Any, Any], number: int, maximize: bool) -> None:
     wrong = np.isnan(row) | (row == (np.inf if maximize else -np.inf))
     if wrong.any():
         column = int(wrong.argmax())
-        raise Problem(
+        raise HttpProblem(
             "invalid-cost", f"cost[{number}, {column}] is {row[column]}", pointer="/cost",
             row=number, column=column,
         )  # fmt: skip
@@ -133,7 +135,7 @@ def main() -> int:
     _limit(int(order["settings"]["limits"]["check_s"]) + 1)
     try:
         answer = check(order["request"], Path(order["data"]), order["settings"])
-    except (Problem, bigsap.BigsapError, MemoryError, OSError) as error:
+    except (HttpProblem, bigsap.BigsapError, MemoryError, OSError) as error:
         answer = {"problem": from_error(error, "/cost").document()}
     json.dump(answer, sys.stdout, allow_nan=False)
     return 0

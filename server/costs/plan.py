@@ -29,7 +29,7 @@ from bigsap_server.costs.build import (
 from bigsap_server.costs.checking import infinite, infinite_among
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.stores import check_zarr_files, check_zarr_folder
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import cores
 
 import bigsap
@@ -85,7 +85,7 @@ class _Piece:
 
 
 def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
-    """Judge a whole request. Raises Problem with the pointer to the field."""
+    """Judge a whole request. Raises HttpProblem with the pointer to the field."""
     found = plan_costs(request.cost, resolver, request.shape, request.options.maximize)
     limits = resolver.settings["limits"]
     options = request.options
@@ -93,13 +93,13 @@ def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
         raise _invalid(f"the workers have no {options.device}", "/options/device")
     longest = limits["time_limit_s"]
     if longest is not None and (options.time_limit_s or math.inf) > longest:
-        raise Problem(
+        raise HttpProblem(
             "over-limit", f"jobs here need a time limit of at most {longest} s",
             pointer="/options/time_limit_s",
         )  # fmt: skip
     most = limits["threads"] or (None if resolver.settings["scheduler"] else cores())
     if most is not None and (options.threads or 0) > most:
-        raise Problem(
+        raise HttpProblem(
             "over-limit", f"{options.threads} threads; at most {most} are allowed",
             pointer="/options/threads",
         )  # fmt: skip
@@ -115,7 +115,7 @@ def plan_costs(cost: Any, resolver: Resolver, shape: list[int] | None, maximize:
     depth = _depth(cost)
     limits = resolver.settings["limits"]
     if depth > limits["depth"]:
-        raise Problem(
+        raise HttpProblem(
             "over-limit", f"costs are nested {depth} deep; at most {limits['depth']} levels are"
             " allowed", pointer="/cost",
         )  # fmt: skip
@@ -155,7 +155,7 @@ def _check_size(shape: tuple[int, int], limits: Any) -> None:
     n, m = shape
     for name, size in (("rows", n), ("columns", m), ("pairs", n * m)):
         if size > limits[name]:
-            raise Problem(
+            raise HttpProblem(
                 "over-limit", f"{size} {name}; at most {limits[name]} are allowed", pointer="/shape"
             )
 
@@ -179,8 +179,8 @@ def _expect(facts: Facts, shape: tuple[int, ...], pointer: str) -> None:
         raise _invalid(f"needs shape {list(shape)}, got {list(facts.shape)}", pointer)
 
 
-def _invalid(detail: str, pointer: str) -> Problem:
-    return Problem("invalid-spec", detail, pointer=pointer)
+def _invalid(detail: str, pointer: str) -> HttpProblem:
+    return HttpProblem("invalid-spec", detail, pointer=pointer)
 
 
 class _Planner:
@@ -200,7 +200,7 @@ class _Planner:
         if len(facts.shape) not in (1, 2):
             raise _invalid("needs 1 or 2 dimensions", pointer_to_child(pointer, name))
         if facts.finite is False:
-            raise Problem(
+            raise HttpProblem(
                 "invalid-cost", "the array has infinite entries",
                 pointer=pointer_to_child(pointer, name),
             )  # fmt: skip
@@ -332,7 +332,7 @@ class _Planner:
             values = self.resolver.array(spec.values, place)
             if (values == wrong).any():
                 row, column = (int(k) for k in np.argwhere(values == wrong)[0])
-                raise Problem(
+                raise HttpProblem(
                     "invalid-cost", f"entry [{row}, {column}] is {wrong}, which does not forbid"
                     " a pair here", pointer=pointer_to_child(place, row, column),
                     row=row, column=column,

@@ -37,7 +37,7 @@ def points_in(cost: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def picture(cost: Mapping[str, Any], resolver: Resolver, col4row: _Array) -> dict[str, Any] | None:
     """See ``schemas.Picture``; None when there is no link, or no points in the plane.
 
-    col4row: int (n,), -1 for rows left out. Raises Problem when the points are not there any
+    col4row: int (n,), -1 for rows left out. Raises HttpProblem when the points are not there any
     more. Reads some 20,000 points, however many there are.
     """
     found = points_in(cost)

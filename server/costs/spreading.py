@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from bigsap_server.costs.request import JobRequest
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Settings
 
 #: What arrives here from all workers together, bytes a second: an assumption.
@@ -31,19 +31,19 @@ def has_cluster(settings: Settings) -> bool:
 def workers_asked(request: JobRequest, settings: Settings, most: int | None) -> bool | int:
     """``spread`` as the job gets it: False, True for all workers, or how many at most.
 
-    most: what the caller's key allows; None: all. Raises Problem with the pointer to the field.
+    most: what the caller's key allows; None: all. Raises HttpProblem with the pointer to the field.
     """
     asked = request.spread
     if not asked:
         return False
     if not has_cluster(settings):
         has = "runs jobs in its own process" if settings.executor == "inline" else "has one worker"
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", f"there is no cluster to spread a job over: this service {has}",
             pointer="/spread",
         )  # fmt: skip
     if request.options.device == "cuda":
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", "a spread job is solved by the CPUs of its workers", pointer="/spread"
         )
     if most is None:
@@ -51,7 +51,7 @@ def workers_asked(request: JobRequest, settings: Settings, most: int | None) -> 
     if most < 2 or (asked is not True and asked > most):
         allowed = "none" if most < 2 else f"at most {most}"
         number = "several" if asked is True else asked
-        raise Problem(
+        raise HttpProblem(
             "over-limit", f"{number} workers for one job; {allowed} are allowed", pointer="/spread"
         )
     return most if asked is True else asked

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 
 #: The most that is read of metadata.
 METADATA_BYTES = 1 << 20
@@ -27,13 +27,15 @@ _V2_TYPES = re.compile(r"[<>|]?(b1|[iu][1248]|f[248])")
 
 
 def jailed(stores: Mapping[str, Any], store: str, path: str, pointer: str) -> Path:
-    """The file or folder ``path`` of a named store. Raises Problem ``forbidden-path``."""
+    """The file or folder ``path`` of a named store. Raises HttpProblem ``forbidden-path``."""
 
-    def refuse(reason: str, slug: str = "forbidden-path") -> Problem:
-        return Problem(slug, reason, pointer=f"{pointer}/path")
+    def refuse(reason: str, slug: str = "forbidden-path") -> HttpProblem:
+        return HttpProblem(slug, reason, pointer=f"{pointer}/path")
 
     if store not in stores:
-        raise Problem("invalid-store", f"there is no store {store!r}", pointer=f"{pointer}/store")
+        raise HttpProblem(
+            "invalid-store", f"there is no store {store!r}", pointer=f"{pointer}/store"
+        )
     if "\0" in path or "\\" in path or ":" in path or any(ord(c) < 32 for c in path):
         raise refuse("the path has characters that are not allowed")
     pure = PurePosixPath(path)
@@ -58,7 +60,7 @@ def jailed(stores: Mapping[str, Any], store: str, path: str, pointer: str) -> Pa
 def check_zarr_folder(folder: Path, most_bytes: int, pointer: str) -> tuple[list[int], str]:
     """Shape and dtype of a local zarr array, from its metadata alone.
 
-    Raises Problem ``invalid-store`` for what is no array, is not allowed, or whose chunks
+    Raises HttpProblem ``invalid-store`` for what is no array, is not allowed, or whose chunks
     are larger than ``most_bytes`` when decoded.
     """
     found = [name for name in ("zarr.json", ".zarray") if os.path.lexists(folder / name)]
@@ -97,7 +99,7 @@ def check_zarr_files(folder: Path, pointer: str, most_entries: int | None = None
                     facts = entry.stat(follow_symlinks=False)
                     shown = os.path.relpath(entry.path, folder)[:100]
                     if not stat.S_ISREG(facts.st_mode):
-                        raise Problem(
+                        raise HttpProblem(
                             "forbidden-path", f"{shown!r} in the array is no plain file",
                             pointer=pointer,
                         )  # fmt: skip
@@ -249,7 +251,7 @@ def _check_chunk(chunk: list[int], size: int, most_bytes: int, pointer: str) -> 
     if min(chunk) < 1:
         raise _bad("chunks must not be empty", pointer)
     if math.prod(chunk) * size > most_bytes:
-        raise Problem(
+        raise HttpProblem(
             "over-limit",
             f"a chunk of shape {chunk} decodes to {math.prod(chunk) * size} bytes; at most"
             f" {most_bytes} are allowed",
@@ -257,5 +259,5 @@ def _check_chunk(chunk: list[int], size: int, most_bytes: int, pointer: str) -> 
         )
 
 
-def _bad(reason: str, pointer: str) -> Problem:
-    return Problem("invalid-store", reason, pointer=pointer)
+def _bad(reason: str, pointer: str) -> HttpProblem:
+    return HttpProblem("invalid-store", reason, pointer=pointer)

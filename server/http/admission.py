@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from bigsap_server import logs
 from bigsap_server.auth import Keys
 from bigsap_server.http.service_metrics import Metrics
-from bigsap_server.problems import MEDIA_TYPE, Problem
+from bigsap_server.problems import MEDIA_TYPE, HttpProblem
 from bigsap_server.settings import is_loopback
 from starlette.datastructures import Headers
 
@@ -72,13 +72,15 @@ class Admission:
             await self.app(scope, receive, answer.send)
             if answer.method == "HEAD" and answer.status is not None and not answer.complete:
                 await answer.send({"type": "http.response.body", "body": b""})
-        except Problem as problem:
+        except HttpProblem as problem:
             await answer.problem(problem)
         except Exception:
             _log.exception("unexpected error")
             if answer.status is not None and not answer.complete:
                 raise  # too late for an answer: the server must break the connection
-            await answer.problem(Problem("internal", "an error in the service; it is in the log"))
+            await answer.problem(
+                HttpProblem("internal", "an error in the service; it is in the log")
+            )
         finally:
             self._count(scope, answer)
             logs.context.reset(token)
@@ -86,9 +88,9 @@ class Admission:
     def _check(self, scope: Scope) -> None:
         raw = scope["headers"]
         if len(raw) > MOST_HEADERS or sum(len(k) + len(v) for k, v in raw) > MOST_HEADER_BYTES:
-            raise Problem("headers-too-large", "too many or too large headers")
+            raise HttpProblem("headers-too-large", "too many or too large headers")
         if sum(name == b"host" for name, _ in raw) > 1:
-            raise Problem("malformed-request", "there is more than one Host header")
+            raise HttpProblem("malformed-request", "there is more than one Host header")
         headers = Headers(scope=scope)
         if not self._keys.required:
             _check_local(scope["method"], headers)
@@ -123,12 +125,12 @@ def _check_local(method: str, headers: Headers) -> None:
     host = headers.get("host", "")
     name = urlsplit(f"//{host}").hostname if _plain_host(host) else None
     if name is None or not is_loopback(name):
-        raise Problem("forbidden", "without keys this service answers to localhost only")
+        raise HttpProblem("forbidden", "without keys this service answers to localhost only")
     origin = headers.get("origin")
     if method not in _SAFE and origin is not None:
         parts = urlsplit(origin) if _plain_host(origin.partition("://")[2]) else None
         if parts is None or parts.netloc.lower() != host.lower():
-            raise Problem("forbidden", "requests from other origins are not accepted")
+            raise HttpProblem("forbidden", "requests from other origins are not accepted")
 
 
 def _plain_host(text: str) -> bool:
@@ -185,7 +187,7 @@ class _Answer:
         await self._send(message)
         self._begun.set()
 
-    async def problem(self, problem: Problem) -> None:
+    async def problem(self, problem: HttpProblem) -> None:
         if self.status is not None:
             return
         body = json.dumps(problem.document(self._path)).encode()

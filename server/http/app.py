@@ -36,7 +36,7 @@ from bigsap_server.jobs.table import (
     UnknownJob,
     WrongState,
 )
-from bigsap_server.problems import MEDIA_TYPE, Problem, pointer_to
+from bigsap_server.problems import MEDIA_TYPE, HttpProblem, pointer_to
 from bigsap_server.settings import Settings
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -167,7 +167,7 @@ def stop_waiting(app: Admission) -> None:
         service.notifier.close()
 
 
-def _problem_response(problem: Problem, request: Request) -> Response:
+def _problem_response(problem: HttpProblem, request: Request) -> Response:
     body = json.dumps(problem.document(request.url.path)).encode()
     return Response(body, problem.status, problem.headers, MEDIA_TYPE)
 
@@ -184,14 +184,14 @@ def _add_handlers(app: FastAPI) -> None:
     }
 
     async def problem(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Problem)
+        assert isinstance(error, HttpProblem)
         return _problem_response(error, request)
 
     async def known(request: Request, error: Exception) -> Response:
         slug = slugs[type(error)]
         extra: dict[str, Any] = {"state": error.state} if isinstance(error, WrongState) else {}
         retry = {"Retry-After": "5"} if slug in ("quota-exceeded", "unavailable") else {}
-        return _problem_response(Problem(slug, str(error), headers=retry, **extra), request)
+        return _problem_response(HttpProblem(slug, str(error), headers=retry, **extra), request)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -208,19 +208,19 @@ def _add_handlers(app: FastAPI) -> None:
     async def unexpected(request: Request, error: Exception) -> Response:
         # The framework passes the error on after this answer: admission logs it.
         detail = "an error in the service; it is in the log"
-        return _problem_response(Problem("internal", detail), request)
+        return _problem_response(HttpProblem("internal", detail), request)
 
     app.add_exception_handler(Exception, unexpected)
-    app.add_exception_handler(Problem, problem)
+    app.add_exception_handler(HttpProblem, problem)
     for kind in slugs:
         app.add_exception_handler(kind, known)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(StarletteHTTPException, http)
 
 
-def _from_http(error: StarletteHTTPException) -> Problem:
+def _from_http(error: StarletteHTTPException) -> HttpProblem:
     detail: Any = error.detail
-    if isinstance(detail, Problem):  # see ``bodies.http_error``
+    if isinstance(detail, HttpProblem):  # see ``bodies.http_error``
         return detail
     slugs = {
         400: "malformed-request", 404: "not-found", 405: "method-not-allowed",
@@ -228,10 +228,10 @@ def _from_http(error: StarletteHTTPException) -> Problem:
     }  # fmt: skip
     slug = slugs.get(error.status_code, "malformed-request")
     headers = dict(error.headers or {})
-    return Problem(slug, str(error.detail), headers=headers)
+    return HttpProblem(slug, str(error.detail), headers=headers)
 
 
-def _from_validation(errors: Sequence[Any], body: Any) -> Problem:
+def _from_validation(errors: Sequence[Any], body: Any) -> HttpProblem:
     """One problem for all validation errors; the first one's field is ``pointer``."""
     found = []
     for error in errors[:_MOST_ERRORS]:
@@ -243,7 +243,7 @@ def _from_validation(errors: Sequence[Any], body: Any) -> Problem:
             found.append({"detail": detail, "parameter": ".".join(map(str, path))[:200]})
     first = found[0]
     where = first.get("pointer", first.get("parameter")) or "the body"
-    return Problem(
+    return HttpProblem(
         "invalid-spec", f"{where}: {first['detail']}", pointer=first.get("pointer"), errors=found
     )
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 _JSON_TYPES = ("application/json", "application/merge-patch+json")
 
 
-def http_error(problem: Problem) -> HTTPException:
+def http_error(problem: HttpProblem) -> HTTPException:
     """A problem in the one form that the framework lets out of its body parsing."""
     return HTTPException(problem.status, detail=problem)
 
@@ -37,7 +37,7 @@ class StrictRequest(Request):
             kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if self._body and kind not in _JSON_TYPES:
                 detail = "send JSON with Content-Type: application/json"
-                raise http_error(Problem("unsupported-media-type", detail))
+                raise http_error(HttpProblem("unsupported-media-type", detail))
         return self._body
 
     async def json(self) -> Any:
@@ -45,7 +45,7 @@ class StrictRequest(Request):
         if not hasattr(self, "_json"):
             try:
                 self._json = parse(await self.body())
-            except Problem as problem:
+            except HttpProblem as problem:
                 raise http_error(problem) from None
         return self._json
 
@@ -103,7 +103,7 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
     """
 
     def too_large() -> HTTPException:
-        return http_error(Problem("body-too-large", f"at most {limit} bytes are allowed here"))
+        return http_error(HttpProblem("body-too-large", f"at most {limit} bytes are allowed here"))
 
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > limit):
@@ -118,7 +118,7 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             return
         except TimeoutError:
-            problem = Problem(
+            problem = HttpProblem(
                 "request-timeout", f"nothing has come for {idle:g} s",
                 headers={"Connection": "close"},
             )  # fmt: skip
@@ -131,7 +131,7 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
 
 
 def parse(text: bytes) -> Any:
-    """The JSON value of a text. Raises Problem ``malformed-json``."""
+    """The JSON value of a text. Raises HttpProblem ``malformed-json``."""
     try:
         return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_float=_float)
     except _RepeatedNameError as error:
@@ -146,7 +146,7 @@ def parse(text: bytes) -> Any:
         detail = "the body is not UTF-8 text"
     except ValueError:  # a number with thousands of digits
         detail = "a number is too long"
-    raise Problem("malformed-json", detail) from None
+    raise HttpProblem("malformed-json", detail) from None
 
 
 class _RepeatedNameError(Exception):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 
 
 def accepted(header: str | None, offers: Sequence[str]) -> str:
     """The offered media type that ``Accept`` likes best; the first among equals.
 
-    Raises Problem ``not-acceptable`` when it likes none.
+    Raises HttpProblem ``not-acceptable`` when it likes none.
     """
     if header is None or not header.strip():
         return offers[0]
@@ -32,7 +32,7 @@ def accepted(header: str | None, offers: Sequence[str]) -> str:
         if quality > best:
             best, offer = quality, candidate
     if offer is None:
-        raise Problem("not-acceptable", f"this can be had as {', '.join(offers)}")
+        raise HttpProblem("not-acceptable", f"this can be had as {', '.join(offers)}")
     return offer
 
 
@@ -64,7 +64,7 @@ def matches(header: str | None, tag: str) -> bool:
 def check_range(header: str | None, size: int) -> bool:
     """Whether a Range header is to be honoured (RFC 9110: nonsense is ignored).
 
-    Raises Problem ``range-not-satisfiable``.
+    Raises HttpProblem ``range-not-satisfiable``.
     """
     if header is None:
         return False
@@ -80,7 +80,7 @@ def check_range(header: str | None, size: int) -> bool:
             return False
         satisfiable |= int(first) < size if first else int(last) > 0 and size > 0
     if not satisfiable:
-        raise Problem(
+        raise HttpProblem(
             "range-not-satisfiable", f"there are {size} bytes",
             headers={"Content-Range": f"bytes */{size}"},
         )  # fmt: skip

@@ -13,7 +13,7 @@ from bigsap_server.http.bodies import StrictRoute, limited
 from bigsap_server.http.negotiation import check_range
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.views import array_view
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import Field
@@ -62,7 +62,7 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
     dtype = np.dtype(body.dtype).newbyteorder("<")
     nbytes = math.prod(body.shape) * dtype.itemsize
     if nbytes > limits.array_bytes:
-        raise Problem(
+        raise HttpProblem(
             "over-limit", f"{nbytes} bytes; at most {limits.array_bytes} are allowed",
             pointer="/shape",
         )  # fmt: skip
@@ -104,7 +104,7 @@ async def data(
     """The ``.npy`` file, with Range."""
     meta = service.arrays.get(array_id, caller.sees)
     if meta.sealed is None:
-        raise Problem("array-incomplete", "the array is not sealed")
+        raise HttpProblem("array-incomplete", "the array is not sealed")
     file = service.arrays.file(meta)
     if not check_range(request.headers.get("range"), meta.offset + meta.nbytes):
         request.scope["headers"] = [
@@ -137,9 +137,9 @@ async def put_rows(
     meta = service.arrays.get(array_id, caller.sees)
     kind = request.headers.get("content-type", "application/octet-stream")
     if kind.partition(";")[0].strip().lower() not in ("application/octet-stream", ""):
-        raise Problem("unsupported-media-type", "send application/octet-stream")
+        raise HttpProblem("unsupported-media-type", "send application/octet-stream")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Problem("unsupported-media-type", "send the rows without a content encoding")
+        raise HttpProblem("unsupported-media-type", "send the rows without a content encoding")
     length = request.headers.get("content-length", "")
     size = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
     with caller.waiting():
@@ -192,7 +192,7 @@ async def delete(array_id: ArrayId, service: TheService, caller: Submitter) -> R
     service.arrays.get(array_id, caller.sees)
     user = await run_in_threadpool(_user_of, service, array_id)
     if user is not None:
-        raise Problem("array-in-use", f"{user} uses the array")
+        raise HttpProblem("array-in-use", f"{user} uses the array")
     await run_in_threadpool(service.arrays.delete, array_id)
     return Response(status_code=204)
 

@@ -14,7 +14,7 @@ from bigsap_server.costs.specs import MEMBERS
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
@@ -89,7 +89,7 @@ async def check(
     try:
         service.checks.acquire_on_behalf_of_nowait(marker := object())
     except anyio.WouldBlock:
-        raise Problem(
+        raise HttpProblem(
             "too-many-requests", "other checks are under way", headers={"Retry-After": "2"}
         ) from None
     try:

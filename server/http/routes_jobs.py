@@ -21,7 +21,7 @@ from bigsap_server.http.negotiation import accepted, matches, preferred_wait
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.views import etag, event_view, is_over, job_view, result_view
 from bigsap_server.jobs.model import Answer, JobRow, StoreUnavailable, UnknownJob, canonical
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -85,7 +85,7 @@ async def submit(
     there = sum(service.supervisor.workers().values())
     effort = estimate(body, found, settings.default_threads, workers_of(spec["spread"], there))
     if over_memory(effort, settings.limits.memory_bytes):
-        raise Problem(
+        raise HttpProblem(
             "over-limit",
             f"the job would need about {effort['memory_bytes']} bytes of memory; at most"
             f" {settings.limits.memory_bytes} are allowed",
@@ -156,7 +156,7 @@ def _response(answer: Answer, further: Mapping[str, str] | None = None) -> Respo
 
 def _checked_key(key: str | None) -> str | None:
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise Problem("malformed-request", "Idempotency-Key must be printable ASCII characters")
+        raise HttpProblem("malformed-request", "Idempotency-Key must be printable ASCII characters")
     return key
 
 
@@ -166,13 +166,13 @@ async def _check_warm_start(
     try:
         job = await service.job(job_id, caller)
     except UnknownJob:
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", f"there is no job {job_id}", pointer="/warm_start/job"
         ) from None
     if job.result is None:
-        raise Problem("invalid-spec", f"{job_id} has no result", pointer="/warm_start/job")
+        raise HttpProblem("invalid-spec", f"{job_id} has no result", pointer="/warm_start/job")
     if shape is not None and job.result["shape"] != list(shape):
-        raise Problem(
+        raise HttpProblem(
             "invalid-spec", f"{job_id} has shape {job.result['shape']}", pointer="/warm_start/job"
         )
 
@@ -296,7 +296,7 @@ async def events(
     job = await service.job(job_id, caller)
     if last_event_id is not None:
         if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
-            raise Problem("malformed-request", "Last-Event-ID must be a sequence number")
+            raise HttpProblem("malformed-request", "Last-Event-ID must be a sequence number")
         after = int(last_event_id)
     if accepted(accept, ["text/event-stream", "application/json"]) == "application/json":
         found = await run_in_threadpool(service.store.events, job_id, after, limit)
@@ -307,7 +307,7 @@ async def events(
         # This is how a browser's EventSource is told to stop connecting again.
         return Response(status_code=204)
     if caller.streams >= caller.max_streams:
-        raise Problem("too-many-requests", f"{caller.max_streams} open streams are allowed")
+        raise HttpProblem("too-many-requests", f"{caller.max_streams} open streams are allowed")
     return EventSourceResponse(_stream(service, caller, job_id, after), ping=15)
 
 

@@ -17,7 +17,7 @@ from bigsap_server.http.routes_jobs import JobId
 from bigsap_server.http.service import Reader, Service, TheService
 from bigsap_server.http.views import etag, is_over, result_view
 from bigsap_server.jobs.table import JobRow
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -39,7 +39,7 @@ async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
         ended = {"failed": "has failed", "cancelled": "was cancelled"}
         detail = f"the job {ended.get(job.state, f'is {job.state}')}"
         detail += " and has no result" if over else "; wait for it"
-        raise Problem(
+        raise HttpProblem(
             "no-result", detail, state=job.state,
             headers={} if over else {"Retry-After": "1"},
         )  # fmt: skip
@@ -64,8 +64,8 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
     resolver = service.resolver(caller)
     try:
         found = await run_in_threadpool(lambda: picture(job.spec["cost"], resolver, _open(file)))
-    except Problem as problem:
-        raise Problem("not-found", f"the points cannot be read: {problem.detail}") from problem
+    except HttpProblem as problem:
+        raise HttpProblem("not-found", f"the points cannot be read: {problem.detail}") from problem
     return Response(status_code=204) if found is None else JSONResponse(found)
 
 
@@ -124,7 +124,7 @@ def _open(file: FilePath) -> np.ndarray[Any, Any]:
     try:
         values: np.ndarray[Any, Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise Problem("not-found", "the array is not there (any more)") from error
+        raise HttpProblem("not-found", "the array is not there (any more)") from error
     return values
 
 
@@ -134,7 +134,7 @@ async def _npy(
     try:
         size = (await run_in_threadpool(file.stat)).st_size
     except OSError:
-        raise Problem("not-found", "the array is not there (any more)") from None
+        raise HttpProblem("not-found", "the array is not there (any more)") from None
     if wanted is not None and not check_range(wanted, size):
         # Starlette would answer what RFC 9110 says to ignore with an error of its own.
         request.scope["headers"] = [

@@ -14,7 +14,7 @@ from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.service import Reader, Service, TheService
 from bigsap_server.http.service_metrics import MEDIA_TYPE
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
@@ -90,7 +90,7 @@ async def readyz(service: TheService) -> Response:
     if all(checks.values()):
         return JSONResponse({"status": "ready", "checks": checks})
     failing = ", ".join(name for name, good in checks.items() if not good)
-    raise Problem(
+    raise HttpProblem(
         "unavailable", f"not ready: {failing}", checks=checks, headers={"Retry-After": "2"}
     )
 

@@ -21,7 +21,7 @@ from typing import Any
 from bigsap_server.jobs.control import Command, Folder
 from bigsap_server.jobs.executor import Executor, Order, Report
 from bigsap_server.jobs.table import JobRow, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
-from bigsap_server.problems import Problem, is_disk_full
+from bigsap_server.problems import HttpProblem, is_disk_full
 from bigsap_server.settings import Settings
 
 _log = logging.getLogger("bigsap_server.supervisor")
@@ -319,7 +319,7 @@ class Supervisor:
         retry_at: float | None = None
         if state == "stale":
             state, slug = "interrupted", "worker-lost"
-            problem = Problem(slug, "the attempt was stopped by another one").document()
+            problem = HttpProblem(slug, "the attempt was stopped by another one").document()
         else:
             slug = outcome.get("slug", "worker-lost")
         if state == "interrupted" and job.state == "cancelling":
@@ -358,10 +358,10 @@ class Supervisor:
 
 def _given_up(problem: dict[str, Any] | None, failures: int) -> dict[str, Any]:
     """The problem of a job whose attempts are used up: that of the last one."""
-    found = problem or Problem("worker-lost", "the worker was lost").document()
+    found = problem or HttpProblem("worker-lost", "the worker was lost").document()
     times = f", {failures} times in a row" if failures > 1 else ""
     return {**found, "detail": f"{found['detail']}{times}"}
 
 
 def _interrupted(slug: str, detail: str) -> dict[str, Any]:
-    return {"state": "interrupted", "slug": slug, "problem": Problem(slug, detail).document()}
+    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}

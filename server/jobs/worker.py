@@ -23,7 +23,7 @@ from bigsap_server import logs
 from bigsap_server.jobs.control import RESULT_ARRAYS, Command, Folder
 from bigsap_server.jobs.files import FileLock, write_json
 from bigsap_server.jobs.pace import Pace
-from bigsap_server.problems import Problem, from_error, is_disk_full
+from bigsap_server.problems import HttpProblem, from_error, is_disk_full
 
 import bigsap
 
@@ -239,7 +239,7 @@ class Attempt:
                 np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("v", "col4row")
             )
         except (FileNotFoundError, TypeError):
-            raise Problem(
+            raise HttpProblem(
                 "invalid-spec",
                 "the job to start from has no result (any more)",
                 pointer="/warm_start/job",
@@ -313,7 +313,7 @@ class Attempt:
         if isinstance(error, bigsap.ClusterError):
             return _interrupted("worker-lost", str(error))
         problem = from_error(error)
-        cause = error.__cause__ if isinstance(error, Problem) else error
+        cause = error.__cause__ if isinstance(error, HttpProblem) else error
         if problem.slug == "source-failed" and may_pass(cause):
             return {"state": "interrupted", "slug": problem.slug, "problem": problem.document()}
         if problem.slug == "solve-failed":
@@ -391,7 +391,7 @@ def certificate_of(result: bigsap.Result) -> dict[str, Any]:
 
 
 def _interrupted(slug: str, detail: str) -> dict[str, Any]:
-    return {"state": "interrupted", "slug": slug, "problem": Problem(slug, detail).document()}
+    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}
 
 
 def _jsonable(value: Any) -> Any:

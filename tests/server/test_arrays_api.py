@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 from bigsap_server.arrays.array_store import ArrayStore, merged, without
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from checks import SQUARE, problem, solved, upload
 
 RAW = {"Content-Type": "application/octet-stream"}
@@ -122,7 +122,7 @@ def test_nan_across_chunks_of_the_network(make_app: Callable[..., Any]) -> None:
     at = 8 * (5 * 3 + 1) + 7  # the byte that completes the bad item
     for k in range(0, at // 7 * 7, 7):
         block.write(text[k : k + 7])
-    with pytest.raises(Problem, match=r"\[5, 1\] is NaN"):
+    with pytest.raises(HttpProblem, match=r"\[5, 1\] is NaN"):
         block.write(text[at // 7 * 7 : at // 7 * 7 + 7])
     store.close_block(meta, block, whole=False)
 
@@ -190,7 +190,7 @@ def test_a_block_overtaken_is_refused_and_one_beside_is_not(tmp_path: Path) -> N
     first, beside = store.open_block(meta, 0, 5 * 24), store.open_block(meta, 5, 5 * 24)
     first.write(MATRIX[:2].tobytes())
     later = store.open_block(meta, 4, 24)
-    with pytest.raises(Problem, match="another block"):
+    with pytest.raises(HttpProblem, match="another block"):
         first.write(MATRIX[2:5].tobytes())
     store.close_block(meta, first, whole=False)
     for block, part in ((beside, MATRIX[5:]), (later, MATRIX[4:5])):
@@ -200,7 +200,7 @@ def test_a_block_overtaken_is_refused_and_one_beside_is_not(tmp_path: Path) -> N
     finished = store.open_block(meta, 0, 4 * 24)
     finished.write(MATRIX[:4].tobytes())
     again = store.open_block(meta, 0, 4 * 24)
-    with pytest.raises(Problem, match="another block"):
+    with pytest.raises(HttpProblem, match="another block"):
         store.close_block(meta, finished, whole=True)
     store.close_block(meta, again, whole=False)
     assert store.get(meta.id, "").ranges == [[4, 10]]
@@ -313,7 +313,7 @@ def test_a_quota_holds_for_arrays_made_at_once(tmp_path: Path) -> None:
     def make() -> None:
         try:
             answers.append(store.create("me", "<f8", [10], (3, 10_000)).id)
-        except Problem as error:
+        except HttpProblem as error:
             answers.append(error.slug)
 
     threads = [threading.Thread(target=make) for _ in range(16)]

@@ -19,7 +19,7 @@ import zarr
 from bigsap_server.costs.build import build_source
 from bigsap_server.costs.capped import judge
 from bigsap_server.costs.stores import check_zarr_files
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
 from checks import SQUARE, problem, solved
 
@@ -210,7 +210,7 @@ def test_chunks_behind_links_are_refused(
     problem(answer, 422, "forbidden-path", "/cost")
     assert str(store.parent) not in answer.text
     # The worker looks for itself, and at all files.
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(HttpProblem) as caught:
         opened(store, "a.zarr")
     assert caught.value.slug == "forbidden-path"
 
@@ -218,7 +218,7 @@ def test_chunks_behind_links_are_refused(
 def test_files_larger_than_a_chunk_are_refused(store: Path) -> None:
     chunk = made(store, "a.zarr", **CODECS_3["zstd"]) / "c/0/0"
     os.truncate(chunk, 1 << 40)
-    with pytest.raises(Problem, match="more than a chunk can have"):
+    with pytest.raises(HttpProblem, match="more than a chunk can have"):
         opened(store, "a.zarr")
 
 
@@ -227,5 +227,5 @@ def test_a_request_looks_at_some_files_only(store: Path) -> None:
     (folder / "c/2/2").unlink()
     (folder / "c/2/2").symlink_to(folder / "c/0/0")
     check_zarr_files(folder, "/cost", most_entries=1)
-    with pytest.raises(Problem, match=r"c/2/2.*no plain file"):
+    with pytest.raises(HttpProblem, match=r"c/2/2.*no plain file"):
         check_zarr_files(folder, "/cost")

@@ -14,7 +14,7 @@ import pytest
 from bigsap_server.costs.build import Resolver, build, build_source
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import MEMBERS
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Settings
 from checks import problem, solved, upload
 from pydantic import BaseModel, ValidationError
@@ -149,10 +149,10 @@ def test_nothing_is_converted() -> None:
 def test_shapes(tmp_path: Path) -> None:
     plain = Settings(data=tmp_path).model_dump(mode="json")
     spec = {"type": "expression", "code": "i + j"}
-    with pytest.raises(Problem, match="needs the shape") as caught:
+    with pytest.raises(HttpProblem, match="needs the shape") as caught:
         build_source({"cost": spec}, tmp_path, plain)
     assert caught.value.pointer == "/shape"
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(HttpProblem) as caught:
         build_source({"cost": {**spec, "shape": [2, 3]}, "shape": [3, 2]}, tmp_path, plain)
     assert caught.value.pointer == "/cost/shape"
     assert build_source({"cost": spec, "shape": [2, 3]}, tmp_path, plain).shape == (2, 3)

@@ -20,7 +20,7 @@ from bigsap_server import logs
 from bigsap_server.costs.estimate import size_bytes
 from bigsap_server.http.negotiation import accepted, check_range, matches, preferred_wait
 from bigsap_server.jobs.notify import Notifier
-from bigsap_server.problems import PROBLEMS, Problem, from_error, pointer_to
+from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to
 
 import bigsap
 from live_server import LiveServer
@@ -84,7 +84,7 @@ def test_accept(header: str | None, expected: int) -> None:
 
 @pytest.mark.parametrize("header", ["image/png", "text/csv;q=0", "text", "text/csv;q=abc", ","])
 def test_accept_of_nothing_we_have(header: str) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(HttpProblem):
         accepted(header, OFFERS)
 
 
@@ -114,9 +114,9 @@ def test_ranges() -> None:
     assert not check_range("bytes=5-1", 10)
     assert not check_range("bytes=-", 10)
     assert not check_range("BYTES 1", 10)
-    with pytest.raises(Problem):
+    with pytest.raises(HttpProblem):
         check_range("bytes=10-", 10)
-    with pytest.raises(Problem):
+    with pytest.raises(HttpProblem):
         check_range("bytes=-0", 10)
 
 
@@ -133,7 +133,7 @@ def test_problems() -> None:
         assert 400 <= status < 600
         assert title
         assert slug.replace("-", "").isalpha()
-    found = Problem("over-limit", "too many", pointer="/a", row=3)
+    found = HttpProblem("over-limit", "too many", pointer="/a", row=3)
     assert found.document("/x") == {
         "type": "urn:bigsap:problem:over-limit", "title": PROBLEMS["over-limit"][1], "status": 422,
         "detail": "too many", "instance": "/x", "pointer": "/a", "row": 3,

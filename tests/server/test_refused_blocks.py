@@ -16,7 +16,7 @@ import pytest
 from apps import served, settings_in
 from bigsap_server.arrays.array_store import ArrayStore
 from bigsap_server.http.app import create_app
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from checks import problem
 
 RAW = {"Content-Type": "application/octet-stream"}
@@ -132,9 +132,9 @@ def test_a_block_that_is_overtaken_leaves_the_rows_that_were_there(tmp_path: Any
     early = store.open_block(meta, 0, 4 * ROW)
     early.write(OTHER[:4].tobytes())
     late = store.open_block(meta, 2, 2 * ROW)
-    with pytest.raises(Problem, match="another block"):
+    with pytest.raises(HttpProblem, match="another block"):
         store.close_block(meta, early, whole=True)
-    with pytest.raises(Problem, match="NaN"):
+    with pytest.raises(HttpProblem, match="NaN"):
         late.write(np.full((1, 2), np.nan).tobytes())
     store.close_block(meta, late, whole=False)
     found = store.get(meta.id, "")

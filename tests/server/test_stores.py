@@ -19,7 +19,7 @@ import zarr
 from bigsap_server.costs.addresses import check_host, check_uri, pinned_client
 from bigsap_server.costs.remote_stores import Limit, bounded
 from bigsap_server.costs.stores import check_metadata
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from checks import problem, solved
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
@@ -166,7 +166,7 @@ def test_version_2_codecs() -> None:
         {"compressor": {"id": "pickle"}}, {"filters": [{"id": "x"}]}, {"dtype": "<U8"},
         {"dtype": [["a", "<f8"]]}, {"compressor": 3},
     ):  # fmt: skip
-        with pytest.raises(Problem):
+        with pytest.raises(HttpProblem):
             check_metadata(good | bad, 1000, "")
 
 
@@ -191,7 +191,7 @@ def test_allowed_addresses(uri: str) -> None:
     ],
 )  # fmt: skip
 def test_forbidden_addresses(uri: str) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(HttpProblem):
         check_uri(uri, ALLOWED, "")
 
 
@@ -229,7 +229,7 @@ def test_allowed_hosts(url: str) -> None:
     ],
 )  # fmt: skip
 def test_forbidden_hosts(url: str) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(HttpProblem) as caught:
         check_host(url, HOSTS, "/cost/url")
     assert caught.value.slug == "forbidden-address"
 
@@ -279,7 +279,7 @@ def test_unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
         raise socket.gaierror(8, "not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
-    with pytest.raises(Problem, match="unknown"):
+    with pytest.raises(HttpProblem, match="unknown"):
         pinned_client("nowhere.invalid", 80, {})
 
 

@@ -16,7 +16,7 @@ from bigsap_server.jobs.executors import InlineExecutor
 from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.supervisor import Supervisor
 from bigsap_server.jobs.table import JobStore
-from bigsap_server.problems import Problem
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
 
 import bigsap
@@ -325,7 +325,7 @@ def test_a_source_that_fails_again_and_again_keeps_its_problem_whole(tmp_path, m
     import bigsap_server.costs.build
 
     def fails(*args):
-        raise Problem("source-failed", "the provider is away", pointer="/cost/url", row=3)
+        raise HttpProblem("source-failed", "the provider is away", pointer="/cost/url", row=3)
 
     monkeypatch.setattr(bigsap_server.costs.build, "build_source", fails)
     with Service(tmp_path / "data", attempts=2) as service:
@@ -340,7 +340,7 @@ def test_what_was_tried_once_is_not_counted(tmp_path, monkeypatch):
     import bigsap_server.costs.build
 
     def fails(*args):
-        raise Problem("source-failed", "the provider is away", pointer="/cost/url")
+        raise HttpProblem("source-failed", "the provider is away", pointer="/cost/url")
 
     monkeypatch.setattr(bigsap_server.costs.build, "build_source", fails)
     with Service(tmp_path / "data", attempts=1) as service:
