@@ -5,6 +5,7 @@
 #undef _FORTIFY_SOURCE  // its longjmp refuses to go to another stack
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -120,7 +121,8 @@ template <class T> static T atomicExch(T* p, T x) {
     *p = x;
     return old;
 }
-static void __nanosleep(unsigned) { give_way(); }
+// What is waited for may need the processor that waits: blocks are threads, maybe more than there are cores.
+static void __nanosleep(unsigned) { sched_yield(); give_way(); }
 static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static int64_t clock64() {
     timespec t;
