@@ -99,11 +99,11 @@ def test_a_last_phase_that_takes_too_long_is_left(tmp_path):
     assert again.stats["rows_scanned"] == one.stats["rows_scanned"]
 
 
-@pytest.mark.parametrize("shape", [(400, 400), (300, 400)])
+@pytest.mark.parametrize("shape", [(200, 200), (150, 200)])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_phases_that_are_left_end_at_the_optimum(shape, maximize, monkeypatch):
     monkeypatch.setattr(ssp, "_PATIENCE", 2)
-    cost = heavy(400)[: shape[0]].copy()
+    cost = heavy(200)[: shape[0]].copy()
     res = bigsap.solve(cost, method="ssp", maximize=maximize, threads=1)
     assert any(phase["left"] for phase in res.stats["phases"])
     assert res.fun == pytest.approx(float(optimum(cost, maximize)[0]), rel=1e-12)
