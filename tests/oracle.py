@@ -80,11 +80,15 @@ def value(cost, row_ind, col_ind):
 
 def _integers(cost, maximize):
     """The costs to minimise, as integers times a common unit; forbidden = infinity."""
-    fractions = [[None if np.isinf(c) else Fraction(c.item()) for c in row] for row in cost]
-    known = [f for row in fractions for f in row if f is not None]
-    scale = math.lcm(*(f.denominator for f in known)) if known else 1
+    ratios = [
+        [None if math.isinf(c) else c.as_integer_ratio() for c in row] for row in cost.tolist()
+    ]
+    scale = math.lcm(*{ratio[1] for row in ratios for ratio in row if ratio is not None})
     sign = -1 if maximize else 1
-    numbers = [[INFINITY if f is None else sign * int(f * scale) for f in row] for row in fractions]
+    numbers = [
+        [INFINITY if ratio is None else sign * ratio[0] * (scale // ratio[1]) for ratio in row]
+        for row in ratios
+    ]
     return numbers, Fraction(1, scale)
 
 
@@ -96,28 +100,31 @@ def _hungarian(numbers, m):
     for root in range(len(numbers)):
         label = [INFINITY] * m
         before = [-1] * m  # the column whose owner gave the label, -1: the root
-        done = [False] * m
+        done, left = [], list(range(m))
         row, reached, last = root, 0, -1
         while True:
-            for j in range(m):
-                if done[j] or numbers[row][j] == INFINITY:
+            costs, ahead = numbers[row], reached - height[row]
+            for j in left:
+                if costs[j] == INFINITY:
                     continue
-                distance = reached + numbers[row][j] - height[row] - price[j]
+                distance = ahead + costs[j] - price[j]
                 if distance < label[j]:
                     label[j], before[j] = distance, last
-            open_columns = [j for j in range(m) if not done[j] and label[j] != INFINITY]
-            if not open_columns:
+            if not left:
                 return None
-            last = min(open_columns, key=label.__getitem__)
-            reached, done[last] = label[last], True
+            last = min(left, key=label.__getitem__)
+            if label[last] == INFINITY:
+                return None
+            reached = label[last]
+            done.append(last)
+            left.remove(last)
             if owner[last] == -1:
                 break
             row = owner[last]
-        for j in range(m):
-            if done[j]:
-                price[j] += label[j] - reached
-                if owner[j] != -1:
-                    height[owner[j]] += reached - label[j]
+        for j in done:
+            price[j] += label[j] - reached
+            if owner[j] != -1:
+                height[owner[j]] += reached - label[j]
         height[root] += reached
         while last != -1:
             previous = before[last]
