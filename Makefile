@@ -18,11 +18,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 # Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/test_cli.py -k json"
 PYTEST_ARGS ?=
-# Each file runs in one of a few processes, in their order, which begins with the slow ones. Tests that watch
-# a clock, and those of the page (a browser and the service), wait most of the time: two of them at a time,
-# after the others. Those that keep all cores busy by themselves come last, alone.
-BESIDE := --dist loadfile --no-loadscope-reorder -m
-SHARED := -n logical --maxprocesses 4 $(BESIDE)
+# Each file runs in one of a few processes, in their order; all of the page (a browser and the service) in the
+# same one (tests/conftest.py). Many tests wait, for a process or for a clock: one process more than there are
+# cores, five at most. Tests that watch a clock, and those that start a cluster, follow, three at a time.
+BESIDE := --dist loadgroup --no-loadscope-reorder -m
+PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
+SHARED = -n $(PROCESSES) $(BESIDE)
 BENCH_ARGS ?=
 # How long the searches of test-all last: random expressions, minutes of random requests, kills.
 TEXTS ?= 1000000
@@ -48,18 +49,16 @@ ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
 	@echo "==> tests, side by side"
-	$(BIN)/python -m pytest -q $(SHARED) "not (alone or timed or slow)"
-	@echo "==> tests that watch a clock, two at a time"
-	$(BIN)/python -m pytest -q -n 2 $(BESIDE) "timed and not (alone or slow)"
-	@echo "==> tests that want the machine for themselves"
-	$(BIN)/python -m pytest -q -m "alone and not slow"
+	$(BIN)/python -m pytest -q $(SHARED) "not (spread or timed or slow)"
+	@echo "==> tests that watch a clock, and those with a cluster of their own, three at a time"
+	$(BIN)/python -m pytest -q -n 3 $(BESIDE) "(spread or timed) and not slow"
 endif
 
 test-all: lint browser ## test, the slow tests, other random examples in each run, mutations
 	$(BIN)/bigsap warmup
 	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --api-minutes=$(API_MINUTES) $(SHARED) \
-		"not (alone or timed)"
-	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --kills=$(KILLS) -m "alone or timed"
+		"not (spread or timed)"
+	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --kills=$(KILLS) -m "spread or timed"
 	$(BIN)/python tests/expression_fuzz.py --texts $(TEXTS)
 	$(BIN)/python tests/mutations.py
 

@@ -30,6 +30,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests share a process where several run: a file's, and all of the page."""
+    for item in items:
+        folder, name = item.path.parent.name, item.path.name
+        group = "page" if folder == "page" else f"{folder}/{name}"
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long the searches take whose every minute may find something."""
     group = parser.getgroup("bigsap")

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #define __device__
 #define __global__
@@ -121,8 +122,13 @@ template <class T> static T atomicExch(T* p, T x) {
     *p = x;
     return old;
 }
-// What is waited for may need the processor that waits: blocks are threads, maybe more than there are cores.
-static void __nanosleep(unsigned) { sched_yield(); give_way(); }
+// What is waited for may need the processor that waits: blocks are threads, maybe more than cores.
+static void __nanosleep(unsigned) {
+    static thread_local unsigned calls;
+    if (++calls % 16) sched_yield();
+    else usleep(20);
+    give_way();
+}
 static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static int64_t clock64() {
     timespec t;
