@@ -52,22 +52,9 @@ from bigsap_server.jobs.model import (
 from bigsap_server.jobs.recent import Changes, Recent
 
 __all__ = [
-    "FINISHED",
-    "RUNNING",
-    "STATES",
-    "Answer",
-    "BadPageToken",
-    "DirectoryBusy",
-    "IdempotencyConflict",
-    "JobEvent",
-    "JobRow",
-    "JobStore",
-    "JobStoreError",
-    "QuotaExceeded",
-    "StaleAttempt",
-    "StoreUnavailable",
-    "UnknownJob",
-    "WrongState",
+    "FINISHED", "RUNNING", "STATES", "Answer", "BadPageToken", "DirectoryBusy",
+    "IdempotencyConflict", "JobEvent", "JobRow", "JobStore", "JobStoreError", "QuotaExceeded",
+    "StaleAttempt", "StoreUnavailable", "UnknownJob", "WrongState",
 ]  # fmt: skip
 
 
