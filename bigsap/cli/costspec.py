@@ -28,7 +28,6 @@ evaluated as Python or unpickled.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,10 +37,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError, StoreError
+from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
 from bigsap.sources.described import KINDS, RESERVED
+from bigsap.sources.spec_files import load_npy, read_json
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -66,22 +66,6 @@ def open_costs(path: str | os.PathLike[str]) -> CostSource:
 def read_spec(file: Path) -> CostSource:
     """The source described by a JSON file. Raises InputError naming file and place."""
     return from_spec(read_json(file), file.parent, str(file))
-
-
-def read_json(file: Path) -> Any:
-    """What a JSON file holds. Raises InputError naming file and place; repeated keys too."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{file}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not UTF-8 text") from error
-    except RecursionError as error:
-        raise InputError(f"{file}: nested too deeply") from error
-    except _RepeatedKeyError as error:
-        raise InputError(f"{file}: key {error.args[0]!r} appears twice in one object") from error
 
 
 def from_spec(spec: object, folder: Path, name: str = "cost spec") -> CostSource:
@@ -149,19 +133,6 @@ def _array(value: object, place: _Place) -> Array:
     return array
 
 
-def load_npy(path: str, pointer: str) -> Array:
-    """The ``.npy`` file at ``path``, mapped; errors begin with ``pointer``."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise InputError(f"{pointer}: {path}: no such file") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"{pointer}: {path}: not a readable .npy file: {error}") from error
-    if not isinstance(array, np.ndarray):  # np.load also opens .npz archives
-        raise StoreError(f"{pointer}: {path}: an archive; a single .npy array is needed")
-    return array
-
-
 def _named_arrays(value: object, place: _Place) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InputError(
@@ -219,18 +190,6 @@ def _texts(value: object, place: _Place) -> dict[str, str]:
 def _kind_name(value: object) -> str:
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
     return "null" if value is None else names.get(type(value), "a number")
-
-
-class _RepeatedKeyError(Exception):
-    pass
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _RepeatedKeyError(next(key for key in keys if keys.count(key) > 1))
-    return result
 
 
 _PARSERS: Mapping[str, Callable[[Any, _Place], Any]] = {

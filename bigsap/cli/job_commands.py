@@ -203,7 +203,7 @@ def read_request(spec: Path) -> dict[str, Any]:
 
     Raises InputError when there is no such file, or it is neither.
     """
-    from bigsap.cli.costspec import read_json
+    from bigsap.sources.spec_files import read_json
 
     if not spec.is_file():
         raise InputError(f"{spec}: no such file")
@@ -233,7 +233,7 @@ class _FileArguments:
 
     def sent(self, spec: Any, pointer: str = "") -> Any:
         """``spec`` with the ids of uploaded arrays in the place of files."""
-        from bigsap.cli.costspec import load_npy
+        from bigsap.sources.spec_files import load_npy
 
         if isinstance(spec, Mapping):
             if spec.get("type") == "npy" and set(spec) == {"type", "path"}:

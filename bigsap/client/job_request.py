@@ -6,7 +6,6 @@ from few numbers (points, factors, tables, formulas) as those numbers.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,13 +14,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from bigsap.errors import InputError, StoreError
+from bigsap.errors import InputError
 from bigsap.sources import ArraySource, SliceableSource, as_source
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
 from bigsap.sources.remote.http_rows import HttpSource
+from bigsap.sources.spec_files import load_npy, read_json
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
 
@@ -59,7 +59,7 @@ def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any =
     Raises InputError, saying what to do instead, for what cannot be sent.
     """
     if _is_json_file(cost):
-        cost = _read_json(Path(cost))
+        cost = _read_spec(Path(cost))
     whole = isinstance(cost, Mapping) and "type" not in cost
     request: Record = dict(cost) if whole else {"cost": cost}
     if options:
@@ -198,30 +198,13 @@ def _is_json_file(cost: Any) -> bool:
     return isinstance(cost, (str, os.PathLike)) and Path(cost).suffix == ".json"
 
 
-def _read_json(file: Path) -> Record:
+def _read_spec(file: Path) -> Record:
     """A job request or cost spec in a file; ``{"npy": path}`` in it are arrays, mapped."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not JSON: {error}") from error
+    found = read_json(file)
     if not isinstance(found, dict) or not ("cost" in found or "type" in found):
         raise InputError(f'{file}: must be an object with "cost" (a job) or "type" (a cost spec)')
     opened: Record = _with_arrays(found, file.parent)
     return opened
-
-
-def _mapped(file: Path) -> Array:
-    try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"{file}: not a readable .npy file: {error}") from error
-    if not isinstance(array, np.ndarray):  # np.load also opens .npz archives
-        raise StoreError(f"{file}: an archive; a single .npy array is needed")
-    return array
 
 
 def _with_arrays(spec: Any, folder: Path) -> Any:
@@ -231,7 +214,7 @@ def _with_arrays(spec: Any, folder: Path) -> Any:
         if spec.get("type") == "zarr" and set(spec) == {"type", "path"}:
             return os.fspath(folder / spec["path"])  # nobody's store: a folder here
         if set(spec) == {"npy"} and isinstance(spec["npy"], str):
-            return _mapped(folder / spec["npy"])
+            return load_npy(folder / spec["npy"])
         return {key: _with_arrays(value, folder) for key, value in spec.items()}
     if isinstance(spec, list) and any(isinstance(value, dict) for value in spec):
         return [_with_arrays(value, folder) for value in spec]

@@ -46,6 +46,22 @@ def copy_of(array: Any, what: str) -> Any:
         raise no_room(what, int(array.nbytes)) from error
 
 
+def moved(part: Any, here: int, device: int, what: str) -> Any:
+    """Part of an array of the device ``here``, in one piece: in place, or a copy on another one."""
+    cupy = load_cupy()
+    try:
+        with on(here):
+            part = cupy.ascontiguousarray(part)
+            cupy.cuda.get_current_stream().synchronize()
+        if device != here:
+            with on(device):
+                part = cupy.asarray(part)
+                cupy.cuda.get_current_stream().synchronize()
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise no_room(what, int(part.nbytes)) from error
+    return part
+
+
 def bring(array: Any, costs: Array) -> None:
     """Copy costs of the host, of the same shape and dtype, to where ``array`` lies.
 

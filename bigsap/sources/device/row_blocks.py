@@ -18,8 +18,7 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.convert import fingerprint_of
 from bigsap.sources.device.code import source_code
-from bigsap.sources.device.device_kernels import load_cupy, on
-from bigsap.sources.device.device_memory import no_room
+from bigsap.sources.device.device_memory import moved
 from bigsap.sources.device.placed import MatrixOnDevice, OnDevice, Placeable
 from bigsap.sources.device.slabs import SlabsOnDevices, slab_bounds
 
@@ -54,7 +53,7 @@ class RowsOnDevices:
             array = source.array.T if self._turned else source.array
             bounds = slab_bounds(self.shape[0], len(self.devices))
             for device, (start, stop) in zip(self.devices, pairwise(bounds), strict=False):
-                part = _rows_on(array[start:stop], source.device, device)
+                part = moved(array[start:stop], source.device, device, "a block of rows")
                 self._blocks.append((MatrixOnDevice(part), start))
         elif not self._blocks:
             for slab in self._columns.slabs():
@@ -104,22 +103,6 @@ class RowsOnDevices:
             found.append(of_block)
         u, matched = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return u, matched
-
-
-def _rows_on(part: Any, here: int, device: int) -> Any:
-    """Rows of an array on a device, each in one piece: in place, or a copy on another one."""
-    cupy = load_cupy()
-    try:
-        with on(here):
-            part = cupy.ascontiguousarray(part)
-            cupy.cuda.get_current_stream().synchronize()
-        if device != here:
-            with on(device):
-                part = cupy.asarray(part)
-                cupy.cuda.get_current_stream().synchronize()
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        raise no_room("a block of rows", int(part.nbytes)) from error
-    return part
 
 
 def is_matrix(source: Any) -> bool:

@@ -21,8 +21,8 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.convert import fingerprint_of
 from bigsap.sources.device.code import DeviceCode, source_code
-from bigsap.sources.device.device_kernels import load_cupy, on
-from bigsap.sources.device.device_memory import bring, empty, free_bytes, no_room, panels
+from bigsap.sources.device.device_kernels import on
+from bigsap.sources.device.device_memory import bring, empty, free_bytes, moved, panels
 from bigsap.sources.device.placed import (
     MatrixOnDevice,
     OnDevice,
@@ -125,20 +125,11 @@ class SlabsOnDevices:
         self, source: MatrixOnDevice, device: int, start: int, stop: int
     ) -> MatrixOnDevice:
         """Columns of a device array: in place where it lies, copied to any other device."""
-        cupy = load_cupy()
         array = source.array.T if self.turned else source.array
         part = array[:, start:stop]
         if device != source.device:
             self._refuse(device, int(part.nbytes))
-            with on(source.device):
-                part = cupy.ascontiguousarray(part)
-                cupy.cuda.get_current_stream().synchronize()
-            with on(device):
-                try:
-                    part = cupy.asarray(part)
-                    cupy.cuda.get_current_stream().synchronize()
-                except cupy.cuda.memory.OutOfMemoryError as error:
-                    raise no_room("a slab of the costs", int(part.nbytes)) from error
+            part = moved(part, source.device, device, "a slab of the costs")
         return MatrixOnDevice(part)
 
     def _copied(self, pieces: list[tuple[int, int]]) -> list[DeviceSlab]:
