@@ -165,21 +165,27 @@ def test_the_formula() -> None:
     assert lists == pytest.approx(2000 * 0.01 / 4 + 3000 * 1600 / 5e8 + 0.01 * 63)
 
 
+@pytest.fixture(scope="module")
+def four() -> Iterator[Any]:
+    """A client of four workers."""
+    with LocalCluster(
+        n_workers=4, threads_per_worker=1, processes=True, memory_limit=0,
+        dashboard_address="127.0.0.1:0", silence_logs=50,
+    ) as cluster, Client(cluster, set_as_default=False) as client:  # fmt: skip
+        yield client
+
+
 @pytest.mark.timed
 @pytest.mark.parametrize("kept", ["all", "few"])
-def test_the_formula_tells_what_rows_take(kept: str) -> None:
+def test_the_formula_tells_what_rows_take(kept: str, four: Any) -> None:
     """Rows of 10 ms, asleep, so that it does not matter how many cores there are."""
     n, seconds = 200, 0.01
     generator = np.random.default_rng(3)
     args = generator.random((n, 2)), generator.random((n, 2)), seconds / n
     cost = bigsap.from_function(sleeping_row, (n, n), args, kind="row", compiled=False)
     options: dict[str, Any] = {} if kept == "all" else {"cache": 40 * 8 * n}
-    with LocalCluster(
-        n_workers=4, threads_per_worker=1, processes=True, memory_limit=0,
-        dashboard_address="127.0.0.1:0", silence_logs=50,
-    ) as cluster, Client(cluster, set_as_default=False) as client:  # fmt: skip
-        bigsap.solve(cost, cluster=client, method="compressed", **options)
-        result = bigsap.solve(cost, cluster=client, method="compressed", **options)
+    bigsap.solve(cost, cluster=four, method="compressed", **options)
+    result = bigsap.solve(cost, cluster=four, method="compressed", **options)
     told = result.stats["cluster"]
     expected = spread_seconds(
         n, n, seconds, 4, asked=told["rows_asked"], answered=told["rows"], whole=kept == "all"
