@@ -216,7 +216,10 @@ def test_what_are_no_costs(client: Client, cost: Any, error: type[Exception], ma
 
 def test_bad_files_are_named(tmp_path: Any) -> None:
     bad = tmp_path / "bad.json"
-    for text, match in (("{", "not JSON"), ("[1]", "must be an object"), ("{}", "must be an obj")):
+    for text, match in (
+        ("{", "not JSON"), ("[1]", "must be an object"), ("{}", "must be an obj"),
+        ('{"type": "array", "values": [[1]], "type": "npy"}', "'type' appears twice"),
+    ):  # fmt: skip
         bad.write_text(text)
         with pytest.raises(InputError, match=match) as caught:
             request_of(bad)
