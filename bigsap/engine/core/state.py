@@ -228,6 +228,8 @@ class State(NamedTuple):
     v: Array  # P (n_columns,)
     dist: Array  # P (n_columns,) labels of the current search
     pred: Array  # ID (n_columns,) row from which the label came
+    # Inverse of each other: row_of_column[column_of_row[i]] == i for every row i with a real
+    # column, and FREE else. Rows of the virtual columns have GROUPED - place, see ``group``.
     column_of_row: Array  # ID (n_rows,)
     row_of_column: Array  # ID (n_columns,)
     # Subtracted from all costs of a row where a search starts from it: its smallest
@@ -249,6 +251,7 @@ class State(NamedTuple):
     lows: Array  # uint8 (n_threads, n_columns, a thread's share of ROOM)
     scales: Array  # CodeScale (n_threads,)
     runs: Array  # int64 (n_threads, RUNS)
+    # column_of_row[group[k]] == GROUPED - k for k < at.group_size.
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     at: Standing
     # Per thread: lanes (3 * LANES) and block minima; what threads tell one another.

@@ -51,7 +51,7 @@ class ListCounts:
 class Lists(NamedTuple):
     """All rows' lists in one pool. P is the price type, see ``State``.
 
-    ids: int32 (pool,) columns; costs: P (pool,) their signed costs; see ``list_pool``. Row i owns
+    ids: int32 (pool,) columns; costs: P (pool,) their signed costs; see ``pool``. Row i owns
     ``start[i] : start[i] + width[i]``, of which the first ``size[i]`` are in use.
     theta: P (n_rows,) no column outside the list has ``c - v`` below it.
     reference: P (n_rows,) what was subtracted from all costs of the row: its smallest

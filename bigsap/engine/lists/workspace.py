@@ -71,7 +71,8 @@ class Pairs(NamedTuple):
     """Prices and matching. P is the price type.
 
     v: P (n_columns,) prices, which only fall. open_price: P (n_columns,) v where a column is free,
-    else the blocked price. column_of_row, row_of_column: ID, FREE where unmatched. match_cost:
+    else the blocked price. column_of_row, row_of_column: ID, inverse of each other, FREE where
+    unmatched (rows of the virtual columns: see ``group`` of ``State``). match_cost:
     P (n_rows,) signed cost of each row's pair. group: ID (n_virtual_columns,) rows that hold the
     virtual columns.
     """
