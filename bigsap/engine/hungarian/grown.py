@@ -51,7 +51,7 @@ class Grown:
 
 
 class Grower(Protocol):
-    """A device that grows trees; see ``gpu.forest.DeviceForest``."""
+    """A device that grows trees; see ``gpu.device_forest.DeviceForest``."""
 
     def grow(
         self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]
