@@ -378,7 +378,12 @@ def test_what_auto_takes(monkeypatch):
     assert bigsap.solve(ties).stats["method"] == "hungarian"
     assert bigsap.solve(-ties, maximize=True).stats["method"] == "hungarian"
     assert bigsap.solve(ties / 4).stats["method"] == "hungarian"  # ties are what counts
-    for other in (ties[:600, :600], ties[:, :-1], g.integers(0, 1000 * n, (n, n)), g.random((n, n))):
+    for other in (
+        ties[:600, :600],
+        ties[:, :-1],
+        g.integers(0, 1000 * n, (n, n)),
+        g.random((n, n)),
+    ):
         assert bigsap.solve(other, certify=False).stats["method"] != "hungarian"
     x = g.random((n, 2))
     far = (1e5 * ((x[:, None] - g.random((n, 2))) ** 2).sum(2)).astype(int)
