@@ -323,6 +323,45 @@ def test_odd_costs(name, method, monkeypatch):
     assert res.fun == pytest.approx(plain.fun, rel=1e-9)
 
 
+def landmarks_of(monkeypatch):
+    """The few rows, and columns, whose costs are asked for to order the others."""
+    seen, real = [], strata.some_costs
+
+    def spy(problem, rows, columns, *rest):
+        seen.append((rows if rows.size < columns.size else columns).tolist())
+        return real(problem, rows, columns, *rest)
+
+    monkeypatch.setattr(strata, "some_costs", spy)
+    return seen
+
+
+@pytest.mark.parametrize("method", ["compressed", "ssp"])
+@pytest.mark.parametrize("what", ["constant", "forbidden", "both"])
+def test_landmarks_that_tell_nothing(what, method, monkeypatch):
+    """The rows and columns that give the order are all equal, or forbidden but for one pair."""
+    monkeypatch.setattr(levels, "COARSEST", 20)
+    n = 300
+    generator = np.random.default_rng([0, n, n, 5])  # as strata_of draws them with seed 0
+    rows = np.sort(generator.permutation(n)[:8])
+    columns = np.sort(generator.permutation(n)[:8])
+    cost = squared_distances(*np.random.default_rng(8).random((2, n, 2)))
+    own = cost[rows, rows].copy()
+    if what == "constant":
+        cost[rows] = cost[:, columns] = 3.0
+    else:
+        cost[rows] = cost[:, columns] = np.inf
+        cost[rows, rows] = own
+        cost[columns, columns] = 1.0
+    if what == "both":
+        cost[rows[:4]], cost[:, columns[:4]] = 3.0, 3.0
+    seen = landmarks_of(monkeypatch)
+    res = bigsap.solve(cost, method=method, start="levels")
+    assert seen[:1] == [rows.tolist()]
+    assert columns.tolist() in seen
+    assert res.status == "optimal"
+    assert res.fun == pytest.approx(float(optimum(cost)[0]), rel=1e-12)
+
+
 def test_infeasible_levels_are_no_prices(monkeypatch):
     """Rows without a column in the sample, and a problem that has no solution at all."""
     monkeypatch.setattr(levels, "COARSEST", 20)
