@@ -151,6 +151,6 @@ def choose_method(problem: Problem, budget: int, *, trees: bool = False) -> tupl
     if trees and matrix is not None and ties_in_memory(problem, matrix):
         return "hungarian", TREES
     few = _FEW_SQUARE if n == m else _FEW_IN_MEMORY
-    if min(n, m) < few and (matrix is not None or is_in_memory(problem)):
+    if n <= m and n < few and (matrix is not None or is_in_memory(problem)):
         return "ssp", f"a matrix in memory, fewer than {few} rows or columns"
     return "compressed", "evaluates each row a few times only"

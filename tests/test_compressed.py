@@ -424,12 +424,14 @@ def test_lists_fit_into_the_memory_allowed(monkeypatch):
 
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
-def test_tall_matrices_in_memory_are_solved_by_their_columns(dtype, maximize):
+@pytest.mark.parametrize("method", ["auto", "compressed"])
+def test_tall_matrices_in_memory_are_solved_by_their_columns(dtype, maximize, method):
     cost = (np.random.default_rng(3).random((1300, 1000)) * 1000).astype(dtype)
     if dtype != "i4":
         cost[5, :40] = -np.inf if maximize else np.inf
-    res = bigsap.solve(cost, maximize=maximize)
-    assert (res.stats["method"], res.stats["transposed"]) == ("compressed", True)
+    res = bigsap.solve(cost, maximize=maximize, method=method)
+    taken = "ssp" if method == "auto" else method
+    assert (res.stats["method"], res.stats["transposed"]) == (taken, True)
     rows, columns = reference(cost, maximize)
     if dtype != "i4":  # no ties
         np.testing.assert_array_equal(res.col4row[rows], columns)
