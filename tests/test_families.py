@@ -27,7 +27,7 @@ WORST = [
     (1955, "none", 28, 1.0),  # a tall one of few values
     (264, "levels", 182, 1.9),  # terms of rows and columns, rounded to 29 values
     (38, "levels", 94, 9.2),  # clusters far from each other: 81, 26
-    (86, "estimate", 26, 1.5),  # lognormal points: 48, 9.8
+    (86, "none", 32, 2.5),  # lognormal points: 48, 9.8
     (50020, "estimate", 51, 1.0),  # a tall one, normal in 3-D, city-block: 440 by lists
     (50234, "estimate", 3, 1.0),  # a tall one of rank 1: 101 by lists
     (80411, "levels", 14, 3.8),  # a wide one of 31 kinds: whole rows 36, three times as dear each
