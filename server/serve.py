@@ -22,6 +22,9 @@ from bigsap_server.settings import Settings, load
 # Open event streams and long polls end by themselves when the service stops; whoever
 # reads too slowly to notice is cut off after this.
 _GOODBYE_S = 5
+#: Idle connections are kept so long. Longer than clients keep theirs (httpx 5 s, our own less): where
+#: both give up at the same time, a request meets a connection that is just being closed.
+KEEP_ALIVE_S = 20
 
 
 class _Server(uvicorn.Server):
@@ -69,6 +72,7 @@ def serve(settings: Settings) -> int:
             access_log=False,
             server_header=False,
             lifespan="on",
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=_GOODBYE_S,
         )
         server = _Server(config, app, _address(settings.host, listener))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import struct
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
 
 from bigsap.client import Client, JobFailedError, ServiceError, UnreachableError, UploadError
+from bigsap.client.http import Transport
 from bigsap.errors import DtypeError, InputError, ShapeError
 
 RNG = np.random.default_rng(0)
@@ -363,6 +365,42 @@ def test_busy_service_is_asked_again_when_it_says():
 
 
 @pytest.mark.timed
+def test_idle_connections_are_left_before_servers_close_them(monkeypatch):
+    """A request that meets a connection being closed is lost, and not all may be sent twice."""
+    monkeypatch.setattr("bigsap.client.http.IDLE_S", 0.3)
+    listener = socket.create_server(("127.0.0.1", 0))
+    answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    connections = []
+
+    def serve() -> None:
+        """The second request of a connection is answered by a reset."""
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            connections.append(near)
+            near.recv(65536)
+            near.sendall(answer)
+            threading.Thread(target=reset, args=(near,), daemon=True).start()
+
+    def reset(near: socket.socket) -> None:
+        near.recv(65536)
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        near.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    transport = Transport(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=0)
+    try:
+        for _ in range(2):
+            assert transport.call("POST", "/v1/arrays", json={}, again=False).json() == {}
+            time.sleep(0.6)
+        assert len(connections) == 2
+    finally:
+        transport.close()
+        listener.close()
+
+
 def test_patience_ends():
     with stub((429, {"Retry-After": "60"}, BUSY)) as (url, seen), Client(url) as client:
         began = time.monotonic()

@@ -18,6 +18,9 @@ _MISSING = 'the client needs httpx and httpx-sse: pip install "bigsap[http]"'
 # Answers that another attempt may change.
 _BUSY = (429, 502, 503, 504)
 _LONGEST_PAUSE = 10.0
+#: An idle connection is used again for so long. Servers close idle ones, many after 5 s, and a
+#: request sent at that moment is lost: not all requests may be sent twice.
+IDLE_S = 2.0
 
 
 class ServiceError(BigsapError):
@@ -94,6 +97,7 @@ class Transport:
             base_url=self.url,
             headers=headers,
             timeout=timeout,
+            limits=httpx.Limits(keepalive_expiry=IDLE_S),
             # A proxy of the environment cannot reach this machine's own loopback.
             trust_env=parts.hostname not in ("localhost", "127.0.0.1", "::1"),
         )

@@ -13,7 +13,7 @@ import numpy as np
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, geometry, select
 from bigsap.proof.row_minima import row_minima
 from bigsap.proof.row_pass import BLOCK_BYTES
-from bigsap.proof.together import Left, run_together
+from bigsap.proof.together import Left, first_failure, run_together
 from bigsap.sources.base import Array, CostSource, Minimised
 from bigsap.sources.filling import fill_of
 
@@ -270,7 +270,7 @@ def _share_out(
     thread, ends all, at their next ``pause``."""
     lock = threading.Lock()
     ended = threading.Event()
-    failures: list[BaseException] = []
+    failures: list[tuple[int, BaseException]] = []
     taken = 0
     refused = threading.Event()
 
@@ -289,7 +289,7 @@ def _share_out(
         except Left:
             return
         except BaseException as error:  # noqa: BLE001 - raised in the calling thread
-            failures.append(error)
+            failures.append((len(failures), error))
             ended.set()
 
     def leave() -> None:
@@ -302,5 +302,5 @@ def _share_out(
     else:
         run_together(members, lambda: run(leave), look, ended)
     if failures:
-        raise failures[0]
+        raise first_failure(failures)
     return not refused.is_set()

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bigsap.errors import BigsapError, OptionError
-from bigsap.proof.together import Left, run_together
+from bigsap.proof.together import Left, first_failure, run_together
 from bigsap.sources.base import Array, CostSource, Crewed, Ids, Resident, read_while
 from bigsap.sources.filling import fill_of
 
@@ -143,7 +143,7 @@ def stream(
         report()
     failures = [failure for failure in failures if not isinstance(failure[1], Left)]
     if failures:
-        raise min(failures, key=lambda failure: failure[0])[1]
+        raise first_failure(failures)
 
 
 def _as_they_come(
@@ -155,7 +155,7 @@ def _as_they_come(
     place = np.empty(int(ids.max()) + 1 if total else 0, np.intp)
     place[ids] = np.arange(total)
 
-    failures: list[tuple[int, BigsapError]] = []
+    failures: list[tuple[int, BaseException]] = []
 
     def take(row: int, costs: Array) -> None:
         nonlocal done
@@ -167,7 +167,7 @@ def _as_they_come(
 
     source.show(ids, take, lambda: None if tick is None else tick(done))
     if failures:
-        raise min(failures, key=lambda failure: failure[0])[1]
+        raise first_failure(failures)
 
 
 def gives_parts(source: CostSource) -> bool:

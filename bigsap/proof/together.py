@@ -10,6 +10,17 @@ class Left(Exception):
     """A thread's work was ended because another's is."""
 
 
+def first_failure(failures: list[tuple[int, BaseException]]) -> BaseException:
+    """The one with the smallest number, to be raised; the list is empty then.
+
+    An error that its own frames still hold is a cycle: all that these frames have, a whole
+    solve perhaps, would wait for Python's collector.
+    """
+    first = min(failures, key=lambda failure: failure[0])[1]
+    failures.clear()
+    return first
+
+
 def run_together(
     count: int, run: Callable[[], None], look: Callable[[], None], ended: threading.Event
 ) -> None:

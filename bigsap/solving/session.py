@@ -8,6 +8,7 @@ import weakref
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from traceback import clear_frames
 
 import numpy as np
 
@@ -151,7 +152,12 @@ class Run(SolveCall):
                     return self._conclude(self._certified(outcome))
                 return self._conclude(self._uncertified(outcome))
             except Stopped as stop:
-                return self._conclude(self._stopped(stop, found))
+                try:
+                    return self._conclude(self._stopped(stop, found))
+                finally:
+                    # Frames that carried it to another thread's caller hold it, and so each
+                    # other: a stopped solve's arrays would wait for Python's collector.
+                    clear_frames(stop.__traceback__)
 
     def _search(self) -> Outcome:
         snapshot = self._snapshot()

@@ -41,10 +41,19 @@ _CONFIG = {
     "distributed.worker.memory.terminate": False,
     "distributed.worker.memory.monitor-interval": "10s",
     "distributed.worker.profile.enabled": False,
-    "distributed.admin.low-level-log-length": 100,
     # No pages on ports that nobody asked for.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+}
+
+# For good, not only while the cluster is made: connections look it up when they are made, which
+# a client's and a restarted worker's are later. Dask keeps 1,000 messages of each, those with a
+# job's whole request among them, and an hour of figures about each process.
+_KEEP_LITTLE = {
+    "distributed.admin.low-level-log-length": 1,
+    "distributed.admin.system-monitor.log-length": 10,
+    "distributed.diagnostics.computations.max-history": 1,
+    "distributed.diagnostics.erred-tasks.max-history": 1,
 }
 
 
@@ -88,6 +97,7 @@ class DaskExecutor:
         self._listener = listener
 
     def start(self) -> None:
+        dask.config.set(_KEEP_LITTLE)
         if self._address is None and self._cluster is None:
             # Not only while the cluster is made: it is looked up at each loss. A worker not
             # back after this is given up, nanny and all; two losses within it, or a slow

@@ -32,6 +32,7 @@ from bigsap.client import Client, Job
 
 ROWS = 1000
 KINDS = ("tiny", "points", "upload", "expression", "cancelled")
+GROUPS = [f"{one}{kind}_mib" for one in ("server", "workers", "compiler") for kind in ("", "_own")]
 ENDS = {"succeeded", "failed", "cancelled"}
 
 
@@ -167,16 +168,22 @@ class Load:
 
 
 def sample(server: psutil.Process, minute: int) -> dict[str, Any]:
-    """MiB and open files of the server, MiB and threads of its children."""
-    children = []
-    for child in server.children(recursive=True):
+    """MiB and open files of the server, MiB of its workers, and of what compiles for them.
+
+    ``own``: without the pages of files, which fill as code is first used.
+    """
+    found = {"minute": minute, **dict.fromkeys(GROUPS, 0.0), "compiling": 0}
+    for process in (server, *server.children(recursive=True)):
         try:
-            children.append((child.pid, round(child.memory_info().rss / 2**20, 1)))
+            memory, ahead = process.memory_info(), "bigsap.native.ahead" in process.cmdline()
         except psutil.NoSuchProcess:
             continue
-    found = {
-        "minute": minute, "server_mib": round(server.memory_info().rss / 2**20, 1),
-        "children_mib": round(sum(mib for _, mib in children), 1), "children": dict(children),
+        group = "server" if process == server else "compiler" if ahead else "workers"
+        found["compiling"] += ahead
+        found[f"{group}_mib"] += memory.rss / 2**20
+        found[f"{group}_own_mib"] += (memory.rss - memory.shared) / 2**20
+    found = {name: round(value, 1) for name, value in found.items()}
+    found |= {
         "server_files": server.num_fds(), "server_threads": server.num_threads(),
         "load_average": round(os.getloadavg()[0], 1),
     }  # fmt: skip
@@ -234,11 +241,13 @@ def figures(
             sum(path.stat().st_size for path in data.rglob("*") if path.is_file()) / 2**20, 1
         ),
     }  # fmt: skip
-    for name in ("server_mib", "children_mib"):
+    for name in GROUPS:
         values = [entry[name] for entry in samples]
         found[name] = {
-            "first": values[0], "second": values[min(1, len(values) - 1)], "last": values[-1],
-            "peak": max(values), "slope_per_hour_second_half": slope(samples, name),
+            "by_minute": {
+                minute: values[minute] for minute in (0, 2, 20, 40, 60) if minute < len(values)
+            },
+            "last": values[-1], "peak": max(values), "slope_per_hour_second_half": slope(samples, name),
         }  # fmt: skip
     for name, taken in load.taken.items():
         if taken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import time
 from collections.abc import Callable
@@ -10,8 +11,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from bigsap_server.serve import KEEP_ALIVE_S
 from bigsap_server.settings import cores
 from checks import SQUARE, problem, solved, upload
+
+from bigsap.client.http import IDLE_S
+from live_server import LiveServer
 
 JSON = {"Content-Type": "application/json"}
 
@@ -193,3 +198,19 @@ def test_page_files_are_asked_for_anew(api: Any) -> None:
 def test_a_second_host_is_refused(api: Any) -> None:
     answer = api.get("/healthz", headers=[("Host", "127.0.0.1:8765"), ("Host", "evil")])
     problem(answer, 400, "malformed-request")
+
+
+def test_idle_connections_are_kept_longer_than_clients_keep_them(live_server: LiveServer) -> None:
+    """Who closes first is the client: httpx does after 5 s, our own before."""
+    assert IDLE_S * 5 < KEEP_ALIVE_S
+    host, port = live_server.url.removeprefix("http://").split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection.auto_open = False
+    connection.connect()
+    for rest in (6.0, 0.0):
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 200
+        time.sleep(rest)
+    connection.close()

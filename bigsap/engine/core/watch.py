@@ -38,6 +38,9 @@ def watched(
         except BaseException as error:  # noqa: BLE001 - a second interrupt
             raised = error
     if raised is not None:
-        raise raised
+        try:
+            raise raised
+        finally:
+            del raised  # a frame that holds its own error waits for the collector, with all it has
     assert future is not None
     return future.result()
