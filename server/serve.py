@@ -22,8 +22,8 @@ from bigsap_server.settings import Settings, load
 # Open event streams and long polls end by themselves when the service stops; whoever
 # reads too slowly to notice is cut off after this.
 _GOODBYE_S = 5
-#: Idle connections are kept so long. Longer than clients keep theirs (httpx 5 s, our own less): where
-#: both give up at the same time, a request meets a connection that is just being closed.
+#: Idle connections are kept so long, longer than by clients (httpx 5 s, our own less): where both
+#: give up at the same time, a request meets a connection that is just being closed.
 KEEP_ALIVE_S = 20
 
 

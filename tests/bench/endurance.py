@@ -247,7 +247,8 @@ def figures(
             "by_minute": {
                 minute: values[minute] for minute in (0, 2, 20, 40, 60) if minute < len(values)
             },
-            "last": values[-1], "peak": max(values), "slope_per_hour_second_half": slope(samples, name),
+            "last": values[-1], "peak": max(values),
+            "slope_per_hour_second_half": slope(samples, name),
         }  # fmt: skip
     for name, taken in load.taken.items():
         if taken:
