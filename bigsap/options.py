@@ -24,8 +24,9 @@ from bigsap.sources.device.placed import device_numbers
 from bigsap.sources.device.row_blocks import RowsOnDevices
 from bigsap.sources.device.slabs import SlabsOnDevices
 
-# The same for matrices in memory, square or not: lists took longer than whole rows in the median of
-# random families (docs/decisions/2026-11-23-families.md). From 1,500 on tight pairs are tried first.
+# The same for matrices in memory, square or not: lists took longer than whole rows in the median
+# of random families (docs/decisions/2026-11-23-families.md). Lists try tight pairs first, from
+# 1,500 rows on.
 _FEW_SQUARE, _FEW_IN_MEMORY = 1500, 1400
 # Unless rows are evaluated again and again otherwise: from so many on.
 _FEWEST_ROWS = 64
