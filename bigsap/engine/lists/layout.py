@@ -6,7 +6,7 @@ after ``c[i,j] - v[j] >= theta`` for every j outside L. The list and the thresho
 stand in for the row until a search reaches the threshold; then the row is evaluated
 anew. The method is exact at every moment.
 
-This module holds the store; ``evaluation`` and ``opening`` fill it, ``list_search`` searches.
+This module holds the store; ``evaluation`` and ``opening`` fill it, ``search`` searches.
 """
 
 from __future__ import annotations
