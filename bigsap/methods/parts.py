@@ -174,8 +174,8 @@ def _judge(problem: Problem, rows: Ids, columns: Ids, costs: Array) -> None:
     if costs.dtype.kind != "f" or not costs.size:
         return
     wrong = np.inf if problem.maximize else -np.inf
-    for k, row in enumerate(np.asarray(rows).tolist()):
-        bad = np.isnan(costs[k]) | (costs[k] == wrong)
-        if bad.any():
-            place = int(bad.argmax())
-            problem.complain(row, int(columns[place]), costs[k, place])
+    bad = np.isnan(costs)
+    bad |= costs == wrong
+    if bad.any():
+        k, place = divmod(int(bad.argmax()), costs.shape[1])
+        problem.complain(int(rows[k]), int(columns[place]), costs[k, place])
