@@ -19,9 +19,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/test_cli.py -k json"
 PYTEST_ARGS ?=
 # Each file runs in one of a few processes, in their order; all of the page (a browser and the service) in the
-# same one (tests/conftest.py). Many tests wait, for a process or for a clock: one process more than there are
+# same one (tests/beside.py). Many tests wait, for a process or for a clock: one process more than there are
 # cores, five at most. Tests that watch a clock, and those that start a cluster, follow, two at a time.
-BESIDE := --dist loadgroup --no-loadscope-reorder -m
+BESIDE := --dist loadfile --no-loadscope-reorder -m
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
 SHARED = -n $(PROCESSES) $(BESIDE)
 BENCH_ARGS ?=

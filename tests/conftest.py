@@ -11,7 +11,7 @@ import pytest
 from live_server import live_server, start_server
 from stand_in import cupy
 
-pytest_plugins = ["timed"]
+pytest_plugins = ["beside", "timed"]
 
 # One server for all modules that need one: imported by each, each would start its own.
 __all__ = ["cupy", "live_server", "start_server"]
@@ -28,15 +28,6 @@ hypothesis.settings.load_profile(os.environ.get("BIGSAP_TEST_PROFILE", "bigsap")
 # of tests. A handler is reset to the default in a child; a signal that is ignored stays ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests share a process where several run: a file's, and all of the page."""
-    for item in items:
-        folder, name = item.path.parent.name, item.path.name
-        group = "page" if folder == "page" else f"{folder}/{name}"
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
