@@ -135,6 +135,23 @@ def test_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken(g.random((n, n))) != "hungarian"
     x, y = g.random((2, n, 2))
     assert taken((90 * ((x[:, None] - y) ** 2).sum(2)).astype(int)) != "hungarian"
+    x, y = g.random((n, 2)), g.random((n, 2))
+    distances = ((x[:, None] - y[None]) ** 2).sum(2)
+    assert taken((20 * distances).astype(np.int32)) == "hungarian"
+    assert taken((400 * distances).astype(np.int32)) != "hungarian"
+
+
+def test_what_is_hard_for_trees_is_left_to_lists() -> None:
+    """Products of few values: most trees have not ended when a list does."""
+    g = np.random.default_rng(5)
+    n = 160
+    cost = (20 * (g.random((n, 2)) @ g.random((2, n)))).astype(np.int32)
+    result = bigsap.solve(cost, method="hungarian", device="cuda")
+    tree = bigsap.solve(cost, method="hungarian", variant="tree", device="cuda")
+    assert result.fun == tree.fun == optimum(cost)[0]
+    assert result.stats["trees"]["roots"] > n / 2
+    assert len(result.stats["phases"]) > 1  # searches in phases, from prices of their own
+    assert result.stats["trees"]["levels"] < tree.stats["trees"]["levels"]
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4"])

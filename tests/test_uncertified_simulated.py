@@ -13,6 +13,7 @@ from bigsap.sources import as_source
 from bigsap.sources.device.device_kernels import Kernels
 from bigsap.sources.device.pairs import device_pairs
 from bigsap.sources.device.placed import place
+from bigsap.sources.device.row_blocks import RowsOnDevices
 from bigsap.sources.device.slabs import SlabsOnDevices
 
 
@@ -63,7 +64,9 @@ def test_pairs_of_every_source(cupy: Any, dtype: str) -> None:
     rows, columns = g.integers(30, size=500), g.integers(45, size=500)
     there = place(as_source(matrix), 0, None)
     slabs = SlabsOnDevices(as_source(matrix), (0, 0), None)
-    for source in (there, slabs):
+    shared = RowsOnDevices(as_source(matrix), (0, 1, 0), None)
+    turned = RowsOnDevices(as_source(matrix.T.copy()), (0, 1), None).transposed()
+    for source in (there, slabs, shared, turned):
         found = device_pairs(source, rows, columns)
         assert found is not None
         assert found.dtype == matrix.dtype

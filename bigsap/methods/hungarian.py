@@ -108,13 +108,18 @@ def solve_hungarian(
         compressed.solve_compressed(problem, setting, solved, snapshot, phases)
         solved.trees = {name: phases[0][name] for name in COUNTS if phases and name in phases[0]}
         return
-    solved.outcome = _solve(problem, setting, solved, variant, snapshot or {}, phases, warm)
+    found = _solve(problem, setting, solved, variant, snapshot or {}, phases, warm)
+    if found is None:
+        compressed.solve_compressed(problem, setting, solved, None, phases)
+    else:
+        solved.outcome = found
 
 
 def _solve(
     problem: Problem, setting: Setting, solved: Solved, variant: str, saved: dict[str, Any],
     phases: list[dict[str, Any]], warm: Warm | None,
-) -> Outcome:  # fmt: skip
+) -> Outcome | None:  # fmt: skip
+    """None where trees on a device say that the problem is for lists and their own prices."""
     clock = time.perf_counter()
     n, m = problem.shape
     price, monitor = setting.arithmetic.price, setting.monitor
@@ -129,6 +134,8 @@ def _solve(
             return Outcome(
                 grown.column_of_row, grown.real(grown.v, price), phases=phases, seconds=seconds
             )
+        if grown is not None and variant == "auto" and _in_vain(grown):
+            return None
     elif variant == "auto" and warm is None and not saved:
         start = tight_start(
             problem, setting.team, monitor, setting.arithmetic, setting.seed, solved.counts
@@ -189,6 +196,13 @@ def _grow_there(
         solved.counts.add(Counts(n, n * m))
     monitor.reached(0, solved.counts.rows)
     return grown
+
+
+def _in_vain(grown: gpu.Grown) -> bool:
+    """Whether trees have ended with most of their roots still there: so it is with distances and
+    products, whose lists end at once, and hardly with unrelated costs."""
+    left = int(np.count_nonzero(grown.column_of_row < 0))
+    return grown.status != gpu.INFEASIBLE and 2 * left > grown.counts["roots"]
 
 
 def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:

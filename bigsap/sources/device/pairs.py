@@ -9,6 +9,7 @@ import numpy as np
 from bigsap.sources.base import Array
 from bigsap.sources.device.device_kernels import compiled, load_cupy, on
 from bigsap.sources.device.placed import MatrixOnDevice, OnDevice
+from bigsap.sources.device.row_blocks import RowsOnDevices
 from bigsap.sources.device.slabs import SlabsOnDevices
 
 _BLOCK = 256
@@ -22,6 +23,12 @@ def device_pairs(source: Any, rows: Array, columns: Array) -> Array | None:
         for slab in source.slabs():
             here = (columns >= slab.start) & (columns < slab.stop)
             costs[here] = device_pairs(slab.source, rows[here], columns[here] - slab.start)
+        return costs
+    if isinstance(source, RowsOnDevices):
+        costs = np.zeros(rows.size, source.dtype)
+        for block, start in source.blocks():
+            here = (rows >= start) & (rows < start + block.shape[0])
+            costs[here] = device_pairs(block, rows[here] - start, columns[here])
         return costs
     if not isinstance(source, OnDevice):
         return None

@@ -1,7 +1,7 @@
 """Figures of the device methods, one line each, the most wanted first.
 
-``python figures.py one`` on a host with a GPU, ``two`` on one with several, ``points N`` for
-the curve of large point sets,
+``python figures.py matrices`` on a host with a GPU, ``two`` on one with several,
+``points disjoint N`` for the curve of large point sets, ``threads`` for those of the host,
 ``beside`` for the device and the CPU of its host in turn, with what ``auto`` takes on each,
 ``methods`` for the two methods on the device and the CPU in turn.
 Costs are on the device and the better of two runs counts;
@@ -70,6 +70,10 @@ def family(kind: str, n: int, xp: Any) -> Any:
         out = (x[:, 0, None] - y[None, :, 0]) ** 2
         out += (x[:, 1, None] - y[None, :, 1]) ** 2
         return out
+    if kind == "clusters":
+        middles = g.random((12, 5))
+        x, y = (middles[xp.arange(n) % 12] + 0.03 * g.standard_normal((n, 5)) for _ in range(2))
+        return (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T
     if kind == "rank2":
         return g.random((n, 2)) @ g.random((2, n))
     if kind.startswith("int"):
@@ -81,42 +85,65 @@ def family(kind: str, n: int, xp: Any) -> Any:
 
 
 def disjoint(n: int) -> Any:
+    return plane("disjoint", n)
+
+
+def plane(kind: str, n: int) -> Any:
+    """Points of the plane, squared distances."""
     g = np.random.default_rng(1)
-    half = n // 2
     x, y = g.random((n, 2)), g.random((n, 2))
-    x[half:] += 1
-    y[:half, 1] += 1
-    y[half:, 0] += 1
+    if kind == "disjoint":
+        half = n // 2
+        x[half:] += 1
+        y[:half, 1] += 1
+        y[half:, 0] += 1
     return bigsap.points(x, y)
 
 
-def whole_rows(costs: Any, device: str = "cuda") -> bigsap.Result:
-    return bigsap.solve(costs, device=device, method="ssp")
-
-
-def one(cupy: Any) -> None:
+def matrices(cupy: Any) -> None:
+    """What auto takes for real costs and integers of a large range, and slabs of one device."""
     n = 16384
-    for device in ("cuda", "cuda:0,0"):
-        there = family("random", n, cupy)
-        attempt(
-            f"U {n} {device}", lambda c=there, d=device: bigsap.solve(c, device=d, method="ssp")
-        )
-    del there
-    for size in (8192, 16384):
-        for kind in ("int0.1", "int1", "int4"):
-            there = family(kind, size, cupy)
-            here = there.get()
-            attempt(f"{kind} {size} device", lambda c=there: bigsap.solve(c, device="cuda"), 3)
-            if size == 8192:
-                attempt(f"{kind} {size} device, from host",
-                        lambda c=here: bigsap.solve(c, device="cuda"))  # fmt: skip
-                attempt(f"{kind} {size} device ssp", lambda c=there: whole_rows(c), 1)
-            attempt(f"{kind} {size} cpu", lambda c=here: bigsap.solve(c), 3 if size == 8192 else 2)
-    for kind in ("geometric", "int1000"):
+    for kind in ("geometric", "random", "int1000"):
         there = family(kind, n, cupy)
-        attempt(f"{kind} {n}", lambda c=there: bigsap.solve(c, device="cuda", method="ssp"))
-    del there, here
-    through_host(cupy, "cuda:0,0", 8192)
+        attempt(f"{kind} {n}", lambda c=there: bigsap.solve(c, device="cuda"), 3)
+        attempt(f"{kind} {n} bare",
+                lambda c=there: bigsap.solve(c, device="cuda", certify=False), 2)  # fmt: skip
+    there = family("random", n, cupy)
+    for device in ("cuda", "cuda:0,0"):
+        attempt(f"U {n} {device} ssp",
+                lambda d=device: bigsap.solve(there, device=d, method="ssp"))  # fmt: skip
+
+
+def points(kind: str, n: int) -> None:
+    """Lists evaluated and proved on the device, searched by the host; a small one goes first."""
+    bigsap.solve(plane(kind, 20_000), device="cuda")
+    given = plane(kind, n)
+    clock = time.perf_counter()
+    result = attempt(f"{kind} {n}", lambda: bigsap.solve(given, device="cuda"), 1)
+    if result is not None:
+        stats = result.stats
+        line(f"  all included {time.perf_counter() - clock:.2f} s, evaluations a row"
+             f" {stats['rows_evaluated'] / n:.2f}, scans a row {stats['rows_scanned'] / n:.1f}",
+             stats["seconds"])  # fmt: skip
+
+
+def threads() -> None:
+    """Threads of the host: points, clusters and random numbers in memory."""
+    g = np.random.default_rng(1)
+    n = 16_000
+    middles = g.random((12, 5))
+    x = middles[g.integers(0, 12, n)] + 0.03 * g.standard_normal((n, 5))
+    y = middles[g.integers(0, 12, n)] + 0.03 * g.standard_normal((n, 5))
+    clusters = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T
+    given = {
+        "disjoint points 64000": disjoint(64_000),
+        "clusters 16000": clusters,
+        "random 16000": g.random((n, n)),
+    }
+    for name, cost in given.items():
+        for count in (1, 2, 4, 8, 16):
+            attempt(f"{name} threads {count}",
+                    lambda c=cost, t=count: bigsap.solve(c, threads=t), 1)  # fmt: skip
 
 
 def through_host(cupy: Any, device: str, n: int) -> None:
@@ -172,17 +199,15 @@ def beside(cupy: Any) -> None:
 
 def methods(cupy: Any) -> None:
     """Where lists searched by the host's core beat whole rows scanned on the device."""
-    for size in (8192, 16384):
-        for kind in ("random", "int1000", "int10"):
+    for size in (8192, 16384, 32768):
+        for kind in ("geometric", "disjoint", "rank2", "clusters", "random", "int1000"):
             there = family(kind, size, cupy)
-            here = there.get()
-            for turn in range(2):
-                for method in ("auto", "compressed", "ssp"):
-                    attempt(f"{kind} {size} device {method}",
-                            lambda c=there, m=method: bigsap.solve(c, device="cuda", method=m),
-                            3 - turn)  # fmt: skip
-                attempt(f"{kind} {size} cpu", lambda c=here: bigsap.solve(c, device="cpu"),
-                        3 - turn)  # fmt: skip
+            for method in ("compressed", "ssp", "compressed", "ssp"):
+                attempt(f"{kind} {size} device {method}",
+                        lambda c=there, m=method: bigsap.solve(c, device="cuda", method=m),
+                        1)  # fmt: skip
+            del there
+            cupy.get_default_memory_pool().free_all_blocks()
 
 
 def profile(run: Callable[[], object]) -> None:
@@ -198,13 +223,11 @@ def main() -> None:
 
     clock = time.perf_counter()
     if sys.argv[1] == "points":
-        n = int(sys.argv[2])
-        result = attempt(f"disjoint {n}", lambda: bigsap.solve(disjoint(n), device="cuda"), 1)
-        if result is not None:
-            line("  rows evaluated / n", result.stats["rows_evaluated"] / n,
-                 "scans / n", result.stats["rows_scanned"] / n)  # fmt: skip
+        points(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1] == "threads":
+        threads()
     else:
-        parts = (one, two, beside, methods)
+        parts = (matrices, two, beside, methods)
         {part.__name__: part for part in parts}[sys.argv[1]](cupy)
     line(f"{sys.argv[1]} took {time.perf_counter() - clock:.0f} s")
 

@@ -1,16 +1,19 @@
 #!/bin/bash
-# One GPU, at most 330 s: slabs on one device, figures, the whole suite, 262,144 points beside.
+# One GPU, at most 590 s: trees, matrices, large point sets, threads of the host.
 . tests/bench/device/setup.sh
-timeout 320 python3 -m bigsap warmup >"$OUT/warmup.log" 2>&1 &
-timeout 310 python3 tests/bench/device/figures.py points 262144 >"$OUT/points.log" 2>&1 &
-points=$!
-tests slabs 100 -n 4 tests/gpu/test_slabs.py
-said slabs
-timeout 110 python3 tests/bench/device/figures.py one 2>&1 | tee "$OUT/figures.log" | cut -c1-230
-said figures
-tests suite 90 -n 5 tests/gpu/test_device.py
-said suite
-while kill -0 $points 2>/dev/null && [ $((SECONDS - clock)) -lt 322 ]; do sleep 1; done
-cut -c1-300 "$OUT/points.log"
-said points
 nvidia-smi --query-gpu=name,driver_version,memory.used,clocks.sm --format=csv,noheader
+timeout 200 python3 -m bigsap warmup --processes 14 >"$OUT/warmup.log" 2>&1
+said warmup
+each() { # seconds, name, arguments
+    local limit=$1 name=$2
+    shift 2
+    timeout "$limit" python3 "$@" 2>&1 | tee "$OUT/$name.log" | cut -c1-330
+    said "$name"
+}
+each 80 bars tests/bench/device/trees.py bars
+each 60 matrices tests/bench/device/figures.py matrices
+each 70 disjoint tests/bench/device/figures.py points disjoint 262144
+each 60 geometric tests/bench/device/figures.py points geometric 262144
+each 200 million tests/bench/device/figures.py points disjoint 1048576
+left=$((580 - SECONDS + clock))
+each $((left > 20 ? left : 20)) threads tests/bench/device/figures.py threads

@@ -1,13 +1,26 @@
 #!/bin/bash
-# Two GPUs, at most 330 s: their tests, slabs on two devices, the methods on one in turn.
+# Two GPUs and 32 cores, at most 590 s: tests on the second and figures on the first, then both;
+# beside them four workers of a cluster with a cost function of 20 us a pair, which goes on
+# afterwards and whose log is /tmp/cluster.log.
 . tests/bench/device/setup.sh
 nvidia-smi topo -m 2>/dev/null | head -4
-timeout 200 python3 -m bigsap warmup --processes 12 >"$OUT/warmup.log" 2>&1 &
-tests slabs 100 -n 8 tests/gpu/test_slabs.py
+timeout 200 python3 -m bigsap warmup --processes 24 >"$OUT/warmup.log" 2>&1
+said warmup
+setsid nohup timeout 900 python3 examples/cluster.py --full --workers 4 --no-shards >/tmp/cluster.log 2>&1 &
+CUDA_VISIBLE_DEVICES=1 tests suite 280 -n 8 tests/gpu &
+suite=$!
+each() { # seconds, name, arguments
+    local limit=$1 name=$2
+    shift 2
+    timeout "$limit" python3 "$@" 2>&1 | tee "$OUT/$name.log" | cut -c1-250
+    said "$name"
+}
+each 150 methods tests/bench/device/figures.py methods
+each 110 crossings tests/bench/device/trees.py crossings
+wait $suite
+said suite
+tests slabs 90 -n 8 tests/gpu/test_slabs.py
 said slabs
-wait
-said compiled
-timeout 65 python3 tests/bench/device/figures.py methods 2>&1 | tee "$OUT/methods.log" | cut -c1-140
-said methods
-timeout 65 python3 tests/bench/device/figures.py two 2>&1 | tee "$OUT/figures.log" | cut -c1-230
-said figures
+each 90 messages tests/bench/device/trees.py messages
+each 65 two tests/bench/device/figures.py two
+cat /tmp/cluster.log
