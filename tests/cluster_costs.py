@@ -7,6 +7,8 @@ import time
 
 import numpy as np
 
+from bigsap.sources.spread import on_worker
+
 
 def row(i, x, y):
     return ((x[i] - y) ** 2).sum(axis=1)
@@ -61,6 +63,13 @@ def told_row(i, x, y, folder):
     """Leaves a file that says which process was asked."""
     (folder / f"{i}-{os.getpid()}").touch()
     return row(i, x, y)
+
+
+def lose_prices(token):
+    """Called on a worker: of this solve's costs it no longer has what blocks share."""
+    for name, built in on_worker._built.items():
+        if name.startswith(token):
+            built.shared = None
 
 
 class Own:

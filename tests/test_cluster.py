@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import signal
@@ -18,7 +19,8 @@ import pytest
 import bigsap
 import cluster_costs
 from bigsap.engine.core import state as S
-from bigsap.engine.lists.afar import Making, SentPrices, lists_of
+from bigsap.engine.lists import afar
+from bigsap.engine.lists.afar import Making, SentPrices, _told, lists_of
 from bigsap.sources.base import Foreseeing
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.spread import lookups, on_worker, recipes
@@ -27,6 +29,7 @@ from bigsap.sources.spread import wave as wave_module
 from bigsap.sources.spread.crew import Crew
 from bigsap.sources.spread.on_worker import Built, KeptOnWorker
 from bigsap.sources.spread.roster import Roster
+from bigsap.sources.spread.sharing import Line, applied, changes
 from bigsap.sources.spread.spread import Spread
 from bigsap.sources.spread.wave import SpreadWave
 from remote_provider import Provider
@@ -286,6 +289,43 @@ def test_lists_take_little_more_than_their_entries(client):
     # 128 entries of 12 bytes to begin with.
     assert told["row_bytes"] == 0
     assert told["list_bytes"] <= 1.2 * 128 * 12 * told["rows"]
+
+
+def test_what_goes_both_ways_is_little_more_than_the_lists(client, monkeypatch):
+    """Prices, rows' numbers and messages counted, where searches ask for many waves."""
+    n, entries, put = 2500, [0], afar._put  # 44 waves
+
+    def count(store, rows, body):
+        put(store, rows, body)
+        entries[0] += int(store.lists.size[rows].sum())
+
+    monkeypatch.setattr(afar, "_put", count)
+    cost = called("row", n, seed=1)
+    options = {"method": "compressed", "cache": few_rows(n)}
+    told = bigsap.solve(cost, cluster=client, **options).stats["cluster"]
+    assert told["waves"] > 30
+    assert told["sent_bytes"] < 0.15 * told["list_bytes"]
+    assert told["sent_bytes"] + told["list_bytes"] < 1.02 * 12 * entries[0]
+
+
+def test_workers_that_lose_their_prices(client, monkeypatch):
+    """They decline, tasks answer instead, and all prices are sent again: the same bits."""
+    look_up, found = wave_module.look_up, []
+
+    def lose_some(crew, *rest):
+        lost = len(found) % 3 == 2
+        if lost:
+            client.run(cluster_costs.lose_prices, crew.token)
+        look_up(crew, *rest)
+        found.append((lost, [lookup.body is not None for lookup in rest[-1]]))
+
+    monkeypatch.setattr(wave_module, "look_up", lose_some)
+    cost = called("row", 1000, seed=15)
+    options = {"method": "compressed", "cache": few_rows(1000), "start": "none"}
+    one, spread = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
+    assert same(one, spread)
+    assert any(lost and not all(answered) for lost, answered in found)
+    assert any(not lost and any(answered) for lost, answered in found)
 
 
 def test_it_is_judged_whether_workers_paid(client):
@@ -618,11 +658,14 @@ class Sharing:
     row_bytes = 8
 
     def __init__(self):
-        self.shared = []
+        self.serials = itertools.count(1)
 
     def share(self, values):
-        self.shared.append(values)
-        return values
+        return Line(self.serials).version(values)
+
+
+def told(width, reference, fresh):
+    return _told(np.asarray(width, np.int32), reference, fresh)
 
 
 def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
@@ -634,27 +677,99 @@ def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
     sharing = Sharing()
     sent = SentPrices(sharing, blocked)
     v = -generator.random(n) / 10
-    sent.changes(v, v.copy())
+    first = sent.of(v, v.copy())
+    assert sent.of(v, v.copy()) is first
     some = generator.permutation(n)[:8]
     v[some[:6]] -= 0.3
     open_price = v.copy()
     open_price[some[4:]] = blocked
-    changes = sent.changes(v, open_price)
-    assert len(sharing.shared) == 1
-    assert changes[0].tolist() == sorted(some.tolist())
-    anew = SentPrices(sharing, blocked)
-    nothing = anew.changes(v, open_price)
+    now = sent.of(v, open_price)
+    since = now.changes(first.serial, first.values)
+    assert since.nbytes < 8 * 8 + n // 8 + 100
+    anew = SentPrices(sharing, blocked).of(v, open_price)
+    assert anew.line is not now.line
     rows = np.arange(0, n, 3)
     making = Making("<f8", 50, 0, False, False)
-    rest = np.full(rows.size, 50, np.int32), np.zeros(rows.size), np.ones(rows.size, bool)
+    rest = told(np.full(rows.size, 50), np.zeros(rows.size), np.ones(rows.size, bool))
 
-    def lists(shared, changed):
-        return lists_of(built, shared, rows, making, (), changed, *rest)
+    def lists(values):
+        return [a.tobytes() for a in lists_of(built, values, rows, making, (), rest)]
 
-    one, other = lists(sent.shared, changes), lists(anew.shared, nothing)
-    assert [a.tobytes() for a in one] == [b.tobytes() for b in other]
-    stale = lists(sent.shared, nothing)
-    assert [a.tobytes() for a in one] != [b.tobytes() for b in stale]
+    assert lists(applied(first.values, since)) == lists(anew.values) != lists(first.values)
+
+
+@pytest.mark.parametrize("kind", ["u4", "u8"])
+def test_changes_give_every_bit_back(kind):
+    generator = np.random.default_rng(12)
+    ends = np.array([0, 1, 2 ** (8 * int(kind[1]) - 1), 2 ** (8 * int(kind[1])) - 1], kind)
+
+    def some(size):
+        values = generator.integers(0, np.iinfo(kind).max, size, kind, endpoint=True)
+        return np.where(generator.random(size) < 0.3, generator.choice(ends, size), values)
+
+    for size in (1, 2, 7, 8, 9, 500):
+        for share in (0.0, 0.1, 0.5, 1.0):
+            old = some(size)
+            new = np.where(generator.random(size) < share, some(size), old)
+            assert applied(old, changes(old, new)).tobytes() == new.tobytes()
+
+
+def test_small_changes_take_few_bytes():
+    generator = np.random.default_rng(13)
+    old = -generator.random(6000) / 10
+    new = old - (generator.random(6000) < 0.5) * generator.random(6000) / 2000
+    assert 8 * (old != new).sum() > 1.2 * changes(old.view("u8"), new.view("u8")).nbytes
+
+
+def test_tasks_are_sent_few_changes_with_a_version_that_is_there():
+    values = np.arange(4000, dtype=np.uint64)
+    one = Sharing().share(values)
+    base, since = one.based()
+    assert (base.serial, since) == (one.serial, None)
+    two = one.followed_by(np.where(values == 7, 70, values).astype(np.uint64))
+    assert two.based()[0] is base
+    assert applied(base.values, two.based()[1]).tobytes() == two.values.tobytes()
+    three = two.followed_by(np.random.default_rng(14).permutation(values))
+    assert three.based()[0].serial == three.serial
+    assert three.based()[1] is None
+
+
+@pytest.mark.parametrize("why", ["new", "restarted", "late message", "older message"])
+def test_a_worker_without_the_version_is_sent_the_whole(why):
+    """It never takes changes for what they are not changes of."""
+    built = Built(None, None)
+    generator = np.random.default_rng(15)
+    versions = [Sharing().share(generator.permutation(300).astype(np.uint64))]
+    for _ in range(3):
+        versions.append(versions[-1].followed_by(generator.permutation(300).astype(np.uint64)))
+    one, two, three, four = versions
+    there = one.line.there
+    if why == "new":
+        assert two.message("a") == (None, two.serial, two.values)
+        return
+
+    def sent(version):
+        found = built.version(*version.message("a"))
+        if found is not None:
+            there["a"] = version.serial, version.values
+        return found
+
+    assert sent(one).tobytes() == one.values.tobytes()
+    given_up = two.message("a")
+    assert given_up[0] == one.serial
+    assert sent(three).tobytes() == three.values.tobytes()
+    if why == "restarted":
+        built = Built(None, None)
+    elif why == "late message":
+        assert built.version(*given_up) is None
+        assert sent(four).tobytes() == four.values.tobytes()
+        return
+    else:
+        # A whole version arrives after a later one.
+        assert built.version(None, two.serial, two.values).tobytes() == two.values.tobytes()
+    assert sent(four) is None
+    del there["a"]
+    assert sent(four).tobytes() == four.values.tobytes()
 
 
 @pytest.mark.parametrize("asleep", [(), ("--asleep",)])
@@ -705,19 +820,23 @@ def test_a_worker_declines_what_it_does_not_have(monkeypatch, why):
     built = Built(cost, KeptOnWorker(cost, 1 << 20))
     out = np.empty((2, 50))
     built.rows.read(rows, slice(0, 50), out)
-    built.shared = 7, np.zeros(3, np.uint8)
+    values = np.zeros(3, np.uint8)
+    built.shared = 7, values
     monkeypatch.setattr(on_worker, "_built", OrderedDict(t=built))
     name = "bigsap.sources.spread.on_worker:rows_of"
-    whole = on_worker._kept_rows("t", name, 7, None, (rows,), "tcp://here")
+    whole = on_worker._kept_rows("t", name, (7, 7, None), (rows,), "tcp://here")
     _, asked, address, body = on_worker.opened(whole)
     assert (asked, address) == (0, "tcp://here")
     assert body.tobytes() == out.tobytes()
     given = {
-        "nothing built": ("u", name, 7, None, (rows,)),
-        "rows gone": ("t", name, 7, None, (np.array([3, 5]),)),
-        "other prices": ("t", name, 8, None, (rows,)),
+        "nothing built": ("u", name, (None, 7, values), (rows,)),
+        "rows gone": ("t", name, (None, 9, values), (np.array([3, 5]),)),
+        "other prices": ("t", name, (8, 9, values), (rows,)),
     }[why]
-    assert on_worker._kept_rows(*given, "tcp://here") is None
+    answer = on_worker._kept_rows(*given, "tcp://here")
+    # Where rows are gone the prices are there nevertheless.
+    assert answer.size == 0 if why == "rows gone" else answer is None
+    assert built.shared == ((9, values) if why == "rows gone" else (7, values))
 
 
 def test_workers_that_cannot_be_asked_directly_get_tasks(client, monkeypatch):

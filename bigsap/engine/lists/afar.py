@@ -1,8 +1,8 @@
 """Lists of rows that workers of a cluster evaluate: what goes there, what comes back.
 
 A list is made by the same kernel there as here, from the row's costs, the prices of the moment and
-the little that the store knows of the row: so it has the same bits. Prices are sent once and
-then as changes, as long as these are few.
+the little that the store knows of the row: so it has the same bits. Each worker is sent the prices
+once, and then what changed (``sources.spread.sharing``).
 """
 
 from __future__ import annotations
@@ -24,39 +24,37 @@ from bigsap.sources.base import Array, Crewed
 from bigsap.sources.beside import read_by_kernels
 
 _LISTS = "bigsap.engine.lists.afar:lists_of"
-#: Prices are sent anew when more than this share of them has changed since the last time: what
-#: goes with every block stays well below its lists.
-_CHANGED_SHARE = 32
 #: int64: pairs looked at, first bad row's place or -1, entries noted.
 _HEAD = 3
 #: Minima of blocks are kept for all rows at once: up to so many bytes on a worker.
 _MINIMA_BYTES = 64 << 20
+#: Up to so many columns their numbers take two bytes.
+_SHORT_IDS = 1 << 16
 
 
 class SentPrices:
-    """The prices that workers have, and how those of the moment differ from them.
+    """The prices that workers have: their bits, and a bit for each column that is taken.
 
-    open_price is the price of a free column and blocked for the others: a bit a column.
+    open_price is the price of a free column and blocked for the others.
     """
 
     def __init__(self, source: Crewed, blocked: Any) -> None:
         self.source, self._blocked = source, blocked
-        self._v, self._taken = np.empty(0), np.empty(0, bool)
         self.shared: Any = None
 
-    def changes(self, v: Array, open_price: Array) -> tuple[Array, Array, Array]:
-        """Columns, their prices and whether they are taken, for all that differs from
-        ``shared``, which is sent anew where that is much."""
+    def of(self, v: Array, open_price: Array) -> Any:
+        """The prices of the moment, as ``Crewed.share`` gives them."""
         taken = open_price != v
         if not (open_price[taken] == self._blocked).all():
             raise AssertionError("a taken column's open price is the blocked one")
-        if self.shared is not None:
-            columns = np.flatnonzero((v != self._v) | (taken != self._taken))
-            if columns.size * _CHANGED_SHARE <= v.size:
-                return columns.astype(np.int32), v[columns], taken[columns]
-        self._v, self._taken = v.copy(), taken
-        self.shared = self.source.share(np.concatenate([v.view(np.uint8), np.packbits(taken)]))
-        return np.empty(0, np.int32), v[:0], taken[:0]
+        bits = np.packbits(taken)
+        bits = np.concatenate([bits, np.zeros(-bits.size % v.itemsize, np.uint8)])
+        values = np.concatenate([v.view(np.uint8), bits]).view(f"u{v.itemsize}")
+        if self.shared is None:
+            self.shared = self.source.share(values)
+        elif not np.array_equal(values, self.shared.values):
+            self.shared = self.shared.followed_by(values)
+        return self.shared
 
 
 def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable[[], None]) -> None:
@@ -65,7 +63,7 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
     tick: called many times a second, whenever the wave is fit for a checkpoint.
     """
     source, lists, price = sent.source, store.lists, store.price
-    changes = sent.changes(store.v, store.open_price)
+    shared = sent.of(store.v, store.open_price)
     first = wave.done[0]
     rows, before = wave.rows, wave.before
     finished = np.zeros(rows.size, bool)
@@ -79,7 +77,7 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
     def args(positions: Array) -> tuple[Any, ...]:
         some = rows[first + positions]
         never = lists.theta[some] == fresh
-        return making, opening, changes, lists.width[some], lists.reference[some], never
+        return making, opening, _told(lists.width[some], lists.reference[some], never)
 
     def done_first() -> None:
         """What a checkpoint keeps: the rows that are done come first."""
@@ -95,7 +93,7 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
     try:
         for positions, body in source.wave(
             _LISTS, rows[first:], kind="list", row_bytes=source.row_bytes, tick=between,
-            shared=sent.shared, args=args,
+            shared=shared, args=args,
         ):  # fmt: skip
             _put(store, rows[first + positions], body)
             finished[first + positions] = True
@@ -151,9 +149,8 @@ def _put(store: ListStore, rows: Array, body: Array) -> None:
     theta, reference = part(n_rows, price), part(n_rows, price)
     size = part(n_rows, np.int32)
     total = int(size.sum())
-    ids = part(total, np.int32)
-    if (n_rows + total) % 2:
-        part(1, np.int32)
+    ids = part(total, _id_type(store))
+    part(-at % 8, np.uint8)
     costs = part(total, price)
     first = np.cumsum(size) - size
     places = np.arange(total) + np.repeat(lists.start[rows] - first, size)
@@ -167,6 +164,29 @@ def _put(store: ListStore, rows: Array, body: Array) -> None:
     if store.listed is not None and n_noted:
         owner, columns = part(n_noted, np.int64), part(n_noted, np.int64)
         store.listed.note(rows, owner, columns, part(n_noted, store.problem.source.dtype))
+
+
+def _id_type(store: ListStore) -> Any:
+    """How columns' numbers travel."""
+    return np.uint16 if store.v.size <= _SHORT_IDS else np.int32
+
+
+def _told(width: Array, reference: Array, fresh: Array) -> Array:
+    """uint8: of each row what is subtracted from its costs, whether it was never evaluated, and
+    the room of its list (int32; once, if all are the same)."""
+    if (width == width[0]).all():
+        width = width[:1]
+    parts = reference.view(np.uint8), np.packbits(fresh), width.astype(np.int32).view(np.uint8)
+    return np.concatenate(parts)
+
+
+def _heard(told: Array, n_rows: int, price: Any) -> tuple[Array, Array, Array]:
+    """width, reference and fresh of ``_told``, (n_rows,) each."""
+    first = n_rows * price.itemsize
+    second = first + -(-n_rows // 8)
+    fresh = np.unpackbits(told[first:second], count=n_rows).astype(bool)
+    width = told[second:].view(np.int32)
+    return np.broadcast_to(width, n_rows), told[:first].view(price), fresh
 
 
 # -- on a worker ----------------------------------------------------------------------
@@ -191,21 +211,19 @@ class _Bench(NamedTuple):
 
 def lists_of(
     built: Any, shared: Array, rows: Array, making: Making, opening: tuple[Array, ...],
-    changes: tuple[Array, Array, Array],
-    width: Array, reference: Array, fresh: Array,
+    told: Array,
 ) -> list[Array]:  # fmt: skip
-    """Task: the lists of ``rows`` under the shared prices with these changes.
+    """Task: the lists of ``rows`` under the shared prices, see ``SentPrices``.
 
-    opening: see ``_opening``. changes: see ``SentPrices.changes``. width, reference, fresh: (k,) of
-    each row the room of its list, what is subtracted from its costs, and whether it was never
-    evaluated.
+    opening: see ``_opening``. told: see ``_told``.
     """
     bench: _Bench = built.kept(("lists", *making), lambda: _bench(built, making))
     store = bench.store
     if store.immediate:
         built.rows.made(rows.size)
         _set_opening(store, opening)
-    _set_prices(store, shared, *changes)
+    _set_prices(store, shared)
+    width, reference, fresh = _heard(told, rows.size, store.price)
     lists = store.lists
     order = rows.astype(S.ID)
     start = np.cumsum(width, dtype=np.int64) - width
@@ -233,8 +251,8 @@ def lists_of(
         bad = int(np.flatnonzero(order == bad)[0])
     owner = np.repeat(start - (np.cumsum(size) - size), size)
     places = np.arange(owner.size) + owner
-    ids = lists.ids[places]
-    even = np.zeros((rows.size + ids.size) % 2, np.int32)
+    ids = lists.ids[places].astype(_id_type(store))
+    even = np.zeros(-(size.nbytes + ids.nbytes) % 8, np.uint8)
     head = np.array([lists.counts.pairs, bad, n_noted], np.int64)
     low = [lists.low[order]] if lists.low.shape[1] else []
     return [
@@ -265,12 +283,8 @@ def _set_opening(store: ListStore, opening: tuple[Array, ...]) -> None:
             mine[:] = sent
 
 
-def _set_prices(
-    store: ListStore, shared: Array, columns: Array, values: Array, taken: Array
-) -> None:
-    m, price = store.v.size, store.price
-    size = m * price.itemsize
-    now = np.unpackbits(shared[size:], count=m).astype(bool)
-    store.v[:] = np.frombuffer(shared[:size].tobytes(), price)
-    store.v[columns], now[columns] = values, taken
-    store.open_price[:] = np.where(now, store.blocked, store.v)
+def _set_prices(store: ListStore, shared: Array) -> None:
+    m = store.v.size
+    taken = np.unpackbits(shared[m:].view(np.uint8), count=m).astype(bool)
+    store.v[:] = shared[:m].view(store.price)
+    store.open_price[:] = np.where(taken, store.blocked, store.v)

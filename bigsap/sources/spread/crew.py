@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bigsap.sources.base import Array
-from bigsap.sources.spread.roster import Roster, Shared, cores_here
+from bigsap.sources.spread.roster import Roster, cores_here
+from bigsap.sources.spread.sharing import Shared
 from bigsap.sources.spread.wave import SpreadWave
 
 __all__ = ["Crew", "cores_here"]

@@ -3,8 +3,9 @@
 In searches a wave is a few rows, which workers look up within microseconds. A task for each worker
 then costs more than all else: it goes by the scheduler to the worker and back, and its answer is
 fetched by another message. Here each worker is sent one message, and its answer is the reply: for
-rows that it says it has, under prices that it has or is sent. For anything else it declines, and
-the rows are asked for by tasks, which Dask watches over.
+rows that it says it has, under prices that it has or is sent: what changed since those that it was
+sent last, see ``sharing``. For anything else it declines, and the rows are asked for by tasks,
+which Dask watches over; a worker that lacked the prices is sent all of them the next time.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bigsap.sources.base import Array
 from bigsap.sources.spread import on_worker
-from bigsap.sources.spread.roster import Roster, Shared
+from bigsap.sources.spread.roster import Roster
+from bigsap.sources.spread.sharing import Shared
 
 #: A worker that has not answered after so many seconds is asked by a task.
 _PATIENCE = 2.0
@@ -40,13 +44,16 @@ def look_up(
     """Ask all workers at the same time; what they answer is in ``lookups`` then."""
     client = crew.client
     direct = bool(client.direct_to_workers)
-    function = pickle.dumps(on_worker.looked_up)
+    function, nothing = pickle.dumps(on_worker.looked_up), pickle.dumps({})
 
     async def ask(lookup: Lookup) -> None:
-        values = None if shared is None or lookup.seat in shared.there else shared.values
-        serial = None if shared is None else shared.serial
-        args = token, name, serial, values, lookup.args
-        message = {"function": function, "args": pickle.dumps(args), "kwargs": pickle.dumps({})}
+        version = None if shared is None else shared.message(lookup.seat)
+        there = {} if shared is None else shared.line.there
+        # Whether it arrives is not known until it is answered.
+        there.pop(lookup.seat, None)
+        args = pickle.dumps((token, name, version, lookup.args), pickle.HIGHEST_PROTOCOL)
+        crew.counts.sent_bytes += len(args) + len(function) + len(nothing)
+        message = {"function": function, "args": args, "kwargs": nothing}
         try:
             if direct:
                 reply = await client.rpc(lookup.seat).run(**message)
@@ -56,12 +63,12 @@ def look_up(
                 )
         except Exception:  # noqa: BLE001 - however a worker is lost: tasks will tell
             return
-        if reply.get("status") == "OK":
-            lookup.body = reply["result"]
+        answer = reply["result"] if reply.get("status") == "OK" else None
+        if isinstance(answer, np.ndarray):
             if shared is not None:
-                if values is not None:
-                    crew.counts.sent_bytes += values.nbytes
-                shared.there.add(lookup.seat)
+                there[lookup.seat] = shared.serial, shared.values
+            # Empty: the prices are there, but not all of the rows.
+            lookup.body = answer if answer.size else None
 
     async def ask_all() -> None:
         asked = [asyncio.ensure_future(ask(lookup)) for lookup in lookups]

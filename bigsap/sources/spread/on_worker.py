@@ -25,6 +25,7 @@ from bigsap.errors import BigsapError
 from bigsap.memory import free_memory
 from bigsap.sources.base import Array, CostSource, Fillable, Ids, Resident
 from bigsap.sources.spread.recipes import followed
+from bigsap.sources.spread.sharing import applied
 
 #: The head: float64 seconds of work and rows asked of the source; the worker's address.
 HEAD = 2
@@ -112,8 +113,22 @@ class Built:
     source: CostSource
     rows: KeptOnWorker
     memo: dict[Any, Any] = field(default_factory=dict)
-    shared: tuple[int | None, Array | None] = (None, None)
+    shared: tuple[int, Array] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def version(self, before: int | None, serial: int, sent: Array | None) -> Array | None:
+        """What blocks share under this number, see ``Shared.message``; None if it cannot be made
+        of what was sent. Messages that were given up may still arrive, in any order."""
+        with self.lock:
+            if before is None and sent is not None:
+                self.shared = serial, sent
+            have, values = self.shared or (None, None)
+            if have == serial:
+                return values
+            if sent is None or values is None or have != before:
+                return None
+            self.shared = serial, applied(values, sent)
+            return self.shared[1]
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
         """What this thread made under ``key`` before, or makes now."""
@@ -133,18 +148,21 @@ def hold(values: Array) -> Array:
     return values
 
 
-def perform(recipe: Array, shared: Array | None, token: str, name: str, args: Any) -> Any:
+def perform(
+    recipe: Array, shared: Array | None, since: Array | None, token: str, name: str, args: Any
+) -> Any:
     """One block of a wave: ``module:function`` of the costs of this token.
 
-    recipe: uint8, see ``recipes``. shared: what all blocks of the wave need (prices). args: of
-    this block; ``args[0]`` are its rows. Returns uint8, or a Failure.
+    recipe: uint8, see ``recipes``. shared: what all blocks of the wave need (prices), but for the
+    changes ``since``. args: of this block; ``args[0]`` are its rows. Returns uint8, or a Failure.
     """
     clock = time.perf_counter()
     try:
         built = _costs(token, recipe)
         before = built.rows.asked
-        module, _, function = name.partition(":")
-        body = getattr(importlib.import_module(module), function)(built, shared, *args)
+        if shared is not None and since is not None:
+            shared = applied(shared, since)
+        body = _function(name)(built, shared, args[0].astype(np.int64), *args[1:])
     except BigsapError as error:
         first = getattr(error, "row", None)
         first = int(args[0][0]) if first is None else int(first)
@@ -153,38 +171,42 @@ def perform(recipe: Array, shared: Array | None, token: str, name: str, args: An
 
 
 async def looked_up(
-    token: str, name: str, serial: int | None, values: Array | None, args: Any,
-    dask_worker: Any = None,
-) -> Array | None:  # fmt: skip
-    """As ``perform``, called without a task, for rows that this worker has kept; None for others,
-    and for costs that it has not built. values: what blocks share under this number, or None where
-    it was sent before."""
+    token: str, name: str, version: Any, args: Any, dask_worker: Any = None
+) -> Array | None:
+    """As ``perform``, called without a task, for rows that this worker has kept. version: of what
+    blocks share, see ``Shared.message``. None for costs that it has not built and for a version
+    that it cannot make; empty where it has not kept all of these rows."""
     loop = asyncio.get_running_loop()
-    call = partial(_kept_rows, token, name, serial, values, args, dask_worker.address)
+    call = partial(_kept_rows, token, name, version, args, dask_worker.address)
     found: Array | None = await loop.run_in_executor(dask_worker.executors["default"], call)
     return found
 
 
-def _kept_rows(
-    token: str, name: str, serial: int | None, values: Array | None, args: Any, where: str
-) -> Array | None:
+def _kept_rows(token: str, name: str, version: Any, args: Any, where: str) -> Array | None:
     clock = time.perf_counter()
     with _lock:
         built = _built.get(token)
-    if built is None or not built.rows.has(args[0]):
+    if built is None:
         return None
-    if values is not None:
-        built.shared = serial, values
-    if serial is not None and built.shared[0] != serial:
-        return None
+    shared = None
+    if version is not None:
+        shared = built.version(*version)
+        if shared is None:
+            return None
+    rows = args[0].astype(np.int64)
+    if not built.rows.has(rows):
+        return np.empty(0, np.uint8)
     before = built.rows.asked
-    module, _, function = name.partition(":")
-    shared = None if serial is None else built.shared[1]
     try:
-        body = getattr(importlib.import_module(module), function)(built, shared, *args)
+        body = _function(name)(built, shared, rows, *args[1:])
     except BigsapError:
         return None  # a task says which
     return _answer(clock, built.rows.asked - before, where, body)
+
+
+def _function(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def _answer(clock: float, n_asked: int, where: str, body: list[Array]) -> Array:

@@ -6,6 +6,7 @@ how long their rows take, who has kept which rows, and who keeps others waiting.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import os
@@ -20,6 +21,7 @@ import numpy as np
 from bigsap.errors import ClusterError, OptionError
 from bigsap.sources.base import Array
 from bigsap.sources.spread import on_worker
+from bigsap.sources.spread.sharing import Base, Line, Shared
 
 #: Seconds between looks at who is there.
 _LOOK_SECONDS = 1.0
@@ -32,8 +34,9 @@ class ClusterCounts:
 
     waves, blocks: of rows; again: blocks sent once more. rows: blocks' rows that came back, rows
     that workers had to ask of the source among them. list_bytes, row_bytes, dual_bytes: of
-    answers, by what they hold. sent_bytes: prices, rows' ids and recipes on their way to workers,
-    as far as the caller sends them. busy: seconds that workers worked; idle: that their
+    answers, by what they hold. sent_bytes: what goes to workers: recipes, prices and what each
+    block needs, and all of the messages of lookups; a copy that one worker gives another is not
+    counted, nor are the words of Dask's own. busy: seconds that workers worked; idle: that their
     threads did not while a wave was out. waited: seconds for which waves were out; started: until
     there were workers. by_worker: rows by address.
     """
@@ -54,17 +57,6 @@ class ClusterCounts:
     by_worker: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass
-class Shared:
-    """What blocks need. future: of it on a worker, once a task has been sent that needs it; there:
-    the workers that were sent it without a task."""
-
-    values: Array
-    serial: int
-    future: Any = None
-    there: set[str] = field(default_factory=set)
-
-
 class Roster:
     """The workers behind a ``distributed.Client``, for one solve; a context manager.
 
@@ -77,7 +69,7 @@ class Roster:
         self.token = f"bigsap-{secrets.token_hex(6)}"
         self.counts = ClusterCounts()
         self._owned: list[Any] = []
-        self._serial = 0
+        self._serials = itertools.count(1)
         clock = time.perf_counter()
         if isinstance(where, distributed.Client):
             if where.asynchronous:
@@ -237,20 +229,21 @@ class Roster:
 
     def share(self, values: Array) -> Shared:
         """What all blocks of a wave need, sent once: to be handed to ``wave``."""
-        self._serial += 1
-        return Shared(values, self._serial)
+        return Line(self._serials).version(values)
 
-    def held(self, shared: Shared) -> Any:
-        """The future of what blocks need; sent when the first block needs it."""
-        if shared.future is None:
-            self.hold(shared)
-        return shared.future
+    def held(self, shared: Shared) -> tuple[Any, Array | None]:
+        """The future of what blocks need, sent when the first block needs it, and the changes
+        since."""
+        base, since = shared.based()
+        if base.future is None:
+            self.hold(base)
+        return base.future, since
 
-    def hold(self, shared: Shared) -> None:
+    def hold(self, base: Base) -> None:
         """Send it, or send it once more: another worker then holds it first."""
-        self.counts.sent_bytes += shared.values.nbytes
+        self.counts.sent_bytes += base.values.nbytes
         where = self.prompt()
-        shared.future = self.submit(on_worker.hold, shared.values, label="hold", **where)
+        base.future = self.submit(on_worker.hold, base.values, label="hold", **where)
 
     def prompt(self) -> dict[str, Any]:
         """Where to submit, if some are late: Dask does not know of that."""
@@ -271,9 +264,8 @@ class Roster:
         """The future of a task."""
         import dask
 
-        self._serial += 1
         # A word before the first dash is remembered by the scheduler for ever.
-        key = f"bigsap-{label}-{self.token}-{self._serial}"
+        key = f"bigsap-{label}-{self.token}-{next(self._serials)}"
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
             return self.client.submit(function, *args, key=key, pure=False, **where)
 

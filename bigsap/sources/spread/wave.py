@@ -27,7 +27,8 @@ from bigsap.sources.base import Array
 from bigsap.sources.spread import on_worker
 from bigsap.sources.spread.lookups import Lookup, look_up
 from bigsap.sources.spread.on_worker import Failure, opened
-from bigsap.sources.spread.roster import Roster, Shared
+from bigsap.sources.spread.roster import Roster
+from bigsap.sources.spread.sharing import Shared, n_bytes
 
 _log = logging.getLogger("bigsap")
 
@@ -141,8 +142,7 @@ class SpreadWave:
             bytes_ = positions.size * self.row_bytes
             short = positions.size * pace < _LEAST_SECONDS and bytes_ <= _LOOKUP_BYTES
             if seat is not None and positions.size and short and not crew.is_late(seat):
-                args = (self.rows[positions], *self.args(positions))
-                lookups.append(Lookup(seat, positions, args))
+                lookups.append(Lookup(seat, positions, self._args(positions)))
         if not lookups:
             return
         look_up(crew, self.token, self.name, self.shared, lookups)
@@ -150,7 +150,6 @@ class SpreadWave:
             if isinstance(lookup.body, np.ndarray):
                 self.kept[lookup.seat] = _NONE
                 crew.counts.blocks += 1
-                crew.counts.sent_bytes += _n_bytes(lookup.args)
                 yield lookup.positions, self._note(lookup.positions, lookup.body)[0]
 
     # -- sending ----------------------------------------------------------------------
@@ -216,19 +215,22 @@ class SpreadWave:
         even = max(-(-self._left() // (2 * self.crew.n_threads)), int(_LEAST_SECONDS / pace))
         return max(1, min(int(_BLOCK_SECONDS / pace), even, _BLOCK_BYTES // self.row_bytes))
 
+    def _args(self, positions: Array) -> tuple[Any, ...]:
+        return self.rows[positions].astype(np.uint32), *self.args(positions)
+
     def _submit(self, block: _Block, *, anywhere: bool = False) -> None:
         crew = self.crew
         crew.alive()
-        rows = self.rows[block.positions]
-        args = (rows, *self.args(block.positions))
+        args = self._args(block.positions)
+        recipe, _ = crew.held(self.recipe)
+        shared, since = (None, None) if self.shared is None else crew.held(self.shared)
         crew.counts.blocks += 1
-        crew.counts.sent_bytes += _n_bytes(args)
+        crew.counts.sent_bytes += n_bytes((since, args))
         where = crew.prompt()
         if block.owner is not None and not anywhere and block.owner in crew.threads:
             where = {"workers": [block.owner], "allow_other_workers": True}
         future = crew.submit(
-            on_worker.perform, crew.held(self.recipe), self.shared and crew.held(self.shared),
-            self.token, self.name, args,
+            on_worker.perform, recipe, shared, since, self.token, self.name, args,
             label=self.kind, **where,
         )  # fmt: skip
         block.copies.append(future)
@@ -358,8 +360,8 @@ class SpreadWave:
                 crew.late[block.owner] = now + _LEFT_ALONE_SECONDS
                 # It may be the one that holds what the blocks of others need.
                 for shared in (self.recipe, self.shared):
-                    if shared is not None and shared.future is not None:
-                        crew.hold(shared)
+                    if shared is not None and shared.line.base is not None:
+                        crew.hold(shared.line.base)
             slow = slow and idle
             if (gone or slow) and len(block.copies) < 2 and crew.threads:
                 block.since = now
@@ -373,10 +375,6 @@ class SpreadWave:
         if futures:
             with suppress(Exception):
                 self.crew.client.cancel(futures)
-
-
-def _n_bytes(args: tuple[Any, ...]) -> int:
-    return sum(a.nbytes for a in args if isinstance(a, np.ndarray))
 
 
 def raise_failure(failure: Failure) -> None:
