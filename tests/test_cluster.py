@@ -291,6 +291,15 @@ def test_lists_take_little_more_than_their_entries(client):
     assert told["list_bytes"] <= 1.2 * 128 * 12 * told["rows"]
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """On a busy machine too nobody is late, and all kept rows are asked for without tasks."""
+    monkeypatch.setattr(wave_module, "_LEAST_SECONDS", 100.0)
+    monkeypatch.setattr(wave_module, "_LATE_SECONDS", 100.0)
+    monkeypatch.setattr(lookups, "_PATIENCE", 100.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_what_goes_both_ways_is_little_more_than_the_lists(client, monkeypatch):
     """Prices, rows' numbers and messages counted, where searches ask for many waves."""
     n, entries, put = 2500, [0], afar._put  # 44 waves
@@ -308,6 +317,7 @@ def test_what_goes_both_ways_is_little_more_than_the_lists(client, monkeypatch):
     assert told["sent_bytes"] + told["list_bytes"] < 1.02 * 12 * entries[0]
 
 
+@pytest.mark.usefixtures("patient")
 def test_workers_that_lose_their_prices(client, monkeypatch):
     """They decline, tasks answer instead, and all prices are sent again: the same bits."""
     look_up, found = wave_module.look_up, []
