@@ -65,13 +65,14 @@ def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     counts.rows += some.size
     counts.pairs += signed.size
     taus = signed[:_SAMPLED] - engine.v
+    limit = np.partition(taus, min(k, m - 1), axis=1)[:, min(k, m - 1)]
     natural = np.empty(0, S.ID)
-    share = _share(taus, np.arange(m), k)
+    share = _share(taus, limit)
     if not engine.from_fill:
         landmarks = signed[_SAMPLED:].T.copy()
         landmarks[~np.isfinite(landmarks)] = 0.0
         order = compact_order(landmarks)
-        scattered = _share(taus, order, k)
+        scattered = _share(taus[:, order], limit)
         if scattered <= _SCATTERED and scattered < 0.7 * share:
             engine.keep_minima(order.astype(S.ID))
             return "minima"
@@ -81,10 +82,7 @@ def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     return "whole"
 
 
-def _share(taus: Array, order: Array, k: int) -> float:
-    """The share of the blocks that hold one of the k smallest ``c - v`` of a row."""
-    m = order.size
-    k = min(k, m - 1)
-    limit = np.partition(taus, k, axis=1)[:, k]
-    lowest = np.minimum.reduceat(taus[:, order], np.arange(0, m, BLOCK), axis=1)
+def _share(taus: Array, limit: Array) -> float:
+    """The share of the blocks that hold a ``c - v`` of at most its row's limit."""
+    lowest = np.minimum.reduceat(taus, np.arange(0, taus.shape[1], BLOCK), axis=1)
     return float((lowest <= limit[:, None]).mean())

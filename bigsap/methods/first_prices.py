@@ -6,7 +6,8 @@ is the share of the variance of the costs, less the means of rows and columns, t
 between neighbours. It is 1 for i.i.d. costs, and halves in the plane when a sample doubles.
 Where it is neither small nor falling, costs have many dimensions, or noise. Then the sample is
 solved exactly, and so is a stratified quarter of it: levels pay if the quarter's prices recover
-most of the dual value that exact prices add.
+most of the dual value that exact prices add. Costs that are i.i.d., or nearly, show already in a
+few rows and columns, by landmarks among these.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import numpy as np
 
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.lists.ordering import compact_order
 from bigsap.methods import ssp
 from bigsap.methods.levels import SHARE, reached
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
 from bigsap.methods.placement import engine_for, unrelated_there
 from bigsap.methods.start import estimate
-from bigsap.methods.strata import Strata, one_of_each, strata_of
+from bigsap.methods.strata import Strata, finite, one_of_each, strata_of
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.rows import RowCache, Rows
@@ -41,13 +43,21 @@ _SAMPLE = 512
 #: Rows and columns on which the estimator is tried, and tried again: it may end few of them by
 #: chance.
 _TRIED, _TRIED_AGAIN = 256, 512
+#: Nuggets of these from which on nothing else is read, unless they fall by more than _STEADY with
+#: twice the rows; rows, and columns, that place the others; and of how many rows the cheapest
+#: pair may be on the diagonal, as a share.
+_UNRELATED, _STEADY = 0.9, 0.95
+_PLACING = 8
+_DIAGONAL = 0.1
 #: The same of fewer rows that only Python delivers, where two sweeps may solve all.
 _PROMISING = 32
 #: Nuggets of at most _SMOOTH, and those that fall by _FALLING with twice the sample, need no
 #: further proof; from _ROUGH on there is none.
-_SMOOTH, _FALLING, _ROUGH = 0.025, 0.67, 0.75
+_SMOOTH, _FALLING, _ROUGH = 0.03, 0.67, 0.75
 #: The share of the optimum's dual value that prices of a quarter must recover.
 _GAIN = 0.5
+#: A half of the sample recovers up to 0.4 less than all of it, or 0.2 more.
+_DOUBTFUL = (0.0, 0.8)
 #: Columns whose means have more than this share of the variance need prices, whatever is left.
 _MEANS = 0.05
 #: From so many times as many columns as rows on, and so many different columns among the rows'
@@ -83,7 +93,7 @@ def choose_first_prices(
         return _choose_by_rows(problem, some, monitor, seed, counts)
     if n == m:
         costs = _signed(problem, some, some, monitor, counts)
-        if costs is None:
+        if costs is None or _unrelated(costs):
             return "none", None
         if np.isfinite(costs).all() and _estimator_proves(costs):
             some = np.sort(shuffled[:_TRIED_AGAIN])
@@ -187,13 +197,37 @@ def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
     """Whether levels pay, as a sample in compact order says."""
     if _picks_differ(costs):
         return False
-    small = costs[::2, ::2]
-    now, before = nugget(costs.T), nugget(small.T)
-    if ordered_rows:
-        now, before = (now + nugget(costs)) / 2, (before + nugget(small)) / 2
+    now, before = _nuggets(costs, ordered_rows=ordered_rows)
     if now > _ROUGH:
-        return means_share(costs) > _MEANS and _recovered(costs, drawn) > _GAIN
-    return bool(now <= _SMOOTH or now < _FALLING * before or _recovered(costs, drawn) > _GAIN)
+        return means_share(costs) > _MEANS and _gains(costs, drawn)
+    return bool(now <= _SMOOTH or now < _FALLING * before or _gains(costs, drawn))
+
+
+def _unrelated(costs: Array) -> bool:
+    """Whether some rows and columns, the same of a square, look like i.i.d. costs, or costs of so
+    many dimensions that no neighbour is near. Where columns' means differ, or the diagonal is
+    special, other first prices may be better, however that looks."""
+    rows = compact_order(finite(costs[:, :_PLACING]))
+    columns = compact_order(finite(costs[:_PLACING].T))
+    rows, columns = rows[rows >= _PLACING], columns[columns >= _PLACING]
+    ordered = costs[np.ix_(rows, columns)]
+    now, before = _nuggets(ordered)
+    if now <= _UNRELATED or now < _STEADY * before or means_share(ordered) > _MEANS:
+        return False
+    special = float((costs.argmin(axis=1) == np.arange(costs.shape[0])).mean())
+    return special <= _DIAGONAL
+
+
+def _nuggets(costs: Array, *, ordered_rows: bool = True) -> tuple[float, float]:
+    """The nugget of a sample in compact order, of rows and columns, or columns alone; and that of
+    every second of them."""
+
+    def of(costs: Array) -> float:
+        rest = _residuals(costs)
+        by_columns = _between(rest.T)
+        return (by_columns + _between(rest)) / 2 if ordered_rows else by_columns
+
+    return of(costs), of(costs[::2, ::2])
 
 
 def _picks_differ(costs: Array) -> bool:
@@ -209,35 +243,68 @@ def _picks_differ(costs: Array) -> bool:
 def nugget(costs: Array) -> float:
     """The share of the variance of costs (n, m), less the means of rows and columns, that is left
     between rows 2 k and 2 k + 1. Of allowed pairs; 0 for constant costs."""
-    rest = _residuals(costs)
+    return _between(_residuals(costs))
+
+
+def _between(rest: Array) -> float:
+    """The nugget of these residuals."""
     half = rest.shape[0] // 2
-    between = np.nanmean((rest[: 2 * half : 2] - rest[1 : 2 * half : 2]) ** 2)
-    variance = np.nanmean(rest**2)
-    return float(between / (2 * variance)) if variance > 0 else 0.0
+    between = _mean_square(rest[: 2 * half : 2] - rest[1 : 2 * half : 2])
+    variance = _mean_square(rest)
+    return between / (2 * variance) if variance > 0 else 0.0
+
+
+def _mean_square(rest: Array) -> float:
+    """Of what is not NaN."""
+    mean = float(np.einsum("ij,ij->", rest, rest)) / max(1, rest.size)
+    return float(np.nanmean(rest**2)) if math.isnan(mean) else mean
 
 
 def means_share(costs: Array) -> float:
     """The share of the variance of costs (n, m), less the means of rows, that is between the
     means of columns. Of allowed pairs; 0 for constant costs."""
     rest = _residuals(costs, columns=False)
-    variance = np.nanmean(rest**2)
-    return float(np.nanmean(np.nanmean(rest, axis=0) ** 2) / variance) if variance > 0 else 0.0
+    variance = _mean_square(rest)
+    return _mean_square(_mean(rest, 0)) / variance if variance > 0 else 0.0
 
 
 def _residuals(costs: Array, *, columns: bool = True) -> Array:
     """Costs in units of the largest, less the means of rows, and of columns; NaN for forbidden
     pairs."""
-    allowed = np.where(np.isfinite(costs), costs, np.nan)
+    allowed = costs
+    if not np.isfinite(costs).all():
+        allowed = np.where(np.isfinite(costs), costs, np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of rows and columns without a pair
-        scale = np.nanmax(np.abs(allowed))
+        scale = max(np.fmax.reduce(allowed, axis=None), -np.fmin.reduce(allowed, axis=None))
         if not scale > 0:
             return np.zeros_like(costs)
         rest: Array = allowed / scale
-        rest -= np.nanmean(rest, axis=1, keepdims=True)
+        rest -= _mean(rest, 1)
         if columns:
-            rest -= np.nanmean(rest, axis=0)
+            rest -= _mean(rest, 0)
     return rest
+
+
+def _mean(rest: Array, axis: int) -> Array:
+    """Means along an axis of what is not NaN, as a part of the same shape."""
+    mean: Array = rest.mean(axis=axis, keepdims=True)
+    return np.nanmean(rest, axis=axis, keepdims=True) if np.isnan(mean).any() else mean
+
+
+def _gains(costs: Array, drawn: _Sample) -> bool:
+    """Whether a quarter's prices recover enough: as every second row and column of the sample
+    tell, where they leave no doubt, else all."""
+    rows, columns = drawn.rows[::2], drawn.columns[::2]
+    generator = np.random.default_rng([rows.size, columns.size])
+    half = _Sample(
+        rows, columns, one_of_each(np.arange(rows.size), SHARE, generator),
+        one_of_each(np.arange(columns.size), SHARE, generator),
+    )  # fmt: skip
+    share = _recovered(np.ascontiguousarray(costs[::2, ::2]), half)
+    if _DOUBTFUL[0] <= share <= _DOUBTFUL[1]:
+        share = _recovered(costs, drawn)
+    return share > _GAIN
 
 
 def _recovered(costs: Array, drawn: _Sample) -> float:
