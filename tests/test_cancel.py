@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -40,12 +41,19 @@ def compiled():
         bigsap.solve(cost[:40], method=method, unassigned_cost=0.3)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Of the files that several tests read."""
+    return tmp_path_factory.mktemp("costs")
+
+
+@cache
 def costs(n=N):
     x, y = points_of("disjoint", n, seed=1)
-    return ((x[:, None, :] - y) ** 2).sum(axis=2)
+    return (x[:, :1] - y[:, 0]) ** 2 + (x[:, 1:] - y[:, 1]) ** 2
 
 
-def slow_rows(tmp_path):
+def slow_rows(folder):
     def row(i):
         time.sleep(0.02)
         return np.random.default_rng(i).random(N)
@@ -53,7 +61,7 @@ def slow_rows(tmp_path):
     return bigsap.from_function(row, (N, N), kind="row", compiled=False)
 
 
-def slow_parts(tmp_path):
+def slow_parts(folder):
     def part(i, start, stop):
         time.sleep(0.02)
         return np.random.default_rng(i).random(N)[start:stop]
@@ -61,7 +69,7 @@ def slow_parts(tmp_path):
     return bigsap.from_function(part, (N, N), kind="part", compiled=False)
 
 
-def slow_blocks(tmp_path):
+def slow_blocks(folder):
     """As many rows as it is asked for, each of which takes time."""
 
     def block(rows, out):
@@ -72,7 +80,7 @@ def slow_blocks(tmp_path):
     return bigsap.from_function(block, (N, N), kind="block", compiled=False)
 
 
-def slow_values(tmp_path):
+def slow_values(folder):
     """Rows of 20,000 values from Python: seconds each."""
 
     def value(i, j):
@@ -83,7 +91,7 @@ def slow_values(tmp_path):
     return bigsap.from_function(value, (20000, 20000), kind="value", compiled=False)
 
 
-def rows_that_become_slow(tmp_path):
+def rows_that_become_slow(folder):
     """Fast for some time, so that many are asked for at once."""
     count = [0]
 
@@ -95,34 +103,41 @@ def rows_that_become_slow(tmp_path):
     return bigsap.from_function(row, (N, N), kind="row", compiled=False)
 
 
-def lambda_of_pairs(tmp_path):
+def lambda_of_pairs(folder):
     return bigsap.from_function(
         lambda i, j: sum(abs((i * k) % 7919 - (j * k) % 7907) for k in range(1000)), (N, N)
     )
 
 
-def formula(tmp_path):
+def formula(folder):
     code = "sum(abs((i * k) % 7919 - (j * k) % 7907) for k in range(1000))"
     return bigsap.expression(code, (N, N))
 
 
-def point_sets(tmp_path):
+def point_sets(folder):
     return bigsap.points(*points_of("disjoint", 30000, seed=1))
 
 
-def low_rank(tmp_path):
+def low_rank(folder):
     rng = np.random.default_rng(1)
     return bigsap.lowrank(rng.random((20000, 30)), rng.random((20000, 30)))
 
 
-def npy_in_place(tmp_path):
-    np.save(tmp_path / "c.npy", costs(4000))
-    return bigsap.from_npy(tmp_path / "c.npy")
+def _npy(folder, dtype):
+    """Written once: who maps a file that is written anew loses its pages."""
+    path, unfinished = (folder / f"{kind}{dtype}.npy" for kind in ("whole", "new"))
+    if not path.exists():
+        np.save(unfinished, costs(4000).astype(dtype))
+        unfinished.rename(path)
+    return bigsap.from_npy(path)
 
 
-def npy_converted(tmp_path):
-    np.save(tmp_path / "c.npy", costs(4000).astype(">f4"))
-    return bigsap.from_npy(tmp_path / "c.npy")
+def npy_in_place(folder):
+    return _npy(folder, "<f8")
+
+
+def npy_converted(folder):
+    return _npy(folder, ">f4")
 
 
 class SlowTable:
@@ -137,33 +152,36 @@ class SlowTable:
         return np.array([np.random.default_rng(i).random(N)[columns] for i in ids])
 
 
-def sliceable(tmp_path):
+def sliceable(folder):
     return SlowTable()
 
 
-def _zarr(tmp_path, **options):
+def _zarr(folder, **options):
     zarr = pytest.importorskip("zarr")
-    array = zarr.create_array(
-        tmp_path / "c.zarr", shape=(N, N), chunks=(64, N), dtype="f8", **options
-    )
-    array[:] = costs()
-    return tmp_path / "c.zarr"
+    path, unfinished = (folder / f"{kind}{len(options)}.zarr" for kind in ("whole", "new"))
+    if not path.exists():
+        array = zarr.create_array(
+            unfinished, shape=(N, N), chunks=(64, N), dtype="f8", overwrite=True, **options
+        )
+        array[:] = costs()
+        unfinished.rename(path)
+    return path
 
 
-def zarr_raw(tmp_path):
-    return bigsap.from_zarr(_zarr(tmp_path, compressors=None))
+def zarr_raw(folder):
+    return bigsap.from_zarr(_zarr(folder, compressors=None))
 
 
-def zarr_packed(tmp_path):
-    return bigsap.from_zarr(_zarr(tmp_path))
+def zarr_packed(folder):
+    return bigsap.from_zarr(_zarr(folder))
 
 
-def zarr_slow(tmp_path):
+def zarr_slow(folder):
     """Every chunk takes ten seconds to arrive."""
     zarr = pytest.importorskip("zarr")
     from zarr.testing.store import LatencyStore
 
-    slow = LatencyStore(zarr.storage.LocalStore(_zarr(tmp_path)), get_latency=0)
+    slow = LatencyStore(zarr.storage.LocalStore(_zarr(folder)), get_latency=0)
     array = zarr.open_array(slow, mode="r")
     assert array.store.get_latency == 0  # zarr has made a store like this one, read-only
     array.store.get_latency = 10.0
@@ -227,9 +245,9 @@ def promptly(attempt):
 
 
 @each(make=SOURCES, method=["ssp", "compressed"])
-def test_every_kind_of_source(make, method, tmp_path):
+def test_every_kind_of_source(make, method, folder):
     make = SOURCES[make]
-    source = make(tmp_path)
+    source = make(folder)
     for after in (0.3, 1.0, 3.0):  # the machine may be slow to come to know something
         res = promptly(lambda after=after: cancelled(source, after, method=method))
         if (res.fun is not None or make in UNPRICED) and (
@@ -278,8 +296,8 @@ def test_a_provider_that_hangs(method, rows):
 
 
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
-def test_wrapped_sources_can_be_left_too(method, tmp_path):
-    rows, store = slow_rows(tmp_path), zarr_slow(tmp_path)
+def test_wrapped_sources_can_be_left_too(method, folder):
+    rows, store = slow_rows(folder), zarr_slow(folder)
     gated = promptly(lambda: cancelled(rows, method=method, unassigned_cost=0.3))
     assert gated.status == "cancelled"
     other = promptly(lambda: cancelled(store, method=method, dtype="f4"))
@@ -287,8 +305,8 @@ def test_wrapped_sources_can_be_left_too(method, tmp_path):
 
 
 @pytest.mark.parametrize("make", [slow_rows, zarr_slow], ids=lambda make: make.__name__)
-def test_a_callback_that_stops_is_as_prompt(make, tmp_path):
-    source = make(tmp_path)
+def test_a_callback_that_stops_is_as_prompt(make, folder):
+    source = make(folder)
 
     def attempt():
         stopped = []

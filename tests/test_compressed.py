@@ -176,14 +176,6 @@ def test_few_evaluations(name):
     assert res.stats["rows_evaluated"] <= BARS[name] * 2000
 
 
-def test_bounds_spare_most_pairs():
-    x, y = points_of("disjoint", 8000, seed=9)
-    res = bigsap.solve(bigsap.points(x, y), threads=2)
-    assert res.status == "optimal"
-    assert res.stats["first_prices"] == "levels"
-    assert res.stats["pairs_evaluated"] <= 1.0 * 8000**2
-
-
 def test_lists_double_when_ties_exhaust_them():
     """Two columns a row are useless where hundreds tie."""
     generator = np.random.default_rng(0)
@@ -329,10 +321,10 @@ def test_auto_stops_at_a_gap_by_lists():
 
 
 def test_stopped_early_with_a_valid_bound():
-    x, y = points_of("disjoint", 6000, seed=2)
+    x, y = points_of("disjoint", 3000, seed=2)
     source = bigsap.points(x, y)
     full = bigsap.solve(source)
-    res = bigsap.solve(source, method="compressed", time_limit=0.15)
+    res = bigsap.solve(source, method="compressed", time_limit=0.05)
     if res.status == "time_limit" and res.bound is not None:
         assert res.bound <= full.fun * (1 + 1e-12)
         if res.fun is not None:

@@ -168,16 +168,17 @@ def test_sources_threads_caches_and_policies_agree(problem, name, threads, rows,
     assert_identical(found, expected)
 
 
-@pairwise(policy=["slru", "lfu", "auto"], rows=[1, 2, 3, 12, 48], name=CACHED)
+@pairwise(policy=["slru", "lfu", "auto"], rows=[1, 2, 3, 8, 32], name=CACHED)
 def test_caches_of_every_size(name, rows, policy):
-    for cost in (CLASSES["disjoint"](48, seed=2), integers(48, seed=2, factor=0.1, dtype=np.int32)):
+    n = 32
+    for cost in (CLASSES["disjoint"](n, seed=2), integers(n, seed=2, factor=0.1, dtype=np.int32)):
         expected = solve(cost, threads=1)
-        cache = RowCache(bytes=rows * 48 * cost.itemsize, policy=policy)
+        cache = RowCache(bytes=rows * n * cost.itemsize, policy=policy)
         found = answer(cost, SOURCES[name](cost), cache=cache, threads=2)
         assert_identical(found, expected)
-        if rows == 48:
-            assert found.stats["rows_evaluated"] == 48
-        assert found.stats["cache_misses"] >= 48
+        if rows == n:
+            assert found.stats["rows_evaluated"] == n
+        assert found.stats["cache_misses"] >= n
 
 
 @pairwise(epsilon=[True, False], name=CLASSES)
@@ -257,11 +258,11 @@ def test_stores(kind, tmp_path):
         assert_optimal(first, cost)
         if k == 0:
             assert_same_answer(first, solve(cost))
-        for threads, rows in ((1, 33), (2, 9), (3, 1)):
-            for policy in ("slru", "lfu"):
-                cache = RowCache(bytes=rows * cost[0].nbytes, policy=policy)
-                given = bigsap.from_zarr(tmp_path / f"{k}")
-                assert_identical(solve(given, threads=threads, cache=cache), first)
+        # A cache of one row or of all has no choice.
+        for threads, rows, policy in (1, 33, "lfu"), (2, 9, "slru"), (2, 9, "lfu"), (3, 1, "slru"):
+            cache = RowCache(bytes=rows * cost[0].nbytes, policy=policy)
+            given = bigsap.from_zarr(tmp_path / f"{k}")
+            assert_identical(solve(given, threads=threads, cache=cache), first)
 
 
 @pairwise(dtype=[np.int32, np.int64], factor=[0.1, 1, 1000])
@@ -271,9 +272,9 @@ def test_wide_integers_from_a_cache(factor, dtype):
     for name in CACHED:
         for rows in (3, 25):
             found = answer(cost, SOURCES[name](cost), threads=2, cache=rows * cost[0].nbytes)
-            assert_optimal(found, cost)
             first = first or found
             assert_identical(found, first)
+    assert_optimal(first, cost)
     assert first.fun == solve(cost).fun
 
 
