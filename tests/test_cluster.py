@@ -706,6 +706,10 @@ def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
         return [a.tobytes() for a in lists_of(built, values, rows, making, (), rest)]
 
     assert lists(applied(first.values, since)) == lists(anew.values) != lists(first.values)
+    # Columns that were let go of, at the same prices: another version.
+    freed = sent.of(v, v.copy())
+    assert freed.serial != now.serial
+    assert freed.values.tobytes() == SentPrices(sharing, blocked).of(v, v.copy()).values.tobytes()
 
 
 @pytest.mark.parametrize("kind", ["u4", "u8"])
