@@ -2,8 +2,8 @@
 
 Counts are of the CPU's twin, which are a device's. Published ones stand beside them, never as
 bars: Date and Nagi 2016; Kawtikwar, Cravens and Yang, table III (n is not said, 4096 by a figure).
-Scaling over devices is simulated: times of one device were measured, messages are assumed, sums
-are computed, and the table says so.
+Scaling over devices is simulated: times of one device and of messages between two were measured,
+sums are computed, and the table says so.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ PUBLISHED_STRONG = {
 }  # fmt: skip
 
 # Measured on one H100, see tests/bench/GPU.md: int32 costs, U{0..10n}. Seconds of the readings of
-# 32,768 rows and columns, growing as n**2; of the trees, growing as a power between two sizes. What
-# a message and a byte take is assumed.
+# 32,768 rows and columns, growing as n**2; of the trees, growing as a power between two sizes; of
+# a message and a byte between two H100 of one host. Each device holds its rows already.
 READINGS, READINGS_N = 6.0e-3, 32_768
 TREES, TREES_N, POWER = 45.8e-3, 16_384, 0.94
-MESSAGE, BYTE = 20e-6, 1 / 25e9
+MESSAGE, BYTE = 17e-6, 1 / 310e9
 _LIST_BYTES = 8 * 32 + 12
 
 
@@ -103,6 +103,6 @@ def _scaling(kind: str) -> str:
         rows.append([str(p), f"{n:,}", ours, *(f"{seconds[at]}" for seconds in published.values())])
     head = ["devices", "n", "simulated, ms", "published classical, s", "published trees, s"]
     return (
-        f"{kind} scaling, U{{0..10n}}, **simulated**: times of one device were measured, those of"
-        " messages are assumed, the sums are computed. Published: K20X.\n\n" + table(head, rows)
+        f"{kind} scaling, U{{0..10n}}, **simulated**: times of one device and of messages between"
+        " two H100 were measured, the sums are computed. Published: K20X.\n\n" + table(head, rows)
     )
