@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 import bigsap
 from bigsap import checkpoint
@@ -412,6 +413,21 @@ def test_whole_rows_start_from_levels_too():
     assert published.stats["first_prices"] in (None, "estimate")
     assert levels_.stats["rows_scanned"] < 0.85 * published.stats["rows_scanned"]
     assert levels_.fun == pytest.approx(published.fun, rel=1e-9)
+
+
+def test_a_large_term_in_all_costs_leaves_the_optimum_exact():
+    """Every sum here is exact in float64. An allowance for rounding in each of the pairs that
+    prices of levels leave tight added up to 1,311 units."""
+    n = 1500
+    generator = np.random.default_rng(5)
+    x, y = generator.random((n, 2)), generator.random((n, 2))
+    units = np.round(squared_distances(x, y) * 2**19)
+    best = linear_sum_assignment(units)
+    cost = 2.0**33 + units / 2**19
+    result = bigsap.solve(cost, method="compressed", start="levels")
+    assert result.stats["first_prices"] == "levels"
+    assert units[result.row_ind, result.col_ind].sum() == units[best].sum()
+    assert result.gap == 0
 
 
 def test_exhausted_lists_hand_over():

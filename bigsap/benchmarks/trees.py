@@ -74,10 +74,19 @@ def render(settings: BenchSettings, log: Log) -> str:
     return "\n\n".join((_counts(log), _scaling("Weak"), _scaling("Strong")))
 
 
-def _counts(log: Log) -> str:
+def brief(settings: BenchSettings, log: Log) -> str:
+    """The same of the largest matrices alone."""
+    largest = max((record["n"] for record in log.of(experiment=NAME)), default=0)
+    return "\n\n".join((_counts(log, largest), _scaling("Weak"), _scaling("Strong")))
+
+
+def _counts(log: Log, least: int = 0) -> str:
+    """Of matrices of at least so many rows."""
     rows = []
     for record in log.of(experiment=NAME):
         n, factor = record["n"], record["factor"]
+        if n < least:
+            continue
         stars = 100 * (1 - record["roots"] / n)
         published = PUBLISHED_STARS.get((n, factor))
         stages, updates = PUBLISHED_STEPS.get(factor, (DASH, DASH))

@@ -43,20 +43,22 @@ def begin(
 def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     """Match what is tight on lists just evaluated; the rows left, in the given order.
 
-    pairs: old column of each row, negative = none. Open rows then take free columns that
-    are as good as any.
+    pairs: old column of each row, negative = none. Rounding is allowed for where an old pair is
+    kept: it may have been tight. Open rows then take free columns that are as good as any,
+    exactly: many small allowances add up where all costs share a large term.
     """
     lists, v = engine.lists, engine.v
     low = engine.list_minima()
     finite = low < engine.infinity
+    exact = not (pairs >= 0).any()
     size = 2 * np.abs(np.where(finite, low, 0)) + (v.max() - v.min())
-    excess = np.zeros(low.size, engine.price) + allowed(engine, size, exact=False)
+    excess = np.zeros(low.size, engine.price) + allowed(engine, size, exact)
     entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
     matching = FirstPairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
-    pick_tight(entries, v, order, excess, matching, engine.infinity)
+    pick_tight(entries, v, order, matching, engine.infinity)
     if engine.group.size:
-        _fill_group(engine, low)
+        _fill_group(engine, low, exact)
     if engine.n_virtual:
         engine.hold_at_cap()
     engine.open_price[:] = np.where(engine.row_of_column < 0, v, engine.blocked)
@@ -64,7 +66,7 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     return left
 
 
-def _fill_group(engine: ListEngine, low: Array) -> None:
+def _fill_group(engine: ListEngine, low: Array, exact: bool) -> None:
     """Virtual columns: their price parts the rows with a column from those without."""
     m, v = engine.v.size, engine.v
     threshold = np.partition(low, m - 1)[m - 1]
@@ -72,7 +74,7 @@ def _fill_group(engine: ListEngine, low: Array) -> None:
         engine.column_of_row[:] = engine.row_of_column[:] = S.FREE
         engine.open_group()
         return
-    slop = allowed(engine, np.abs(threshold) + v.max() - v.min(), exact=False)
+    slop = allowed(engine, np.abs(threshold) + v.max() - v.min(), exact)
     rest = rows_for_group(
         low, threshold, slop, engine.column_of_row, engine.row_of_column, engine.group.size
     )
