@@ -11,10 +11,10 @@ machines it lies where all of them see it. Needs `pip install "bigsap[cluster,za
 Every result has the bits of the first: of the same costs without the simulation, which one machine
 has in a minute at any size.
 
-Measured, n = 10,000, against the 2,000 s that the function alone takes of one thread: 12 workers
-on 16 cores of a server 182.5 s, 10.96 times as fast; 4 on 32 cores 527.6 s, 3.79 times; on two
-cores with other work beside 1 and 2 workers 2,265 and 1,259 s, 0.88 and 1.59 times. Quiet,
-on two cores n = 4,000 on 2 workers 1.71 times;
+Measured on 16 cores of a server: n = 10,000 on 12 workers 182.5 s, 10.96 times as fast as the
+2,000 s that the function alone takes of one thread; on 32 cores 4 workers 527.6 s, 3.79 times; on
+two cores with other work beside 1 and 2 workers 2,265 and 1,259 s, 0.88 and 1.59 times. On two
+quiet cores n = 4,000 on 2 workers 1.71 times;
 n = 400 on 1, 2 and 4 workers 0.87, 1.42 and 1.91 times, since each worker takes half a second to
 begin with; shards of 1.3 MB in all 0.2 times: what takes microseconds a row does not pay.
 """
