@@ -80,8 +80,8 @@ MUTATIONS = [
              "min(course.epsilon / 3, ", "tests/test_counters.py"),
     Mutation("bigsap/methods/warm.py", "here[rows] = excess <= allowed(",
              "here[rows] = excess + 1e9 <= allowed(", _START),
-    Mutation("bigsap/engine/lists/first_matching.py", "if place >= 0 and best <= low:",
-             "if place >= 0:", _START),
+    Mutation("bigsap/engine/lists/first_matching.py", "best - low <= excess[row]:",
+             "best - low <= infinity:", _START),
     Mutation("bigsap/engine/core/known.py", "if self.bound is None or bound > self.bound:\n"
              "            self.bound = bound\n            if self.active:\n"
              "                self.u, self.v = u.copy()",

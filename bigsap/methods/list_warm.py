@@ -43,9 +43,10 @@ def begin(
 def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     """Match what is tight on lists just evaluated; the rows left, in the given order.
 
-    pairs: old column of each row, negative = none. Rounding is allowed for where an old pair is
-    kept: it may have been tight. Open rows then take free columns that are as good as any,
-    exactly: many small allowances add up where all costs share a large term.
+    pairs: old column of each row, negative = none. Open rows then take free columns that are
+    as good as any. Rounding is allowed for: of the costs where an old pair is kept, which may have
+    been tight; but of costs less the row's reference where a column is picked. Allowances of all
+    rows add up, and where all costs share a large term they would hide what differs.
     """
     lists, v = engine.lists, engine.v
     low = engine.list_minima()
@@ -56,7 +57,9 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
     matching = FirstPairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
-    pick_tight(entries, v, order, matching, engine.infinity)
+    apart = 2 * np.abs(np.where(finite, low - lists.reference, 0)) + (v.max() - v.min())
+    near = np.zeros(low.size, engine.price) + allowed(engine, apart, exact=False)
+    pick_tight(entries, v, order, near, matching, engine.infinity)
     if engine.group.size:
         _fill_group(engine, low, exact)
     if engine.n_virtual:

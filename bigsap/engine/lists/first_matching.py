@@ -52,9 +52,11 @@ def keep_tight(
 
 
 @kernel(nrt=True)
-def pick_tight(lists: Entries, v: Array, order: Array, pairs: FirstPairs, infinity: float) -> None:
-    """Match open rows, in order, to a free column whose ``c - v`` is the row's smallest.
-    O(entries)."""
+def pick_tight(
+    lists: Entries, v: Array, order: Array, excess: Array, pairs: FirstPairs, infinity: float
+) -> None:
+    """Match open rows, in order, to the best of the free columns whose ``c - v`` is at most
+    ``excess[row]`` above the row's smallest. O(entries)."""
     for p in range(order.size):
         row = order[p]
         if pairs.column_of_row[row] != -1:
@@ -66,7 +68,7 @@ def pick_tight(lists: Entries, v: Array, order: Array, pairs: FirstPairs, infini
             low = min(low, g)
             if g < best and pairs.row_of_column[j] < 0:
                 best, place = g, k
-        if place >= 0 and best <= low:
+        if place >= 0 and best - low <= excess[row]:
             j = lists.ids[place]
             pairs.column_of_row[row] = j
             pairs.row_of_column[j] = row
