@@ -1,27 +1,19 @@
-"""How long threads of a team wait for one another before they offer their cores to others."""
+"""A team of threads: nobody passes a barrier alone; fewer search where others want the cores."""
 
 from __future__ import annotations
+
+import threading
+import time
 
 import numpy as np
 import pytest
 
-from bigsap.engine.core import state as S
-from bigsap.engine.core.atomics import LONG_SPINS, PATIENCE, SPINS, cross, new_barrier
-from bigsap.engine.core.team import Team, available_threads
+import bigsap
+from bigsap.engine.core.atomics import ASLEEP, SLEEP_SECONDS, cross, new_barrier
+from bigsap.engine.core.crowd import Crowd
+from bigsap.engine.core.team import Team
+from bigsap.engine.dense import dense_engine
 from bigsap.native.kernel import kernel
-
-
-@pytest.mark.parametrize(("threads", "cores", "spins"), [(1, 1, LONG_SPINS), (2, 2, LONG_SPINS),
-                         (3, 2, SPINS), (8, 64, LONG_SPINS)])  # fmt: skip
-def test_a_team_with_a_core_each_waits_longer(threads, cores, spins):
-    assert new_barrier(threads, cores)[PATIENCE] == spins
-
-
-def test_states_have_barriers_for_this_machine():
-    for threads in (1, available_threads(), available_threads() + 1):
-        state = S.allocate(5, 70, np.dtype(np.float64), threads, 0)
-        fits = threads <= available_threads()
-        assert state.barrier[PATIENCE] == (LONG_SPINS if fits else SPINS)
 
 
 @kernel
@@ -37,7 +29,129 @@ def _turns(thread: int, n_threads: int, barrier: np.ndarray, sums: np.ndarray) -
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_nobody_passes_a_barrier_alone(threads):
     sums = np.zeros((2, threads), np.int64)
-    barrier = new_barrier(threads, available_threads())
     with Team(threads) as team:
-        assert team.run(_turns, barrier, sums) == 0
+        assert team.run(_turns, new_barrier(), sums) == 0
     assert (sums[0] == 200).all()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_some_of_a_team_run_a_kernel(width):
+    sums = np.zeros((2, width), np.int64)
+    with Team(4) as team:
+        assert team.run_some(width, _turns, new_barrier(), sums) == 0
+    assert (sums[0] == 200).all()
+
+
+def test_a_thread_that_waits_for_long_sleeps_and_says_so():
+    barrier = new_barrier()
+
+    def late(thread: int, n_threads: int) -> int:
+        if thread == 1:
+            time.sleep(0.2)
+        cross(barrier, n_threads)
+        return 0
+
+    cross(barrier, 1)  # compiled
+    with Team(2) as team:
+        team.run(late)
+    # Python holds its lock in ``cross`` here: thread 0 sleeps for as long as that allows.
+    assert barrier[ASLEEP] > 0
+
+
+def test_who_has_not_begun_is_not_waited_for():
+    begun = []
+
+    def claims(thread: int, n_threads: int) -> int:
+        begun.append(thread)
+        return 0
+
+    with Team(2) as team:
+        team._threads[1] = threading.Thread(target=lambda: None)  # never comes
+        for _ in range(3):
+            team.run_claims(claims)
+        assert begun == [0, 0, 0]
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def _slice(crowd, clock, share, seconds=0.1):
+    """A slice in which each thread but one slept for a share of the time."""
+    clock.now += seconds
+    others = max(1, crowd.width - 1)
+    crowd.judge(round(share * seconds * others / SLEEP_SECONDS), seconds)
+    return crowd.width
+
+
+def test_a_crowd_halves_the_width_and_its_end_doubles_it():
+    clock = Clock()
+    crowd = Crowd(4, clock)
+    assert crowd.unsure
+    assert _slice(crowd, clock, 0.01) == 4
+    assert not crowd.unsure
+    assert _slice(crowd, clock, 0.6) == 2
+    assert crowd.unsure
+    assert _slice(crowd, clock, 0.6) == 1
+    widths = [_slice(crowd, clock, 0.0) for _ in range(200)]
+    assert widths[0] == 1
+    assert widths[-1] == 4
+    assert widths == sorted(widths)
+
+
+def test_vain_tries_become_rare():
+    clock = Clock()
+    crowd = Crowd(2, clock)
+    tries = 0
+    for _ in range(6000):  # ten minutes
+        tries += crowd.width > 1
+        _slice(crowd, clock, 0.6 if crowd.width > 1 else 0.0)
+    assert tries <= 16
+
+
+def test_short_slices_are_judged_together():
+    clock = Clock()
+    crowd = Crowd(2, clock)
+    assert _slice(crowd, clock, 0.9, seconds=0.001) == 2
+    for _ in range(4):
+        width = _slice(crowd, clock, 0.9, seconds=0.001)
+    assert width == 1
+    assert _slice(Crowd(1, clock), clock, 0.9) == 1
+
+
+def _costs(name):
+    rng = np.random.default_rng(5)
+    return {
+        "square": rng.random((300, 300)),
+        "ties": rng.integers(0, 40, (260, 260)),
+        "wide": rng.random((150, 400)),
+        "tall": rng.random((400, 150)),
+        "computed": bigsap.points(rng.random((300, 2)), rng.random((300, 2))),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["square", "ties", "wide", "tall", "computed"])
+def test_a_width_that_changes_all_the_time_changes_nothing(monkeypatch, name):
+    costs = _costs(name)
+    given = {"method": "ssp", "start": "estimate"}
+    expected = bigsap.solve(costs, threads=1, **given)
+    seen = set()
+
+    def restless(crowd: Crowd, n_sleeps: int, seconds: float) -> None:
+        seen.add(crowd.width)
+        crowd.width = 1 + (crowd.width + 1) % 3
+
+    monkeypatch.setattr(Crowd, "judge", restless)
+    monkeypatch.setattr(dense_engine, "_UNSURE_PAIRS", 2000)
+    monkeypatch.setattr(Crowd, "unsure", property(lambda _: True, lambda *_: None), raising=False)
+    found = bigsap.solve(costs, threads=3, **given)
+    assert seen == {1, 2, 3}
+    np.testing.assert_array_equal(found.col_ind, expected.col_ind)
+    np.testing.assert_array_equal(found.v, expected.v)
+    assert found.fun == expected.fun
+    for counter in ("rows_scanned", "rows_evaluated"):
+        assert found.stats[counter] == expected.stats[counter]

@@ -24,21 +24,22 @@ from numba.extending import intrinsic
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-# The barrier's array: int64, the first two words on different cache lines. PATIENCE is set once.
+# The barrier's array: int64, the first two words on different cache lines. ASLEEP counts how often
+# a thread slept; LEAVE is set by the caller between two runs of a kernel, which then returns where
+# no search is under way.
 ARRIVED = 0
 GENERATION = 8
-PATIENCE = 9
+ASLEEP = 9
+LEAVE = 10
 BARRIER_WORDS = 16
 
-# Spins before the waiting thread offers its core to others. A barrier between running threads is
-# crossed in well under a microsecond; past about 20 us the partner has lost its core, and in a
-# team larger than the machine it waits for this one.
-SPINS = 2000
-# Where each thread has a core of its own, another process has taken the partner's, which gets it
-# back within a slice of some milliseconds. A thread that offers its own core then waits for every
-# process that wants one: beside 20 of the lowest priority, two threads took 100 times as long as
-# one.
-LONG_SPINS = 400_000
+# Spins before a waiting thread sleeps, about 20 us. A barrier between running threads is crossed in
+# well under a microsecond; past 20 the partner has lost its core to another process, or waits for
+# this one. A thread that offered its core (sched_yield) would wait for every process that wants
+# one; one that slept comes before those that ran meanwhile.
+SPINS = 200_000
+# The shortest sleep that there is, with the timer's slack of Linux.
+SLEEP_SECONDS = 55e-6
 
 
 def _address(context: Any, builder: Any, signature: Any, array: Any, index: Any) -> Any:
@@ -93,15 +94,16 @@ def _store(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _give_way(typing: Any) -> Any:
-    """Offer the core to another thread (``sched_yield``, ``SwitchToThread``)."""
-    name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
+def _doze(typing: Any) -> Any:
+    """Sleep for as short as possible (``usleep(1)``); on Windows offer the core (``Sleep(0)``)."""
+    name, least = ("Sleep", 0) if sys.platform == "win32" else ("usleep", 1)
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(32)
         function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.IntType(32), []), name
+            builder.module, ir.FunctionType(word, [word]), name
         )
-        return builder.call(function, [])
+        return builder.call(function, [word(least)])
 
     return types.int32(), emit
 
@@ -122,11 +124,15 @@ def prefetch(typing: Any, address: Any) -> Any:
     return types.void(types.int64), emit
 
 
-def new_barrier(n_threads: int, cores: int) -> Array:
-    """A barrier that no thread has come to; cores: that the team may use."""
-    barrier = np.zeros(BARRIER_WORDS, np.int64)
-    barrier[PATIENCE] = LONG_SPINS if n_threads <= cores else SPINS
-    return barrier
+def new_barrier() -> Array:
+    """A barrier that no thread has come to."""
+    return np.zeros(BARRIER_WORDS, np.int64)
+
+
+@kernel
+def _sleep(barrier: Array) -> None:
+    fetch_add(barrier, ASLEEP, 1)
+    _doze()
 
 
 @kernel
@@ -145,8 +151,8 @@ def cross(barrier: Array, n_threads: int) -> None:
     spins = 0
     while _load(barrier, GENERATION) == generation:
         spins += 1
-        if spins > SPINS and spins > barrier[PATIENCE]:
-            _give_way()
+        if spins > SPINS:
+            _sleep(barrier)
 
 
 def _telling(field: str) -> Any:
@@ -185,7 +191,7 @@ def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int, barri
     thread has to tell the others may lie on the line of its beat and comes with it: one cache line
     passed on in place of three (170 ns in place of 280, two threads). No thread may say its
     next beat in a record that another may still be waiting for: use two sets in turn. barrier:
-    says how long to wait before the core is offered to others.
+    counts the sleeps.
     """
     if n_threads == 1:
         return
@@ -195,8 +201,8 @@ def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int, barri
         note = notes[first + k]
         while _load_beat(note) != beat:
             spins += 1
-            if spins > SPINS and spins > barrier[PATIENCE]:
-                _give_way()
+            if spins > SPINS:
+                _sleep(barrier)
 
 
 @kernel(forceinline=True)
@@ -211,8 +217,8 @@ def hear(note: Any, beat: int, barrier: Array) -> None:
     spins = 0
     while _load_beat(note) != beat:
         spins += 1
-        if spins > SPINS and spins > barrier[PATIENCE]:
-            _give_way()
+        if spins > SPINS:
+            _sleep(barrier)
 
 
 @intrinsic

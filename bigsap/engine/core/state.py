@@ -14,7 +14,6 @@ import numpy as np
 
 from bigsap.engine.core.atomics import new_barrier
 from bigsap.engine.core.record import record, records
-from bigsap.engine.core.team import available_threads
 from bigsap.sources.base import Array
 
 #: Row and column ids. Problems of 2**31 rows or columns are refused up front.
@@ -319,12 +318,26 @@ def released(state: State) -> State:
     return state._replace(**empty)
 
 
+def shares(n_columns: int, n_threads: int, price: np.dtype[Any]) -> dict[str, Any]:
+    """What each thread has of its own, and what they tell one another."""
+    bounds = slabs(n_columns, n_threads)
+    return {
+        "lanes": np.empty((n_threads, 3 * LANES), price),
+        "block_min": np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
+        "told": records(Told, price, 2 * n_threads),
+        "walks": records(Walk, price, n_threads),
+        "notes": records(Note, price, 2 * n_threads),
+        "hints": records(Hint, price, n_threads),
+        "barrier": new_barrier(),
+        "bounds": bounds,
+    }
+
+
 def allocate(
     n_rows: int, n_columns: int, price: np.dtype[Any], n_threads: int, n_virtual_columns: int
 ) -> State:
     """A fresh state: prices 0, nothing matched."""
     m = n_columns
-    bounds = slabs(m, n_threads)
     ids = np.empty(2 * m, ID)
     return State(
         v=np.zeros(m, price),
@@ -340,13 +353,6 @@ def allocate(
         **front(np.empty(0, price), np.empty(0, price), 0, price),
         group=np.full(n_virtual_columns, FREE, ID),
         at=record(Standing, price),
-        lanes=np.empty((n_threads, 3 * LANES), price),
-        block_min=np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
-        told=records(Told, price, 2 * n_threads),
-        walks=records(Walk, price, n_threads),
         foreseen=records(Foreseen, price, 2),
-        notes=records(Note, price, 2 * n_threads),
-        hints=records(Hint, price, n_threads),
-        barrier=new_barrier(n_threads, available_threads()),
-        bounds=bounds,
+        **shares(m, n_threads, price),
     )

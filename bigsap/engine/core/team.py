@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bigsap.engine.core.crowd import Crowd
 from bigsap.errors import OptionError
 
 
@@ -76,15 +77,19 @@ class Team:
     waits: an interrupt that reaches the caller then never leaves members waiting at a
     barrier for one that did not start; it is raised when the kernel has returned.
     They start with the first kernel: a solve on a device may run none.
+
+    crowd: how many of them searches use.
     """
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
+        self.crowd = Crowd(n_threads)
         self._condition = threading.Condition()
         self._generation = 0
-        self._n_done = 0
+        self._n_begun = self._n_done = 0
+        self._all_must_begin = True
         self._closed = False
-        self._work: tuple[Callable[..., int], tuple[Any, ...]] | None = None
+        self._work: tuple[int, Callable[..., int], tuple[Any, ...]] | None = None
         self._statuses = [0] * n_threads
         self._errors: list[BaseException] = []
         self._threads = [
@@ -98,7 +103,20 @@ class Team:
 
         By the caller alone once the members are dismissed.
         """
-        if self.n_threads == 1 or self._closed:
+        return self.run_some(self.n_threads, kernel, *args)
+
+    def run_claims(self, kernel: Callable[..., int], *args: Any) -> None:
+        """As ``run``, for a kernel whose threads claim their work piece by piece: who has not begun
+        when all is done is not waited for, as it may be for milliseconds on a busy machine."""
+        self._all_must_begin = False
+        try:
+            self.run_some(self.n_threads, kernel, *args)
+        finally:
+            self._all_must_begin = True
+
+    def run_some(self, width: int, kernel: Callable[..., int], *args: Any) -> int:
+        """As ``run``, on the first ``width`` members: ``kernel(k, width, *args)``."""
+        if width == 1 or self._closed:
             return kernel(0, 1, *args)
         if not self._started:
             for thread in self._threads:
@@ -113,12 +131,13 @@ class Team:
             try:
                 with self._condition:
                     if self._generation != generation:
-                        self._n_done = 0
-                        self._work = (kernel, args)
+                        self._n_begun = self._n_done = 0
+                        self._work = (width, kernel, args)
                         self._generation = generation
                     self._condition.notify_all()
-                    while self._n_done < self.n_threads:
+                    while not self._finished():
                         self._condition.wait(0.1)
+                    self._work = None
                 break
             except BaseException as raised:  # noqa: BLE001 - raised again below
                 interrupt = raised
@@ -136,6 +155,11 @@ class Team:
         else:
             self.run(kernel, *args)
 
+    def _finished(self) -> bool:
+        if self._n_done == self.n_threads:
+            return True
+        return not self._all_must_begin and 0 < self._n_done == self._n_begun
+
     def _serve(self, member: int) -> None:
         seen = 0
         while True:
@@ -146,16 +170,18 @@ class Team:
                     return
                 seen = self._generation
                 work = self._work
-            if work is None:
-                return
-            kernel, args = work
+                if work is None:  # done by others
+                    continue
+                self._n_begun += 1
+            width, kernel, args = work
             try:
-                self._statuses[member] = kernel(member, self.n_threads, *args)
+                if member < width:
+                    self._statuses[member] = kernel(member, width, *args)
             except BaseException as error:  # noqa: BLE001 - raised by run()
                 self._errors.append(error)
             with self._condition:
                 self._n_done += 1
-                if self._n_done == self.n_threads:
+                if self._finished():
                     self._condition.notify_all()
 
     def close(self) -> None:

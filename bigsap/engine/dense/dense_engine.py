@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
+from bigsap.engine.core.atomics import ASLEEP, LEAVE
 from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.held import Resting
@@ -45,6 +46,8 @@ from bigsap.sources.base import (
 # an interrupt is served at once.
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_PAIRS = 1 << 21
+# The same while it is not known whether threads have to wait for their cores.
+_UNSURE_PAIRS = 1 << 18
 # The same where a pair may take any time to compute, and the longest slice should every
 # row scanned have to be computed.
 _FIRST_SLICE_FILLED = 1 << 14
@@ -67,7 +70,8 @@ class Engine:
         self.monitor = monitor
         self.price = price
         n, m = problem.shape
-        self.state = S.allocate(n, m, price, team.n_threads, problem.n_virtual_columns)
+        self.crowd = team.crowd
+        self.state = S.allocate(n, m, price, self.crowd.width, problem.n_virtual_columns)
         fill = None
         if rows.policy != "in place" and isinstance(problem.source, Fillable):
             fill = problem.source.fill()
@@ -203,17 +207,11 @@ class Engine:
             # A search that was left has no front any more: it begins anew.
             if self.state.at.stage != NEXT_ROW:
                 self.unsettle()
-            room, none = self.state.settled_price, np.empty(0, self.price)
-            front = S.front(room, self.state.settled_dist, self.team.n_threads, self.price)
-            self.state = self.state._replace(**front)
-            del front
-            clear_front(self.state, self.infinity)
+            self._open_front()
             try:
                 status = self._drive(run_square, order, backward, epsilon)
             finally:
-                skipped = self.state.fronts["skipped"].sum()
-                self.pairs_skipped += int(skipped) * S.LANES
-                self.state = self.state._replace(**S.front(none, none, 0, self.price))
+                self._close_front()
         st = self.state
         if status == S.INFEASIBLE:
             self.unsettle()
@@ -226,6 +224,17 @@ class Engine:
         self.known.see_phase(st.column_of_row, cost)
         self.known.tell(self.monitor)
         return True
+
+    def _open_front(self) -> None:
+        st = self.state
+        front = S.front(st.settled_price, st.settled_dist, self.crowd.width, self.price)
+        self.state = st._replace(**front)
+        clear_front(self.state, self.infinity)
+
+    def _close_front(self) -> None:
+        none = np.empty(0, self.price)
+        self.pairs_skipped += int(self.state.fronts["skipped"].sum()) * S.LANES
+        self.state = self.state._replace(**S.front(none, none, 0, self.price))
 
     def phase_kernel(self, square: bool) -> tuple[Any, tuple[Any, ...]]:
         """The kernel of a phase, and arguments as it is called with."""
@@ -252,9 +261,7 @@ class Engine:
         """A fresh workspace for another search, prices 0; counts stay."""
         n, m = self.problem.shape
         at = self.state.at
-        self.state = S.allocate(
-            n, m, self.price, self.team.n_threads, self.problem.n_virtual_columns
-        )
+        self.state = S.allocate(n, m, self.price, self.crowd.width, self.problem.n_virtual_columns)
         self.state = self.state._replace(at=at)
 
     def prices(self) -> Array:
@@ -344,13 +351,21 @@ class Engine:
         at = self.state.at
         at.wanted = -1
         while True:
+            self._fit_crowd()
             started, filled = time.perf_counter(), int(at.rows_filled)
-            used = self._budget
+            used = min(self._budget, _UNSURE_PAIRS) if self.crowd.unsure else self._budget
             if self.most_scans is not None:
                 # To the scan, whatever the clock says of slices.
                 ahead = max(1, self.most_scans - int(at.rows_scanned))
                 used = min(used, ahead * max(1, self.terms.n_columns))
-            status = self.team.run(kernel, self.state, self.rows.table, self.terms, *args, used)
+            barrier = self.state.barrier
+            asleep = int(barrier[ASLEEP])
+            status = self.team.run_some(
+                self.state.bounds.size - 1, kernel,
+                self.state, self.rows.table, self.terms, *args, used,
+            )  # fmt: skip
+            seconds = max(time.perf_counter() - started, 1e-6)
+            self.crowd.judge(int(barrier[ASLEEP]) - asleep, seconds)
             if status == S.NEED_ROW:
                 self._fetch(int(at.wanted))
             elif status == S.INVALID:
@@ -358,16 +373,32 @@ class Engine:
             elif status == S.CHANGED:
                 raise changed(f"noticed at row {at.wanted}")
             elif status == S.YIELD:
-                seconds = max(time.perf_counter() - started, 1e-6)
                 if self.most_scans is not None and int(at.rows_scanned) >= self.most_scans:
                     return status
-                ratio = _SLICE_SECONDS / seconds
-                self._budget = max(1, int(used * min(4.0, max(0.05, ratio))))
-                self._limit_slice(seconds, int(at.rows_filled) - filled, used)
+                if not barrier[LEAVE]:
+                    ratio = _SLICE_SECONDS / seconds
+                    self._budget = max(1, int(used * min(4.0, max(0.05, ratio))))
+                    self._limit_slice(seconds, int(at.rows_filled) - filled, used)
             else:
                 return status
             self._report()
             self.monitor.tick()
+
+    def _fit_crowd(self) -> None:
+        """Use as many threads as the crowd advises, where no search is under way: bounds of slabs
+        and what threads know of theirs then change, and nothing else."""
+        st, width = self.state, self.crowd.width
+        searching = not self.sweeping and st.at.stage != NEXT_ROW
+        other = width != st.bounds.size - 1
+        st.barrier[LEAVE] = other and searching
+        if not other or searching:
+            return
+        in_front = st.fronts.size > 0
+        if in_front:
+            self._close_front()
+        self.state = self.state._replace(**S.shares(st.v.size, width, self.price))
+        if in_front:
+            self._open_front()
 
     def _limit_slice(self, seconds: float, n_filled: int, used: int) -> None:
         """Keep a slice short even if every row of it is absent and slow to compute.

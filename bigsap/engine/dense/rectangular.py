@@ -17,7 +17,7 @@ left; once full, settling it scans every member row.
 
 from __future__ import annotations
 
-from bigsap.engine.core.atomics import cross
+from bigsap.engine.core.atomics import LEAVE, cross
 from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.core.scan import NOWHERE, Part, locate, relax_root, relax_row, relax_virtual
 from bigsap.engine.core.state import (
@@ -264,6 +264,9 @@ def run_phase(
         if stage == NEXT_ROW:
             if own.position == order.size:
                 status = DONE
+                break
+            if barrier[LEAVE] != 0:
+                status = YIELD
                 break
             _open(part, order, backward)
             stage = SCAN

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bigsap.engine.core.atomics import cross, meet
+from bigsap.engine.core.atomics import LEAVE, cross, meet
 from bigsap.engine.core.fetch import Terms, fill_own, find, foresee
 from bigsap.engine.core.scan import NOWHERE
 from bigsap.engine.core.state import (
@@ -303,6 +303,9 @@ def run_square(
         if stage == NEXT_ROW:
             if own.position == order.size:
                 status = DONE
+                break
+            if st.barrier[LEAVE] != 0:
+                status = YIELD
                 break
             _open(slab, order, backward, zero)
             stage = SCAN

@@ -310,7 +310,7 @@ class ListStore:
         counts.bad_row = -1
         if begin is not None:
             begin()
-        self.team.run(run_evaluations, *self._evaluation_arguments(rows, slots))
+        self.team.run_claims(run_evaluations, *self._evaluation_arguments(rows, slots))
         counts.evaluations += rows.size
         return slots, int(counts.bad_row)
 
