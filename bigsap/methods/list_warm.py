@@ -13,6 +13,7 @@ from bigsap.engine.core.virtual import rows_for_group
 from bigsap.engine.lists.first_matching import Entries, FirstPairs, keep_tight, pick_tight
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods.warm import Warm, allowed, fitting
+from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array
 
 
@@ -45,8 +46,9 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
 
     pairs: old column of each row, negative = none. Open rows then take free columns that are
     as good as any. Rounding is allowed for: of the costs where an old pair is kept, which may have
-    been tight; but of costs less the row's reference where a column is picked. Allowances of all
-    rows add up, and where all costs share a large term they would hide what differs.
+    been tight; but of costs less the row's reference where a column is picked, or of one rounding
+    of the cost, which is no more precise. Allowances of all rows add up, and where all costs share
+    a large term they would hide what differs.
     """
     lists, v = engine.lists, engine.v
     low = engine.list_minima()
@@ -59,6 +61,8 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
     apart = 2 * np.abs(np.where(finite, low - lists.reference, 0)) + (v.max() - v.min())
     near = np.zeros(low.size, engine.price) + allowed(engine, apart, exact=False)
+    if engine.price.kind == "f" and not engine.problem.integer:
+        near = np.maximum(near, 2 * UNIT * np.abs(np.where(finite, low, 0)))
     pick_tight(entries, v, order, near, matching, engine.infinity)
     if engine.group.size:
         _fill_group(engine, low, exact)

@@ -73,7 +73,7 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
     tight = _tight(engine, old, survey.second, low, warm.exact)
     if warm.column_of_row is None:
         old = survey.pick.copy()
-        tight = _tight(engine, old, survey.pick_cost, low, warm.exact)
+        tight = _tight(engine, old, survey.pick_cost, low, warm.exact, picked=True)
     elif not problem.n_virtual_columns:
         # A free row may have a free column that is as good as any.
         tight |= _free_picks(engine, old, survey, low, tight)
@@ -125,8 +125,15 @@ def fitting(engine: Engine | ListEngine, v: Array, grid: float) -> Array:
     return fitting
 
 
-def _tight(engine: Engine, columns: Array, costs: Array, low: Array, exact: bool) -> Array:
-    """(n_rows,) bool: whether the row's pair has the row's smallest reduced cost."""
+def _tight(
+    engine: Engine, columns: Array, costs: Array, low: Array, exact: bool, *, picked: bool = False
+) -> Array:
+    """(n_rows,) bool: whether the row's pair has the row's smallest reduced cost.
+
+    picked: the pairs are picks, not given ones, which may have been tight. Allowances of all rows
+    add up, and where all costs share a large term they would hide what differs. So that of a pick
+    leaves the term out, but for one rounding of its ``c - v``: the cost itself is no more precise.
+    """
     v = engine.state.v
     here: Array = (columns >= 0) & (costs < engine.infinity)
     here[here] = low[here] < engine.infinity
@@ -134,8 +141,13 @@ def _tight(engine: Engine, columns: Array, costs: Array, low: Array, exact: bool
     prices = v[columns[rows]]
     reduced = costs[rows] - prices
     excess = reduced - low[rows]
-    size = np.abs(reduced) + np.abs(low[rows]) + (v.max() - v.min())
-    here[rows] = excess <= allowed(engine, size, exact)
+    span = v.max() - v.min()
+    if picked and engine.price.kind == "f":
+        one = 0 if exact or engine.problem.integer else 2 * UNIT * np.abs(reduced)
+        here[rows] = excess <= np.maximum(allowed(engine, span, exact), one)
+    else:
+        size = np.abs(reduced) + np.abs(low[rows]) + span
+        here[rows] = excess <= allowed(engine, size, exact)
     return here
 
 
