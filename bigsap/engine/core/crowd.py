@@ -7,13 +7,12 @@ beside one busy process on two cores took 17 times as long as one thread.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from bigsap.engine.core.atomics import SLEEP_SECONDS
-
-# Of the time of a slice, the share for which a thread slept until others came, on average, past
-# which half of the team does better. Quiet: below 0.01; beside one busy process: 0.4 and more.
+# Of the time of a slice, the share that a thread was ready and had no core, past which half of the
+# team does better. Quiet: below 0.02; beside one busy process 0.4 and more.
 _CROWDED = 0.2
 # Less time is too short to tell.
 _SHORT_SECONDS = 0.004
@@ -22,7 +21,7 @@ _FIRST_SECONDS, _LAST_SECONDS = 1.0, 64.0
 
 
 class Crowd:
-    """The width of a team: halved where its threads wait for their cores, doubled when that is
+    """The width of a team: halved where one of its threads waits for a core, doubled when that is
     over. Answers do not depend on it.
 
     clock: seconds; another one in tests.
@@ -31,26 +30,59 @@ class Crowd:
     def __init__(self, n_threads: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.n_threads = self.width = n_threads
         self._clock = clock
-        self._keep, self._since = _FIRST_SECONDS, clock()
-        self._n_sleeps, self._seconds = 0, 0.0
+        self._keep, self._since, self._raised = _FIRST_SECONDS, clock(), False
+        self._waited, self._seconds = [0.0] * n_threads, 0.0
         #: Whether the present width has not been judged yet: slices are short then.
         self.unsure = n_threads > 1
 
-    def judge(self, n_sleeps: int, seconds: float) -> None:
-        """Choose the width from here on, after ``seconds`` in which all threads of the present
-        width together slept ``n_sleeps`` times."""
-        self._n_sleeps += n_sleeps
+    def judge(self, waited: Sequence[float], seconds: float) -> None:
+        """Choose the width from here on, after ``seconds`` of the present one.
+
+        waited: of these, how long each thread was ready to run and had no core; empty where the
+        system does not tell, or where one thread ran.
+        """
+        for member, delay in enumerate(waited):
+            self._waited[member] += delay
         self._seconds += seconds
         if self.n_threads == 1 or self._seconds < _SHORT_SECONDS:
             return
         now, width = self._clock(), self.width
-        asleep = self._n_sleeps * SLEEP_SECONDS / (self._seconds * max(1, width - 1))
-        self._n_sleeps, self._seconds, self.unsure = 0, 0.0, False
-        if asleep > _CROWDED:
-            well = now - self._since > self._keep
-            self._keep = _FIRST_SECONDS if well else min(2 * self._keep, _LAST_SECONDS)
-            self.width = max(1, width // 2)
-        elif width < self.n_threads and now - self._since > self._keep:
-            self.width = min(2 * width, self.n_threads)
+        crowded = max(self._waited) > _CROWDED * self._seconds
+        self._waited, self._seconds, self.unsure = [0.0] * self.n_threads, 0.0, False
+        held = now - self._since > self._keep
+        if crowded and width > 1:
+            if self._raised and not held:
+                self._keep = min(2 * self._keep, _LAST_SECONDS)
+            self.width, self._raised = width // 2, False
+        elif held and self._raised:
+            self._keep, self._raised = _FIRST_SECONDS, False
+        elif held and width < self.n_threads:
+            self.width, self._raised = min(2 * width, self.n_threads), True
         if self.width != width:
             self._since, self.unsure = now, True
+
+
+class Waits:
+    """How long threads of this process have been ready to run and had no core: what Linux tells of
+    each (``schedstat``: nanoseconds run, nanoseconds waited, slices)."""
+
+    def __init__(self, threads: Sequence[int]) -> None:
+        self._files: list[int] = []
+        try:
+            for thread in threads:
+                self._files.append(os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY))
+        except OSError:  # another system, or one that does not tell
+            self.close()
+
+    def read(self, width: int) -> list[float]:
+        """Seconds since each of the first ``width`` threads began; empty where nobody tells."""
+        try:
+            told = [os.pread(file, 96, 0).split() for file in self._files[:width]]
+            return [1e-9 * int(words[1]) for words in told]
+        except (OSError, IndexError, ValueError):
+            self.close()
+            return []
+
+    def close(self) -> None:
+        while self._files:
+            os.close(self._files.pop())

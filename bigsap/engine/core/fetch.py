@@ -157,6 +157,6 @@ def fill_own(
         other = 0
         while column >= st.bounds[other + 1]:
             other += 1
-        hear(st.hints[other], beat, st.barrier)
+        hear(st.hints[other], beat)
         told = st.hints[other].cost
     return valid, told

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bigsap.engine.core.crowd import Crowd
+from bigsap.engine.core.crowd import Crowd, Waits
 from bigsap.errors import OptionError
 
 
@@ -89,7 +89,9 @@ class Team:
         self._n_begun = self._n_done = 0
         self._all_must_begin = True
         self._closed = False
-        self._work: tuple[int, Callable[..., int], tuple[Any, ...]] | None = None
+        self._work: tuple[Callable[..., int], tuple[Any, ...]] | None = None
+        self._width = n_threads
+        self._waits: Waits | None = None
         self._statuses = [0] * n_threads
         self._errors: list[BaseException] = []
         self._threads = [
@@ -108,8 +110,8 @@ class Team:
     def run_claims(self, kernel: Callable[..., int], *args: Any) -> None:
         """As ``run``, for a kernel whose threads claim their work piece by piece: who has not begun
         when all is done is not waited for, as it may be for milliseconds on a busy machine."""
-        self._all_must_begin = False
         try:
+            self._all_must_begin = False
             self.run_some(self.n_threads, kernel, *args)
         finally:
             self._all_must_begin = True
@@ -132,7 +134,7 @@ class Team:
                 with self._condition:
                     if self._generation != generation:
                         self._n_begun = self._n_done = 0
-                        self._work = (width, kernel, args)
+                        self._work, self._width = (kernel, args), width
                         self._generation = generation
                     self._condition.notify_all()
                     while not self._finished():
@@ -140,7 +142,10 @@ class Team:
                     self._work = None
                 break
             except BaseException as raised:  # noqa: BLE001 - raised again below
-                interrupt = raised
+                # An interrupt within the lock's own code leaves as the context of the lock's error.
+                context = raised.__context__
+                lost = context is not None and not isinstance(context, Exception)
+                interrupt = context if lost else raised
         if interrupt is not None:
             raise interrupt
         if self._errors:
@@ -155,8 +160,17 @@ class Team:
         else:
             self.run(kernel, *args)
 
+    def waits(self, width: int) -> list[float]:
+        """Seconds for which each of the first members was ready and had no core, so far; empty
+        where the caller runs alone or the system does not tell."""
+        if width == 1 or not self._started:
+            return [0.0] * width if width > 1 else []
+        if self._waits is None:
+            self._waits = Waits([thread.native_id or 0 for thread in self._threads])
+        return self._waits.read(width)
+
     def _finished(self) -> bool:
-        if self._n_done == self.n_threads:
+        if self._n_done == self._width:
             return True
         return not self._all_must_begin and 0 < self._n_done == self._n_begun
 
@@ -169,14 +183,13 @@ class Team:
                 if self._closed:
                     return
                 seen = self._generation
-                work = self._work
-                if work is None:  # done by others
+                work, width = self._work, self._width
+                if work is None or member >= width:  # done by others
                     continue
                 self._n_begun += 1
-            width, kernel, args = work
+            kernel, args = work
             try:
-                if member < width:
-                    self._statuses[member] = kernel(member, width, *args)
+                self._statuses[member] = kernel(member, width, *args)
             except BaseException as error:  # noqa: BLE001 - raised by run()
                 self._errors.append(error)
             with self._condition:
@@ -192,6 +205,9 @@ class Team:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
+        self.crowd.width = 1
+        if self._waits is not None:
+            self._waits.close()
 
     def __enter__(self) -> Team:
         return self

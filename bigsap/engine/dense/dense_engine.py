@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.core.atomics import ASLEEP, LEAVE
+from bigsap.engine.core.atomics import LEAVE
 from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.held import Resting
@@ -358,14 +358,15 @@ class Engine:
                 # To the scan, whatever the clock says of slices.
                 ahead = max(1, self.most_scans - int(at.rows_scanned))
                 used = min(used, ahead * max(1, self.terms.n_columns))
-            barrier = self.state.barrier
-            asleep = int(barrier[ASLEEP])
+            width = self.state.bounds.size - 1
+            waited = self.team.waits(width)
             status = self.team.run_some(
-                self.state.bounds.size - 1, kernel,
-                self.state, self.rows.table, self.terms, *args, used,
-            )  # fmt: skip
+                width, kernel, self.state, self.rows.table, self.terms, *args, used
+            )
             seconds = max(time.perf_counter() - started, 1e-6)
-            self.crowd.judge(int(barrier[ASLEEP]) - asleep, seconds)
+            if width == self.crowd.width:
+                now = self.team.waits(width)
+                self.crowd.judge([b - a for a, b in zip(waited, now, strict=False)], seconds)
             if status == S.NEED_ROW:
                 self._fetch(int(at.wanted))
             elif status == S.INVALID:
@@ -375,7 +376,7 @@ class Engine:
             elif status == S.YIELD:
                 if self.most_scans is not None and int(at.rows_scanned) >= self.most_scans:
                     return status
-                if not barrier[LEAVE]:
+                if not self.state.barrier[LEAVE] or at.stage != NEXT_ROW:
                     ratio = _SLICE_SECONDS / seconds
                     self._budget = max(1, int(used * min(4.0, max(0.05, ratio))))
                     self._limit_slice(seconds, int(at.rows_filled) - filled, used)
@@ -393,6 +394,11 @@ class Engine:
         st.barrier[LEAVE] = other and searching
         if not other or searching:
             return
+        if width < st.bounds.size - 1:
+            # What more threads did in a slice.
+            share = width / (st.bounds.size - 1)
+            self._budget = max(1, int(self._budget * share))
+            self.seconds_per_row /= share
         in_front = st.fronts.size > 0
         if in_front:
             self._close_front()

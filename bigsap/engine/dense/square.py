@@ -135,7 +135,7 @@ def _scan_root(slab: Slab, st: State, t: RowTable, terms: Terms, cost: Array) ->
     note.label = low if own.valid != 0 else -infinity
     note.free_label, note.free_column = free, column
     own.beat += 1
-    meet(st.notes, first, slab.thread, slab.n_threads, own.beat, st.barrier)
+    meet(st.notes, first, slab.thread, slab.n_threads, own.beat)
     own.at_root = _first(st.notes, own.turn, slab.n_threads).label
     nearest = _first_free(st.notes, own.turn, slab.n_threads)
     own.turn = 1 - own.turn
@@ -218,7 +218,7 @@ def _next_column(slab: Slab, st: State, t: RowTable, terms: Terms, always_reside
             note.entry_cost = terms.sign * t.slots[t.slot_of_row[following], column]
     note.free_label, note.free_column = own.free_label, own.free_column
     own.beat += 1
-    meet(st.notes, begin, slab.thread, n_threads, own.beat, st.barrier)
+    meet(st.notes, begin, slab.thread, n_threads, own.beat)
     nearest = _first_free(st.notes, own.turn, n_threads)
     first = _first(st.notes, own.turn, n_threads)
     own.turn = 1 - own.turn
