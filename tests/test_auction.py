@@ -41,16 +41,16 @@ def test_bids_come_within_n_epsilon(variant):
     for kind in ("n", "1000n", "product", "sanity"):
         cost = costs_of(kind, 40, 40, 3)
         problem = Problem(as_source(cost))
-        sale = auction.run_auction(problem, Monitor(), choose(problem), variant)
-        columns = sale.warm.column_of_row
-        assert sale.counts["open"] == 0
+        warm, counts = auction.run_auction(problem, Monitor(), choose(problem), variant)
+        columns = warm.column_of_row
+        assert counts["open"] == 0
         assert sorted(columns.tolist()) == list(range(40))
         total = cost[np.arange(40), columns].sum()
         best = optimum(cost)[0]
-        assert best <= total <= best + 40 * sale.counts["epsilon"]
-        slack = cost - sale.warm.v
+        assert best <= total <= best + 40 * counts["epsilon"]
+        slack = cost - warm.v
         own = slack[np.arange(40), columns]
-        assert (own <= slack.min(axis=1) + sale.counts["epsilon"]).all()
+        assert (own <= slack.min(axis=1) + counts["epsilon"]).all()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -84,6 +84,27 @@ def test_what_it_takes_is_told_and_does_not_depend_on_threads():
     assert check(cost, variant="plain").stats["auction"]["phases"] == 1
     with pytest.raises(bigsap.OptionError, match="variant"):
         bigsap.solve(cost, method="auction", variant="tree")
+
+
+def test_bids_are_the_same_in_short_slices(monkeypatch):
+    cost = costs_of("10n", 40, 40, 2)
+    first = check(cost)
+    monkeypatch.setattr(auction, "_PAIRS", 1)
+    again = check(cost)
+    assert again.stats["auction"] == first.stats["auction"]
+    assert again.col4row.tolist() == first.col4row.tolist()
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_an_invalid_cost_is_refused_before_any_bid(bad, monkeypatch):
+    monkeypatch.setattr(auction, "run_bids", None)
+    cost = costs_of("product", 30, 30, 2).astype(float)
+    cost[5, 2] = cost[7, 1] = bad
+    for given in (cost, lambda i, j: cost[i, j]):
+        with pytest.raises(bigsap.InvalidCostError, match=r"cost\[5, 2\]"):
+            bigsap.solve(given, shape=cost.shape, method="auction")
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[5, 2\]"):
+        bigsap.solve(-cost, method="auction", maximize=True)
 
 
 def test_endless_bids_are_left_to_searches(monkeypatch):

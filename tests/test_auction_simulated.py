@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.gpu import bids
+from bigsap.engine.gpu import bids, wait
 from bigsap.methods import auction
 from oracle import optimum
 from test_hungarian import KINDS, costs_of
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("cupy")
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bids, "_SIDE", 32)
-    monkeypatch.setattr(bids, "_USUAL_CHIPS", 3)
+    monkeypatch.setattr(wait, "_USUAL_CHIPS", 3)
 
 
 def sold(cost: np.ndarray, **options: object) -> bigsap.Result:
@@ -52,8 +52,8 @@ def test_any_costs_and_any_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     cost = costs_of("10n", 40, 40, 2)
     first = sold(cost)
     for blocks, seconds in ((1, 0.25), (5, 1e-6)):
-        monkeypatch.setattr(bids, "_USUAL_CHIPS", blocks)
-        monkeypatch.setattr(bids, "_SECONDS", seconds)
+        monkeypatch.setattr(wait, "_USUAL_CHIPS", blocks)
+        monkeypatch.setattr(wait, "_LAUNCH_SECONDS", seconds)
         assert sold(cost).stats["auction"] == first.stats["auction"]
     monkeypatch.setattr(auction, "_MOST", 1)
     assert sold(costs_of("product", 30, 30, 2), variant="plain").stats["auction"]["open"]
@@ -61,12 +61,13 @@ def test_any_costs_and_any_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     bad[3, 7] = np.nan
     with pytest.raises(bigsap.InvalidCostError, match=r"cost\[3, 7\]"):
         bigsap.solve(bad, method="auction", device="cuda")
-    with pytest.raises(bigsap.OverflowRiskError):
-        bigsap.solve(np.full((4, 4), 2**62), method="auction", device="cuda")
+    for large in (2**62, -(2**62)):
+        with pytest.raises(bigsap.OverflowRiskError):
+            bigsap.solve(np.full((4, 4), large), method="auction", device="cuda")
 
 
 def test_a_stop_while_rows_bid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bids, "_SECONDS", 1e-6)
+    monkeypatch.setattr(wait, "_LAUNCH_SECONDS", 1e-6)
 
     def leave(progress: bigsap.Progress) -> None:
         raise StopIteration

@@ -7,7 +7,7 @@ import pytest
 
 import bigsap
 from bigsap.engine.gpu import device_forest as gpu
-from bigsap.engine.gpu import forest_rows
+from bigsap.engine.gpu import forest_rows, wait
 from bigsap.engine.hungarian import grown
 from bigsap.methods import hungarian, placement
 from bigsap.sources import as_source
@@ -23,7 +23,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few threads, and steps that several blocks share."""
     monkeypatch.setattr(gpu, "_TEAM", 64)
     monkeypatch.setattr(gpu, "_SIDE", 64)
-    monkeypatch.setattr(gpu, "_USUAL_CHIPS", 3)
+    monkeypatch.setattr(wait, "_USUAL_CHIPS", 3)
     monkeypatch.setattr(gpu, "WIDE", 128)
 
 
@@ -66,9 +66,9 @@ def test_the_hosts_twin(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cost = costs_of(kind, 90, 90, 7)
     first = facts(solved(cost))
     for blocks, wide, seconds in ((1, 128, 0.25), (5, 1, 0.25), (3, 128, 1e-6)):
-        monkeypatch.setattr(gpu, "_USUAL_CHIPS", blocks)
+        monkeypatch.setattr(wait, "_USUAL_CHIPS", blocks)
         monkeypatch.setattr(gpu, "WIDE", wide)
-        monkeypatch.setattr(gpu, "_SECONDS", seconds)
+        monkeypatch.setattr(wait, "_LAUNCH_SECONDS", seconds)
         assert facts(solved(cost)) == first
 
 

@@ -21,10 +21,10 @@ from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.snapshot import continued, kept
-from bigsap.errors import OptionError
 from bigsap.methods import compressed, list_warm
 from bigsap.methods.classical import solve_classical
 from bigsap.methods.course import MATCH, Course, Setting, Solved
+from bigsap.methods.orientation import refuse_more_rows
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
 from bigsap.methods.placement import device_forest, list_engine_for
@@ -87,12 +87,7 @@ def solve_hungarian(
     row by row; "tree" does neither. snapshot, phases, warm: as for ``solve_compressed``.
     Memory: 12 bytes an entry of the lists, and some thirty vectors.
     """
-    n, m = problem.shape
-    if n > m:
-        raise OptionError(
-            'method "hungarian" needs no more rows than columns, or costs that give columns as'
-            f" cheaply as rows; the shape is {problem.shape}: solve the transpose"
-        )
+    refuse_more_rows(problem, "hungarian")
     phases = [] if phases is None else phases
     if variant == "classical":
         engine = list_engine_for(

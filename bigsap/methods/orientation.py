@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bigsap.errors import OptionError
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.sources.arrays.matrix import ArraySource
@@ -38,6 +39,15 @@ def orient(problem: Problem) -> Problem:
     if other is None or (n <= m and resident(other) is None):
         return problem
     return other
+
+
+def refuse_more_rows(problem: Problem, method: str) -> None:
+    """Raise OptionError where ``orient`` has left more rows than columns."""
+    if problem.n_virtual_columns:
+        raise OptionError(
+            f'method "{method}" needs no more rows than columns, or costs that give columns as'
+            f" cheaply as rows; the shape is {problem.shape}: solve the transpose"
+        )
 
 
 def inverse(columns: Array, n_columns: int) -> Array:

@@ -170,7 +170,9 @@ class Run(SolveCall):
                     return outcome
                 warm = self._first_prices(snapshot)
                 if self.method == "auction" and not snapshot:
-                    warm = self._auction()
+                    warm, self.auction = run_auction(
+                        self.reading, self.monitor, self.arithmetic, self.options.variant
+                    )
                 if warm is not None:
                     snapshot = {}
                 self.seconds["start"] += time.perf_counter() - clock
@@ -186,14 +188,6 @@ class Run(SolveCall):
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
         return outcome
-
-    def _auction(self) -> Warm | None:
-        """Prices and pairs by bids; None for costs that need none."""
-        sale = run_auction(self.reading, self.monitor, self.arithmetic, self.options.variant)
-        if sale is None:
-            return None
-        self.auction = sale.counts
-        return sale.warm
 
     def _setting(self) -> Setting:
         options = self.options

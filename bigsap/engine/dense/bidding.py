@@ -23,25 +23,24 @@ class AuctionStanding:
 class Auction(NamedTuple):
     """free: ID (n_rows,) at.count free rows. wish, offer: ID, P (n_rows,) of a bid, its column and
     price. winner: ID (n_columns,) who bids least for a column, FREE without a bid.
-    column_of_row, row_of_column: ID; v: P (n_columns,) prices, which bids lower."""
+    row_of_column: ID (n_columns,); v: P (n_columns,) prices, which bids lower."""
 
     free: Array
     wish: Array
     offer: Array
     winner: Array
-    column_of_row: Array
     row_of_column: Array
     v: Array
     at: AuctionStanding
 
 
-def auction(n: int, m: int, v: Array) -> Auction:
-    """All rows free, at these prices."""
+def auction(n: int, v: Array) -> Auction:
+    """All of n rows free, at these prices."""
     at = record(AuctionStanding, v.dtype)
     at.count = n
-    ids = np.arange(n, dtype=ID), np.empty(n, ID)
-    unmatched = np.full(m, FREE, ID), np.full(n, FREE, ID), np.full(m, FREE, ID)
-    return Auction(*ids, np.empty(n, v.dtype), *unmatched, v, at)
+    winner, row_of_column = np.full((2, v.size), FREE, ID)
+    free, wish, offer = np.arange(n, dtype=ID), np.empty(n, ID), np.empty(n, v.dtype)
+    return Auction(free, wish, offer, winner, row_of_column, v, at)
 
 
 @kernel
@@ -51,14 +50,13 @@ def run_bids(
 ) -> int:  # fmt: skip
     """Let free rows bid until none is left (DONE); each bid O(n_columns).
 
-    YIELD: the budget is spent; LIMIT: prices below ``floor``, or ``most`` bids.
+    YIELD: ``budget`` bids are made; LIMIT: prices would fall below ``floor``, or ``most`` bids.
 
     In a round every free row wants its best column, and would lower its price by what the second
     best is worse, plus epsilon; spread takes the place of that where there is no second. The
     lowest price wins, of equal ones the smallest row. A round lowers a price by epsilon or
     more, and of a feasible problem none falls below ``floor``: so it ends.
     """
-    m = a.v.size
     at, v = a.at, a.v
     while at.count > 0:
         if at.head == 0 and at.bids >= most:
@@ -71,7 +69,7 @@ def run_bids(
             at.head += 1
             cost = costs[row]
             best, second, choice = infinity, infinity, -1
-            for j in range(m):
+            for j in range(v.size):
                 g = sign * cost[j] - v[j]
                 if g < second:
                     if g < best:
@@ -82,22 +80,22 @@ def run_bids(
             if choice < 0:
                 continue
             offer = v[choice] - ((second - best if second < infinity else spread) + epsilon)
+            if offer < floor:
+                return LIMIT
             a.offer[row] = offer
             other = a.winner[choice]
             lower = other == FREE or offer < a.offer[other]
             if lower or (offer == a.offer[other] and row < other):
                 a.winner[choice] = row
-        if _settle(a) < floor:
-            return LIMIT
+        _settle(a)
     return DONE
 
 
 @kernel
-def _settle(a: Auction) -> float:
-    """Give columns to the winners of the round; the lowest price of these. O(bids)."""
-    at, v = a.at, a.v
+def _settle(a: Auction) -> None:
+    """Give columns to the winners of the round. O(bids)."""
+    at = a.at
     bidders, at.count, at.head = at.count, 0, 0
-    lowest = v[0]
     for p in range(bidders):
         row = a.free[p]
         j = a.wish[row]
@@ -107,12 +105,8 @@ def _settle(a: Auction) -> float:
         loser = row
         if a.winner[j] == row:
             a.winner[j] = FREE  # whoever else has bid for it still loses
-            v[j] = a.offer[row]
-            lowest = min(lowest, v[j])
-            loser = a.row_of_column[j]
-            a.row_of_column[j], a.column_of_row[row] = row, j
+            a.v[j] = a.offer[row]
+            loser, a.row_of_column[j] = a.row_of_column[j], row
         if loser != FREE:
-            a.column_of_row[loser] = FREE
             a.free[at.count] = loser  # a place that has been looked at
             at.count += 1
-    return lowest

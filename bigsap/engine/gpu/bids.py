@@ -7,79 +7,56 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.core import state as S
-from bigsap.engine.dense.bidding import Auction
-from bigsap.engine.gpu.wait import Wait
-from bigsap.engine.gpu.zeros_pass import values_of
+from bigsap.engine.core.state import FREE
+from bigsap.engine.gpu.wait import run_in_launches
+from bigsap.engine.gpu.zeros_pass import row_kernels, values_of
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import compiled, load_cupy, on
+from bigsap.sources.device.device_kernels import load_cupy, on
 
-_SIDE, _SECONDS = 256, 0.25
-_USUAL_CLOCK, _USUAL_CHIPS = 2_000_000, 4
-# Words of the kernel.
-_STOP, _BARRIER, _WORDS, _YIELD = 3, 16, 32, 2
+#: Threads of a block, and most blocks that look for the range of costs.
+_SIDE, _BLOCKS = 256, 1 << 14
+# Words of the kernel, and why a launch has ended.
+_COUNT, _BIDS, _STOP, _BARRIER, _WORDS, _YIELD = 0, 3, 4, 16, 32, 2
 
 
 class DeviceBids:
     """See ``methods.auction.HostBids``."""
 
     def __init__(self, problem: Problem, price: np.dtype[Any], look: Callable[[], None]) -> None:
-        source: Any = problem.source
-        self.problem, self.source, self.price, self._look = problem, source, price, look
-        self._settings = (
-            ("PRICE_IS_INT", int(price.kind == "i")), ("SIDE", _SIDE), ("SIGN", problem.sign),
-            ("WIDTH", source.code().width),
-        )  # fmt: skip
+        self.source: Any = problem.source
+        self.price, self._look, self.shape = price, look, problem.shape
+        self._range = row_kernels(problem, price, "bids", _SIDE).get("bigsap_range")
+        self._bids = row_kernels(problem, price, "bids", _SIDE, together=True).get("bigsap_bids")
 
-    def _kernel(self, name: str, *, together: bool = False) -> Any:
-        code = self.source.code()
-        return compiled(self.source.device, code, "bids", self._settings, cooperative=together).get(
-            name
-        )
-
-    def range(self) -> tuple[Array, int]:
-        """The smallest and the largest allowed signed cost, keys' ends where there is none; the
-        first row with an invalid cost, or how many rows there are."""
-        cupy = load_cupy()
-        n, m = map(np.int32, self.problem.shape)
+    def range(self) -> Array:
+        """See ``HostBids``; without an allowed cost the ends of all numbers."""
         with on(self.source.device):
-            ends = cupy.asarray(np.array([np.iinfo(np.uint64).max, 0], np.uint64))
-            bad = cupy.full(1, n, np.int32)
-            grid = (min(int(n), 1 << 14),)
-            self._kernel("bigsap_range")(grid, (_SIDE,), (self.source.words(), n, m, ends, bad))
-            return values_of(ends.get(), self.price), int(bad.get()[0])
+            ends = load_cupy().asarray(np.array([np.iinfo(np.uint64).max, 0], np.uint64))
+            args = (self.source.words(), *map(np.int32, self.shape), ends)
+            self._range((min(self.shape[0], _BLOCKS),), (_SIDE,), args)
+            return values_of(ends.get(), self.price)
 
-    def bid(self, spread: Any, epsilon: Any, floor: Any, most: int, a: Auction) -> None:
-        """Bid until no row is free, or it takes too long."""
-        cupy = load_cupy()
-        n, m = self.problem.shape
+    def bid(self, v: Array, spread: Any, epsilon: Any, floor: Any, most: int) -> tuple[Array, int]:
+        """See ``HostBids``."""
+        cupy, (n, m) = load_cupy(), self.shape
         with on(self.source.device):
-            attributes = cupy.cuda.Device(self.source.device).attributes
-            blocks = attributes.get("MultiProcessorCount", _USUAL_CHIPS)
-            cycles = int(1000 * _SECONDS * attributes.get("ClockRate", _USUAL_CLOCK))
-            wait = Wait(self.source.device)
-            state = np.zeros(_WORDS, np.int32)
-            state[0] = n
-            words, free = cupy.asarray(state), cupy.zeros(2 * n, np.int32)
-            free[:n] = cupy.arange(n, dtype=np.int32)
-            least = cupy.full(m, np.iinfo(np.uint64).max, np.uint64)
-            pairs = cupy.full(n, S.FREE, np.int32), cupy.full(m, S.FREE, np.int32)
-            v, bids = cupy.asarray(a.v), cupy.zeros(1, np.uint64)
+            words = cupy.zeros(_WORDS, np.int64)
+            words[_COUNT] = n
+            prices, row_of_column = cupy.asarray(v), cupy.full(m, FREE, np.int32)
+            # Behind the words: free rows, wishes, offers; of columns least offers, winners, rows.
             args = (
-                self.source.words(), np.int32(n), np.int32(m), spread, epsilon, floor,
-                np.int64(most), words, free, cupy.zeros(n, np.int32), cupy.empty(n, self.price),
-                least, cupy.full(m, n, np.int32), *pairs, v, bids, np.int64(cycles), wait.address,
+                self.source.words(), np.int32(n), np.int32(m), prices, spread, epsilon, floor,
+                np.int64(most), words, cupy.arange(2 * n, dtype=np.int32), cupy.empty(n, np.int32),
+                cupy.empty(n, self.price), cupy.full(m, np.iinfo(np.uint64).max, np.uint64),
+                cupy.full(m, n, np.int32), row_of_column,
             )  # fmt: skip
-            kernel = self._kernel("bigsap_bids", together=True)
-            while True:
-                kernel((blocks,), (_SIDE,), args)
-                raised = wait.until_done(self._look)
-                if raised is not None:
-                    raise raised
-                if words.get()[_STOP] != _YIELD:
-                    break
+
+            def over() -> bool:
+                last = int(words[_STOP]) != _YIELD
                 words[_STOP] = words[_BARRIER] = 0
-                self._look()
-            a.column_of_row[:], a.v[:] = pairs[0].get(), v.get()
-            a.at.bids = int(bids.get()[0])
+                return last
+
+            run_in_launches(self.source.device, self._bids, _SIDE, args, self._look, over)
+            v[:] = prices.get()
+            return row_of_column.get(), int(words[_BIDS])

@@ -19,7 +19,7 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.gpu.forest_rows import Reading, common_unit, gathered
-from bigsap.engine.gpu.wait import Wait
+from bigsap.engine.gpu.wait import run_in_launches
 from bigsap.engine.hungarian.grown import DONE, KEEP, YIELD, Grown, KeptLists
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
@@ -35,8 +35,6 @@ RANGE = 1 << 29
 _SIDE, _TEAM = 256, 1024
 #: Items from which all blocks work on a step: below, two barriers of the grid cost more.
 WIDE = 4096
-_SECONDS = 0.25
-_USUAL_CLOCK, _USUAL_CHIPS = 2_000_000, 4
 
 # Words of the forest, and why a launch has ended, as in kernels_forest.cu.
 _LEFT, _WHY, _PLANTED, _BARRIER, _WORDS = 15, 28, 31, 64, 96
@@ -118,15 +116,11 @@ class DeviceForest:
         device = self.readings[0].device
         ids, costs, sizes, theta, u = lists
         with on(device):
-            attributes = cupy.cuda.Device(device).attributes
-            n_blocks = attributes.get("MultiProcessorCount", _USUAL_CHIPS)
-            cycles = int(1000 * _SECONDS * attributes.get("ClockRate", _USUAL_CLOCK))
             # Blocks wait for one another; such modules may not have larger grids.
             settings = (("KEEP", KEEP), ("TEAM", _TEAM), ("WIDE", WIDE))
             kernel = compiled(device, _NO_COSTS, "forest", settings, cooperative=True).get(
                 "bigsap_forest"
             )
-            wait = Wait(device)
             span = max(n, m)
             room = empty((_VECTORS, span), np.int32, "trees")
             state = cupy.zeros(_WORDS, np.int32)
@@ -135,17 +129,16 @@ class DeviceForest:
             args = (
                 state, room, key, np.int32(span), np.int32(n), np.int32(m), ids, costs, sizes,
                 theta, u, v, column_of_row, row_of_column,
-                np.int32(min(enough, np.iinfo(np.int32).max)), np.int64(cycles), wait.address,
+                np.int32(min(enough, np.iinfo(np.int32).max)),
             )  # fmt: skip
-            while True:
-                kernel((n_blocks,), (_TEAM,), args)
-                raised = wait.until_done(tick)
-                told: Array = state.get()
+            told: Array = state.get()
+
+            def over() -> bool:
+                nonlocal told
+                told = state.get()
                 assigned(n - int(told[_LEFT]) if told[_PLANTED] else 0)
-                if raised is not None:
-                    raise raised
-                if told[_WHY] != YIELD:
-                    break
                 state[_BARRIER] = 0
-                tick()
+                return bool(told[_WHY] != YIELD)
+
+            run_in_launches(device, kernel, _TEAM, args, tick, over)
         return int(told[_WHY]), column_of_row, {name: int(told[k]) for name, k in _COUNTS.items()}

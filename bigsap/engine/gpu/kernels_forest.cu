@@ -9,7 +9,8 @@
 // of the grid do their share between two grid barriers, with the words in device memory; the
 // fence behind such a barrier empties the cache.
 //
-// Macros set by the host: KEEP, TEAM (threads), WIDE (items from which all blocks work).
+// Macros set by the host: KEEP, TEAM (threads), WIDE (items from which all blocks work);
+// kernels_grid.cu comes before.
 
 #define ALL_LANES 0xffffffffu
 #define NEVER 0x7fffffff
@@ -116,20 +117,6 @@ template <bool ALONE> __device__ __forceinline__ int* reached(const Trees& f, in
 }
 template <bool ALONE> __device__ __forceinline__ int* living(const Trees& f, int other) {
     return (word<ALONE>(f, STAR_TURN) ^ other) & 1 ? f.rows_other : f.rows;
-}
-
-// All blocks are resident (cooperative launch), so waiting ends. What the block's threads have
-// written before is seen by whoever passes: the barrier of the block, then the fence.
-__device__ __forceinline__ void meet(Trees& f) {
-    f.passed += 1;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        atomicAdd((u32*)f.words + BARRIER, 1u);
-        while (*(volatile u32*)(f.words + BARRIER) < f.passed * gridDim.x) __nanosleep(20);
-        __threadfence();
-    }
-    __syncthreads();
 }
 
 // Rows of a warp at a time: their loads wait for one another only within a row.
@@ -569,13 +556,13 @@ extern "C" __global__ void __launch_bounds__(TEAM) bigsap_forest(
             if (together && t < N_WORDS) words[t] = t == COMMAND ? command : own_words[t];
         }
         if (together) {
-            meet(f);
+            meet((u32*)words + BARRIER, f.passed);
             if (!leads) command = word<false>(f, COMMAND);
         }
         if (command == LEAVE) break;
         if (together) {
             perform<false>(f, command, item, gridDim.x * TEAM);
-            meet(f);
+            meet((u32*)words + BARRIER, f.passed);
             if (leads && t < N_WORDS) own_words[t] = __ldcg(words + t);
         } else {
             perform<true>(f, command, t, TEAM);

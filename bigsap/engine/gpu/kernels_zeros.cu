@@ -1,30 +1,10 @@
 // The passes over costs of the classical Hungarian method (bigsap/engine/hungarian/zeros.py), a
 // block a row. The same operations as there, so that bits, slacks and duals are the host's.
 //
-// Macros set by the host: SIDE (threads), SIGN, PRICE_IS_INT; kernels_price.cu comes before.
+// Macros set by the host: SIDE (threads), SIGN, PRICE_IS_INT; kernels_price.cu and kernels_least.cu
+// come before.
 
 #define ALL_LANES 0xffffffffu
-
-__device__ __forceinline__ PRICE signed_cost(COST_T c) { return SIGN * (PRICE)c; }
-
-// The smallest (key, column) of the block's threads, for all of them.
-__device__ __forceinline__ void least_of_block(u64& key, int& column) {
-    __shared__ u64 keys[SIDE];
-    __shared__ int columns[SIDE];
-    const int t = threadIdx.x;
-    keys[t] = key, columns[t] = column;
-    __syncthreads();
-    for (int step = SIDE / 2; step; step >>= 1) {
-        if (t < step) {
-            const u64 other = keys[t + step];
-            if (other < keys[t] || (other == keys[t] && columns[t + step] < columns[t]))
-                keys[t] = other, columns[t] = columns[t + step];
-        }
-        __syncthreads();
-    }
-    key = keys[0], column = columns[0];
-    __syncthreads();
-}
 
 // u: rows' smallest c - v, or none where it is infinite; bits: where they have it. width: words of
 // 64 bits a row. bad: the smallest number of a row with an invalid cost.

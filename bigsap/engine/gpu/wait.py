@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,10 @@ from bigsap.sources.device.device_kernels import load_cupy, on
 STOP_FLAG, AT_POSITION, AT_SCANS, ABORT_FLAG, HOST_WORDS = range(5)
 #: How often the host looks at its limits.
 _TICK_SECONDS = 0.05
+#: A launch of a grid that stays ends after so long, for others to have the device; kHz and
+#: processors of a device that does not tell.
+_LAUNCH_SECONDS = 0.25
+_USUAL_CLOCK, _USUAL_CHIPS = 2_000_000, 4
 
 
 class Wait:
@@ -56,3 +61,30 @@ class Wait:
                 self.flags[STOP_FLAG] = 1
         self.flags[STOP_FLAG] = self.flags[ABORT_FLAG] = 0
         return raised
+
+
+def run_in_launches(
+    device: int, kernel: Any, side: int, args: tuple[Any, ...], serve: Callable[[], None],
+    over: Callable[[], bool],
+) -> None:  # fmt: skip
+    """Launch a kernel whose blocks wait for one another until all is done.
+
+    side: threads of a block, of which every processor has one. args: but for the last two, the
+    clock cycles of a launch and the host's flags. serve: asked now and then, between launches and
+    while one runs; what it raises ends the launch. over: asked after each launch, whether it was
+    the last; prepares the next one.
+    """
+    wait = Wait(device)
+    with on(device):
+        attributes = wait.cupy.cuda.Device(device).attributes
+        blocks = attributes.get("MultiProcessorCount", _USUAL_CHIPS)
+        cycles = int(1000 * _LAUNCH_SECONDS * attributes.get("ClockRate", _USUAL_CLOCK))
+        while True:
+            kernel((blocks,), (side,), (*args, np.int64(cycles), wait.address))
+            raised = wait.until_done(serve)
+            is_over = over()
+            if raised is not None:
+                raise raised
+            if is_over:
+                return
+            serve()

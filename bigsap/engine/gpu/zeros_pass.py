@@ -16,7 +16,7 @@ from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.hungarian.zeros import Zeros
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import compiled, load_cupy, on
+from bigsap.sources.device.device_kernels import Kernels, compiled, load_cupy, on
 from bigsap.sources.device.placed import OnDevice
 
 _SIDE = 256
@@ -41,11 +41,7 @@ class DeviceZeros:
         assert isinstance(source, OnDevice)
         self.problem, self.price, self.ends, self._look = problem, arithmetic.price, ends, look
         self.source: Any = source
-        settings = (
-            ("PRICE_IS_INT", int(self.price.kind == "i")), ("SIDE", _SIDE), ("SIGN", problem.sign),
-            ("WIDTH", source.code().width),
-        )  # fmt: skip
-        self._kernels = compiled(source.device, source.code(), "zeros", settings)
+        self._kernels = row_kernels(problem, self.price, "zeros", _SIDE)
 
     def _launch(self, name: str, grid: tuple[int, ...], *args: Any) -> None:
         m = np.int32(self.problem.shape[1])
@@ -131,6 +127,20 @@ class DeviceZeros:
                 self._look()
         columns = z.arg[rows]
         z.bits[rows, columns >> 6] |= np.uint64(1) << (columns & 63).astype(np.uint64)
+
+
+def row_kernels(
+    problem: Problem, price: np.dtype[Any], file: str, side: int, *, together: bool = False
+) -> Kernels:
+    """Kernels of which a block goes through a row. side: its threads. together: blocks wait for one
+    another; there may not be more than run at a time."""
+    source: Any = problem.source
+    code = source.code()
+    settings = (
+        ("PRICE_IS_INT", int(price.kind == "i")), ("SIDE", side), ("SIGN", problem.sign),
+        ("WIDTH", code.width),
+    )  # fmt: skip
+    return compiled(source.device, code, file, settings, cooperative=together)
 
 
 def _blocks(rows: Array) -> tuple[int]:

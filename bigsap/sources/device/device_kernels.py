@@ -29,10 +29,13 @@ _FILES = {
     ),
     "rows": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_lists")),
     "tight": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_tight")),
-    "forest": ("bigsap.engine.gpu", ("kernels_forest",)),
+    "forest": ("bigsap.engine.gpu", ("kernels_grid", "kernels_forest")),
     "forest_rows": ("bigsap.engine.gpu", ("kernels_forest_rows",)),
-    "bids": ("bigsap.engine.gpu", ("kernels_price", "kernels_bids")),
-    "zeros": ("bigsap.engine.gpu", ("kernels_price", "kernels_zeros")),
+    "bids": (
+        "bigsap.engine.gpu",
+        ("kernels_price", "kernels_least", "kernels_grid", "kernels_bids"),
+    ),
+    "zeros": ("bigsap.engine.gpu", ("kernels_price", "kernels_least", "kernels_zeros")),
     "pairs": ("bigsap.sources.device", ("kernels_pairs",)),
     "proof": ("bigsap.sources.device", ("kernels_proof",)),
 }
