@@ -31,6 +31,8 @@ WORST = [
     (50020, "estimate", 51, 1.0),  # a tall one, normal in 3-D, city-block: 440 by lists
     (50234, "estimate", 3, 1.0),  # a tall one of rank 1: 101 by lists
     (80411, "levels", 14, 3.8),  # a wide one of 31 kinds: whole rows 36, three times as dear each
+    (80190, "none", 33, 2.6),  # a wide one of shells: whole rows 23, five times as dear each
+    (80447, "none", 28, 2.5),  # a wide one of rank 16: whole rows 22
     (261, "levels", 4, 3.1),  # four kinds of rows and columns: 19, 5.2
     (113, "levels", 53, 4.4),  # clusters, euclidean: 61, 10.1
     (197, "levels", 48, 5.8),  # lognormal points, euclidean: 60, 10.1

@@ -66,8 +66,9 @@ _GUARD, _GUIDED_GUARD = 20.0, 60.0
 _SHORT_GUARD = 90.0
 #: A phase of at most this many scans a row leaves prices from which the last is as short.
 _EASY = 8.0
-#: Lists that reach fewer first epsilons are exhausted within a phase or two.
-_NARROW = 3.0
+#: Lists that reach fewer first epsilons are exhausted within a phase or two; those of wide
+#: problems, whose rows hardly compete, reach further with as many.
+_NARROW, _NARROW_WIDE = 3.0, 1.5
 #: Rows that tell so before all others are evaluated.
 _PROBED = 64
 #: How many epsilons the virtual columns begin below the price that parts the rows, so that the
@@ -412,7 +413,8 @@ def run_course(
             epsilon = first * engine.greedy_gap(course.order) / max(1, n)
         # Prices of levels leave a wide problem's short epsilon to other causes.
         told_little = n == m or not course.guided
-        if impatient and told_little and _too_narrow(engine.list_widths(), epsilon):
+        reach = _NARROW if n == m else _NARROW_WIDE
+        if impatient and told_little and _too_narrow(engine.list_widths(), epsilon, reach):
             raise ListsExhausted
         if not (told and _few_left(engine, course)):
             course.epsilon, course.lowest = epsilon, epsilon / (16 * max(1, n))
@@ -436,10 +438,10 @@ def run_course(
     return Outcome(matching, engine.v, phases=phases, seconds=seconds)
 
 
-def _too_narrow(widths: Array, epsilon: float) -> bool:
+def _too_narrow(widths: Array, epsilon: float, reach: float) -> bool:
     """Whether half of the lists reach so few epsilons beyond their best entry that a phase
     would exhaust them: ties, or prices that have far to go."""
-    return float(np.median(widths)) <= _NARROW * epsilon
+    return float(np.median(widths)) <= reach * epsilon
 
 
 def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
@@ -458,7 +460,8 @@ def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
         column = int(np.argmin(np.where(taken, np.inf, costs)))
         taken[column] = True
         gap += costs[column] - least
-    if np.isfinite(gap) and _too_narrow(nearest[:, engine.k] - low, first * gap / rows.size):
+    widths = nearest[:, engine.k] - low
+    if np.isfinite(gap) and _too_narrow(widths, first * gap / rows.size, _NARROW):
         raise ListsExhausted
 
 
