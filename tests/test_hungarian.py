@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.engine.hungarian import forest as T
+from bigsap.engine.hungarian import growing
 from bigsap.methods import hungarian as H
 from examples_of import examples
 from oracle import optimum
@@ -187,8 +188,8 @@ class Watched:
 
     def __init__(self, cost, monkeypatch):
         self.cost, self.prices, self.now, self.seen = cost, None, 0.0, 0
-        self.true = T.run_forest
-        monkeypatch.setattr(T, "run_forest", self)
+        self.true = growing.run_forest
+        monkeypatch.setattr(growing, "run_forest", self)
 
     def __call__(self, lists, v, column_of_row, row_of_column, match_cost, f, *rest):
         status = self.true(lists, v, column_of_row, row_of_column, match_cost, f, *rest)

@@ -15,8 +15,8 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.hungarian import forest as T
+from bigsap.engine.hungarian import growing, reduction, star
 from bigsap.engine.hungarian import grown as gpu
-from bigsap.engine.hungarian.reduction import column_minima
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
@@ -155,7 +155,7 @@ def _solve(
             monitor.reached(0, solved.counts.rows)
             monitor.tick()
 
-        v = column_minima(problem, setting.team, price, reached)
+        v = reduction.column_minima(problem, setting.team, price, reached)
         if v is not None:
             engine.v[:] = v
             growth.first_prices = "columns"
@@ -273,7 +273,7 @@ def _run(
             list_warm.adopt(engine, growth.pairs, np.arange(n, dtype=S.ID))
         else:
             offer = np.empty(engine.v.size, S.ID)
-            T.star(lists, engine.v, *pairs, offer, engine.infinity)
+            star.star(lists, engine.v, *pairs, offer, engine.infinity)
         T.plant(lists, engine.v, engine.column_of_row, f, engine.infinity)
         growth.stage = TREES
     seconds["start"] = time.perf_counter() - clock
@@ -311,7 +311,7 @@ def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
         if f.at.step == T.EVALUATE:
             _evaluate_ended(engine, f)
             lists = engine.lists
-        status = T.run_forest(
+        status = growing.run_forest(
             lists, engine.v, engine.column_of_row, engine.row_of_column, engine.match_cost, f,
             engine.infinity, enough, budget,
         )  # fmt: skip

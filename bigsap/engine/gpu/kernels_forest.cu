@@ -1,4 +1,5 @@
-// The Hungarian method with one clock (bigsap/engine/hungarian/forest.py) in one persistent launch.
+// The Hungarian method with one clock (bigsap/engine/hungarian: forest.py, growing.py, star.py) in
+// one persistent launch.
 //
 // For whole numbers whose range fits 29 bits: times are 31 bits, and a claim is one 64-bit minimum
 // of (time, row), which makes it independent of who comes first.
@@ -306,7 +307,7 @@ template <bool ALONE> __device__ __forceinline__ void collect(const Trees& f, in
     }
 }
 
-// First stars, in rounds: rows offer themselves, columns take the smallest. See forest.star.
+// First stars, in rounds: rows offer themselves, columns take the smallest. See star.star.
 template <bool ALONE> __device__ __forceinline__ void offer(const Trees& f, int item, int items) {
     const int lane = item & 31;
     const int count = word<ALONE>(f, N_WAITING), single = word<ALONE>(f, SINGLE);
@@ -436,8 +437,8 @@ __device__ __forceinline__ void advance() {
     go_to(LEAST, larger(own_words[N_ROWS], own_words[N_TOUCHED]));
 }
 
-// The command after this one, see forest.run_forest. Rounds of stars: every one but the last of its
-// kind matches a row.
+// The command after this one, see growing.run_forest. Rounds of stars: every one but the last of
+// its kind matches a row.
 __device__ __noinline__ void decide(int command, int n_rows, int enough) {
     if (command == SETUP) {
         own_words[N_WAITING] = n_rows, own_words[SINGLE] = 1;
