@@ -16,6 +16,7 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.dense.phase_snapshot import continued, kept
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.phase_run import PhaseRun
 from bigsap.methods.start import estimate, plain
@@ -78,12 +79,12 @@ class Phases(PhaseRun):
 
     def snapshot(self, engine: Engine) -> dict[str, Any]:
         """All that continues the run; copies, and plain values."""
-        return {**self.kept(), "phases": list(self.phases), **engine.snapshot()}
+        return {**self.kept(), "phases": list(self.phases), **kept(engine)}
 
     @classmethod
     def restored(cls, engine: Engine, snapshot: dict[str, Any]) -> Phases:
         """The run that made the snapshot, the engine's state included."""
-        engine.restore(snapshot)
+        continued(engine, snapshot)
         course = cls.continued(snapshot)
         engine.monitor.progress.phase = len(course.phases)
         return course

@@ -94,13 +94,13 @@ class SolveCall:
     @property
     def seconds_per_row(self) -> float:
         """The slowest that a row of whole rows was lately; 0 while unknown."""
-        return self._seconds_per_row if self.engine is None else self.engine.seconds_per_row
+        return self._seconds_per_row if self.engine is None else self.engine.reader.seconds_per_row
 
     @seconds_per_row.setter
     def seconds_per_row(self, seconds: float) -> None:
         self._seconds_per_row = seconds
         if self.engine is not None:
-            self.engine.seconds_per_row = seconds
+            self.engine.reader.seconds_per_row = seconds
 
     def dense(self) -> Engine:
         """The engine that scans whole rows, built when it is asked for first."""
@@ -111,8 +111,8 @@ class SolveCall:
             )
             if problem is not self.problem:  # that of the host
                 self.problem, self.known = problem, engine.known
-            engine.known, engine.resting = self.known, self.resting
-            engine.seconds_per_row = self._seconds_per_row
+            engine.known, engine.reader.resting = self.known, self.resting
+            engine.reader.seconds_per_row = self._seconds_per_row
             self.engine = engine
         return self.engine
 

@@ -1,7 +1,7 @@
-"""The engine on the CPU: runs kernels with a team, fetches rows for them, counts.
+"""The engine on the CPU: runs kernels with a team, has rows read for them, counts.
 
 This is the only place where a running kernel and Python meet. A kernel that wants a
-row, or has used up its slice, has returned; the engine then fetches, reports, and
+row, or has used up its slice, has returned; the engine then has it read, reports, and
 calls it again.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -18,29 +17,19 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import LEAVE
 from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.core.fetch import Terms
-from bigsap.engine.core.held import Resting
 from bigsap.engine.core.known import Known
 from bigsap.engine.core.pair_costs import cheap_total
-from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
-from bigsap.engine.core.record import numbers, set_numbers
+from bigsap.engine.core.precision import INT64_LIMIT, USUAL
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.queue import clear_front
 from bigsap.engine.dense.rectangular import NEXT_ROW, run_phase
+from bigsap.engine.dense.row_reader import RowReader
 from bigsap.engine.dense.square import run_square
 from bigsap.engine.dense.sweep import Survey, run_sweep, run_undercut
-from bigsap.errors import CheckpointError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.rows import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
-from bigsap.sources.base import (
-    Array,
-    Fillable,
-    Foreseeing,
-    Grouped,
-    Interruptible,
-    Prefetching,
-    read_while,
-)
+from bigsap.rows import Rows
+from bigsap.sources.base import Array, Fillable
 
 # A kernel's slice: long enough that starting it costs nothing, short enough that
 # an interrupt is served at once.
@@ -76,11 +65,6 @@ class Engine:
         if rows.policy != "in place" and isinstance(problem.source, Fillable):
             fill = problem.source.fill()
         self._fill = fill
-        # Asked once: what a protocol takes to be looked up, reading a row may take.
-        source = problem.source
-        self._grouped = source if isinstance(source, Grouped) else None
-        self._foreseeing = source if isinstance(source, Foreseeing) else None
-        self._interruptible = isinstance(source, Interruptible)
         infinity = S.infinity(price)
         self.infinity = infinity
         exact = price.kind == "i"
@@ -101,26 +85,21 @@ class Engine:
             unit=price.type(problem.integer),
             fill_in_parts=bool(fill and fill.in_parts),
         )
+        bounded = limit if exact or self.usual else None
+        self.reader = RowReader(problem, rows, bounded, self.usual, infinity, monitor.tick)
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
         self.known = Known(problem, infinity, active=monitor.watched)
         #: See ``methods.warm.mean_gap``: of the sweep that adopted a warm start.
         self.picks_gap = 0.0
         self._count = monitor.counter()
-        #: The slowest that a row was lately, over one read or slice; 0 while unknown.
-        self.seconds_per_row = 0.0
         #: Rows matched before the phase at hand, not counted by its position.
         self.n_kept = 0
         #: ``rows_scanned`` at which a phase is left; None for no such limit. Whether one was.
         self.most_scans: int | None = None
         self.left_open = False
-        self._block: tuple[int, int, Array] | None = None
-        self._one_row = np.empty((0 if rows.policy == "in place" else 1, m), problem.source.dtype)
-        self._rows_read = 0
         #: Pairs of rows scanned that were in stretches not to be read (``stretches``).
         self.pairs_skipped = 0
         self._order: Array = np.empty(0, S.ID)
-        #: Takes note of the rows that leave the cache, where somebody wants that.
-        self.resting: Resting | None = None
         #: The arrays of the matching hold what a sweep finds.
         self.sweeping = False
 
@@ -255,7 +234,7 @@ class Engine:
         """Let go of the workspace: the search is over. Prices and counts stay."""
         self.state = S.released(self.state)
         self._order = np.empty(0, S.ID)
-        self._block = None
+        self.reader.release()
 
     def renew(self) -> None:
         """A fresh workspace for another search, prices 0; counts stay."""
@@ -280,52 +259,6 @@ class Engine:
         self.state.v[:] = self.prices()
         self.state.at.stage = NEXT_ROW
 
-    # -- checkpoints ----------------------------------------------------------------
-
-    def snapshot(self) -> dict[str, Any]:
-        """What continues a phase, between two slices of it; copies.
-
-        An unfinished search is undone: matching and counts change only at its end, so
-        continuing runs it again, bit for bit. The rows themselves are not kept.
-        """
-        st = self.state
-        at = copy(st.at)
-        at.stage = NEXT_ROW
-        return {
-            **numbers(at, S.Standing),
-            "v": self.prices(),
-            "reference": st.reference.copy(),
-            "column_of_row": st.column_of_row.copy(),
-            "group": st.group.copy(),
-            "group_reach": np.array(self.group_reach, self.price),
-            "rows_read": self._rows_read,
-            "pairs_skipped": self.pairs_skipped + int(st.fronts["skipped"].sum()) * S.LANES,
-            "n_kept": self.n_kept,
-        }
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take up a snapshot of a solve of the same problem, with any threads and cache."""
-        st = self.state
-        arrays = ("v", "reference", "column_of_row", "group")
-        fixed = {name: getattr(st, name) for name in arrays} | numbers(st.at, S.Standing)
-        for name, here in fixed.items():
-            saved = snapshot[name]
-            if saved.shape != here.shape or saved.dtype != here.dtype:
-                raise CheckpointError(
-                    f"the checkpoint holds {name} as {saved.dtype} of shape {saved.shape},"
-                    f" this solve has {here.dtype} of shape {here.shape}"
-                )
-            here[:] = saved
-        set_numbers(st.at, S.Standing, snapshot)
-        st.row_of_column[:] = S.FREE
-        rows = np.flatnonzero(st.column_of_row >= 0)
-        st.row_of_column[st.column_of_row[rows]] = rows
-        self.group_reach = self.price.type(snapshot["group_reach"][()])
-        self._rows_read = int(snapshot["rows_read"])
-        # Not in checkpoints of versions that read all of every row.
-        self.pairs_skipped = int(snapshot.get("pairs_skipped", 0))
-        self.n_kept = int(snapshot["n_kept"])
-
     def tree(self) -> Array:
         """Rows of the last, failed search: together they may use too few columns."""
         st = self.state
@@ -339,7 +272,7 @@ class Engine:
         """Rows produced by the source; a matrix in place counts as produced once."""
         if self.rows.policy == "in place":
             return self.problem.shape[0]
-        return self._rows_read + int(self.state.at.rows_filled)
+        return self.reader.rows_read + int(self.state.at.rows_filled)
 
     @property
     def rows_scanned(self) -> int:
@@ -368,9 +301,9 @@ class Engine:
                 now = self.team.waits(width)
                 self.crowd.judge([b - a for a, b in zip(waited, now, strict=False)], seconds)
             if status == S.NEED_ROW:
-                self._fetch(int(at.wanted))
+                self.reader.fetch(int(at.wanted), self.state, self._order, sweeping=self.sweeping)
             elif status == S.INVALID:
-                self._complain(int(at.wanted))
+                self.reader.complain(int(at.wanted))
             elif status == S.CHANGED:
                 raise changed(f"noticed at row {at.wanted}")
             elif status == S.YIELD:
@@ -398,7 +331,7 @@ class Engine:
             # What more threads did in a slice.
             share = width / (st.bounds.size - 1)
             self._budget = max(1, int(self._budget * share))
-            self.seconds_per_row /= share
+            self.reader.seconds_per_row /= share
         in_front = st.fronts.size > 0
         if in_front:
             self._close_front()
@@ -416,9 +349,10 @@ class Engine:
             return
         m = max(1, self.terms.n_columns)
         if 2 * n_filled * m >= used:
-            self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds / n_filled)
-        if self.rows.n_slots < self.problem.shape[0] and self.seconds_per_row:
-            rows = _LONGEST_SLICE_SECONDS / self.seconds_per_row
+            self.reader.took(seconds, n_filled)
+        slowest = self.reader.seconds_per_row
+        if self.rows.n_slots < self.problem.shape[0] and slowest:
+            rows = _LONGEST_SLICE_SECONDS / slowest
             self._budget = max(1, min(self._budget, int(rows * m)))
 
     def _report(self) -> None:
@@ -428,94 +362,3 @@ class Engine:
         self._count(self.rows_scanned, self.rows_evaluated)
         hits, misses = self.rows.hits, self.rows.misses
         progress.cache_hit = hits / max(1, hits + misses)
-
-    def _fetch(self, row: int) -> None:
-        """Make ``row`` resident, and what comes at no extra cost with it."""
-        source = self.problem.source
-        table = self.rows.table
-        start, stop = row, row + 1
-        if self._grouped is not None:
-            start, stop = self._grouped.rows_together(row)
-        if stop - start <= 1:
-            ahead = self._foreseeing
-            if ahead is not None and ahead.foresees:
-                ahead.foresee(self._next_rows(row, ahead.foresees))
-            # Read first: a slot claimed for a row that then fails would hold garbage.
-            self._read(np.array([row]), self._one_row)
-            self._before_claim()
-            table.slots[claim(table, row, self.sweeping)] = self._one_row[0]
-            return
-        block = self._block
-        if block is None or not block[0] <= row < block[1]:
-            costs = np.empty((stop - start, self.terms.n_columns), source.dtype)
-            self._read(np.arange(start, stop), costs)
-            block = self._block = (start, stop, costs)
-            self._prefetch()
-            # A group is decoded once: its other rows fill vacant slots, but evict nothing,
-            # since nobody has asked for them yet.
-            for other in range(start, stop):
-                vacant = table.head[N_USED] + 1 < table.head[N_SLOTS]
-                if other != row and vacant and table.slot_of_row[other] == ABSENT:
-                    table.slots[claim(table, other, False)] = costs[other - start]
-                    table.head[MISSES] -= 1
-        self._before_claim()
-        slot = claim(table, row, self.sweeping)
-        table.slots[slot] = block[2][row - block[0]]
-
-    def _next_rows(self, row: int, most: int) -> Array:
-        """Absent rows that may be asked for after ``row``: in a search those of the columns that it
-        has reached, the nearest first; then the next ones in order."""
-        st, absent = self.state, self.rows.table.slot_of_row == ABSENT
-        found = np.empty(0, np.int64)
-        if not self.sweeping:
-            (reached,) = np.nonzero((st.dist < self.infinity) & (st.row_of_column >= 0))
-            reached = reached[absent[st.row_of_column[reached]]]
-            if reached.size > most:
-                reached = reached[np.argpartition(st.dist[reached], most)[:most]]
-            found = st.row_of_column[reached[np.argsort(st.dist[reached])]].astype(np.int64)
-        position = int(st.at.position)
-        ahead = self._order[position + 1 : position + 1 + 16 * most]
-        found = np.concatenate([found[found != row], ahead[absent[ahead] & (ahead != row)]])
-        return found[:most]
-
-    def _before_claim(self) -> None:
-        if self.resting is not None:
-            self.resting.before_claim(self.state.column_of_row)
-
-    def _read(self, rows: Array, out: Array) -> None:
-        source = self.problem.source
-        self._rows_read += rows.size
-        clock = time.perf_counter()
-        columns = slice(0, self.terms.n_columns)
-        if self._interruptible:
-            read_while(source, self.monitor.tick, rows, columns, out)
-        else:
-            source.read(rows, columns, out)
-        seconds = (time.perf_counter() - clock) / max(1, rows.size)
-        self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds)
-        for row, costs in zip(rows.tolist(), out, strict=True):
-            self._check(row, costs)
-
-    def _check(self, row: int, costs: Array) -> None:
-        self.problem.check_row(row, costs)
-        if (self.usual or self.price.kind == "i") and costs.size:
-            refuse_large(self.problem, row, costs, self.limit, usual=self.usual)
-
-    def _prefetch(self) -> None:
-        """Name the next root rows' group to a source that can read ahead."""
-        source = self.problem.source
-        if not isinstance(source, Prefetching) or self._block is None:
-            return
-        position = int(self.state.at.position)
-        for row in self._order[position + 1 : position + 1 + 4096].tolist():
-            inside = self._block[0] <= row < self._block[1]
-            if not inside and self.rows.table.slot_of_row[row] == ABSENT:
-                source.prefetch(row)
-                return
-
-    def _complain(self, row: int) -> None:
-        """Raise for a row in which a kernel found an invalid cost."""
-        costs = np.empty((1, self.terms.n_columns), self.problem.source.dtype)
-        self.problem.source.read(np.array([row]), slice(0, self.terms.n_columns), costs)
-        self._check(row, costs[0])
-        raise changed(f"row {row} had an invalid cost that it no longer has when read again")

@@ -116,7 +116,7 @@ class DeviceEngine(Engine):
                 here.append([a.get() for a in arrays])
         worst = min(int(bad[0]) for _, _, bad in here)
         if worst < n:
-            self._complain(worst)
+            self.reader.complain(worst)
         survey.low[:], survey.second[:] = here[0][0], here[0][1]
         for low, second, _ in here[1:]:
             merge_minima(survey.low, survey.second, low, second, probed=first)
