@@ -22,7 +22,7 @@ import bigsap
 from bigsap import checkpoint
 from bigsap.cli import main
 from bigsap.engine.lists import list_engine as engine_compressed
-from bigsap.methods import compressed, course
+from bigsap.methods import course, list_sizes
 from instances import CLASSES, points_of
 
 ROOT = Path(__file__).parent.parent
@@ -260,7 +260,7 @@ STOPPED = {
 @pytest.mark.parametrize("kind", STOPPED)
 def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch):
     """Few columns a list, a search or a row a slice: a tick everywhere there can be one."""
-    monkeypatch.setattr(compressed, "LIST_SIZE", 6)
+    monkeypatch.setattr(list_sizes, "LIST_SIZE", 6)
     cost, options = STOPPED[kind]()
     options = {"method": "compressed", "callback_every": 0, "certify": False, **options}
     whole = bigsap.solve(cost, **options)

@@ -17,7 +17,7 @@ from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists import list_engine as engine_compressed
-from bigsap.methods import compressed
+from bigsap.methods import compressed, list_sizes
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.first_prices import choose_first_prices
@@ -225,7 +225,7 @@ def test_stopped_at_any_tick_the_answer_is_honest(shape, dtype, maximize, monkey
     """Bound, cost and assignment hold whenever the solve is stopped, and get better."""
     monkeypatch.setattr(engine_compressed, "_SLICE_SECONDS", 0)
     monkeypatch.setattr(engine_compressed, "_FIRST_SLICE_SCANS", 1)
-    monkeypatch.setattr(compressed, "LIST_SIZE", 8)
+    monkeypatch.setattr(list_sizes, "LIST_SIZE", 8)
     cost = CLASSES["disjoint"](120, seed=1)[: shape[0], : shape[1]]
     cost = np.rint(cost * 1000).astype(dtype) if dtype == "i4" else cost.astype(dtype)
     source = bigsap.from_function(

@@ -18,7 +18,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, WIDENED, widen
 from bigsap.methods import bounds_choice as locality
-from bigsap.methods import compressed
+from bigsap.methods import compressed, list_sizes
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.sources import as_source
@@ -140,7 +140,7 @@ def test_a_machine_that_reserves_little(monkeypatch):
     cost = np.random.default_rng(0).integers(0, 3, (400, 400)).astype(float)
     rows, columns = reference(cost)
     monkeypatch.setattr(np, "zeros", scarce)
-    monkeypatch.setattr(compressed, "LIST_SIZE", 2)
+    monkeypatch.setattr(list_sizes, "LIST_SIZE", 2)
     res = bigsap.solve(cost, method="compressed", threads=1, epsilon=False, certify=False)
     assert len(refused) == 2
     assert res.stats["list_bytes"] > 12 * 6000
@@ -182,7 +182,7 @@ COSTS = {
 @all_pairs(kind=COSTS, epsilon=[True, False], maximize=[False, True])
 def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
     """The optimum, within the memory allowed, and said how often it was not enough."""
-    monkeypatch.setattr(compressed, "LEAST_LIST_SIZE", 3)
+    monkeypatch.setattr(list_sizes, "LEAST_LIST_SIZE", 3)
     monkeypatch.setattr(compressed, "tight_start", lambda *_: None)
     source = as_source(COSTS[kind]())
     n, m = source.shape

@@ -15,7 +15,7 @@ from bigsap.engine.lists import bounds, opening
 from bigsap.engine.lists import layout as lists
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
-from bigsap.methods import compressed
+from bigsap.methods import list_sizes
 from bigsap.methods.bounds_choice import choose_bounds
 from bigsap.methods.parts import Counts
 from bigsap.monitor import Monitor
@@ -462,13 +462,13 @@ def test_a_probe_chooses_how_rows_are_evaluated():
 def test_lists_are_short_where_evaluations_are_cheap(n, d, metric, maximize, size):
     x = np.ones((n, d))
     source = bigsap.lowrank(x, x) if metric == "product" else bigsap.points(x, x, metric=metric)
-    assert compressed._list_size(Problem(source, maximize)) == size
+    assert list_sizes.list_size(Problem(source, maximize)) == size
 
 
 @pytest.mark.parametrize("size", [1, 7, 48, 400])
 @pytest.mark.parametrize("product", [False, True])
 def test_any_length_leads_to_the_same_optimum(size, product, monkeypatch):
-    monkeypatch.setattr(compressed, "CLOSE_LIST_SIZE", size)
+    monkeypatch.setattr(list_sizes, "CLOSE_LIST_SIZE", size)
     generator = np.random.default_rng(3)
     x, y = generator.random((400, 2)), 0.5 + generator.random((500, 2))
     source = bigsap.lowrank(x, y) if product else bigsap.points(x, y)

@@ -21,7 +21,7 @@ from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.snapshot import continued, kept
-from bigsap.methods import compressed, list_warm
+from bigsap.methods import compressed, list_phases, list_warm
 from bigsap.methods.classical import solve_classical
 from bigsap.methods.course import MATCH, Course, Setting, Solved
 from bigsap.methods.orientation import refuse_more_rows
@@ -368,7 +368,7 @@ def _search_rows(
     course = Course(left, plain=True, stage=MATCH, phases=list(phases))
     phases.clear()
     with setting.monitor.saving(lambda: compressed.kept_course(solved, engine, course)):
-        outcome = compressed.run_course(engine, course, setting, phases, time.perf_counter())
+        outcome = list_phases.run_course(engine, course, setting, phases, time.perf_counter())
     for stage, spent in outcome.seconds.items():
         seconds[stage] += spent
     return Outcome(outcome.column_of_row, outcome.v, outcome.violator, phases, seconds)

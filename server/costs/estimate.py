@@ -18,7 +18,7 @@ from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.spreading import spread_seconds
 
 _LIST = 128  # columns kept of a row
-# In a checkpoint: most entries of a list (of many rows, see ``methods.compressed``), bytes of one
+# In a checkpoint: most entries of a list (of many rows, see ``methods.list_sizes``), bytes of one
 # with what lists that doubled take, and vectors.
 _LONG, _LONG_LIST = 10_000, 160
 _KEPT_BYTES, _KEPT_VECTORS = 14, 3

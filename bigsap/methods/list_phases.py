@@ -1,0 +1,208 @@
+"""The phases on compressed rows: all rows are evaluated, then matched at one epsilon after another.
+
+Phases and stopping rule are those of A1015, section 3.4, with epsilon taken from the lists.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.pool import ListsExhausted
+from bigsap.methods import list_sizes, list_warm
+from bigsap.methods.course import DONE, EVALUATE, MATCH, OPEN, REFRESH, Course, Setting
+from bigsap.methods.outcome import Outcome
+from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS
+from bigsap.sources.base import Array, Resident
+
+#: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
+#: how many epsilons a row prices may still have moved in a phase for the next to be the
+#: last. The same from prices of levels, which need moving less, but further where at all.
+_FIRST, _GUIDED_FIRST = 1.0, 0.3
+_DIVIDE = 5.0
+_GUARD, _GUIDED_GUARD = 20.0, 60.0
+#: From short lists, which show less of the gap: with 48 entries the first epsilon is 0.7 of
+#: what it is with 160.
+_SHORT_GUARD = 90.0
+#: A phase of at most this many scans a row leaves prices from which the last is as short.
+_EASY = 8.0
+#: Lists that reach fewer first epsilons are exhausted within a phase or two; those of wide
+#: problems, whose rows hardly compete, reach further with as many.
+_NARROW, _NARROW_WIDE = 3.0, 1.5
+#: Rows that tell so before all others are evaluated.
+_PROBED = 64
+#: How many epsilons the virtual columns begin below the price that parts the rows, so that the
+#: real ones fill up first; and in the last phase, in epsilons of the one before it.
+_BELOW = 20.0
+_LAST_BELOW = 2.0
+#: Events are postponed by so many epsilons in phases with epsilon > 0: more of them means
+#: fewer evaluations and more scans, which large problems can afford.
+SIGMA, _LONG_SIGMA = 20.0, 32.0
+
+
+def run_course(
+    engine: ListEngine, course: Course, setting: Setting, phases: list[dict[str, Any]],
+    clock: float,
+) -> Outcome:  # fmt: skip
+    """Evaluate all rows, then match them phase by phase, from where the course stands."""
+    n, m = engine.problem.shape
+    monitor = engine.monitor
+    grid, enough = setting.arithmetic.grid, setting.enough
+    phases += course.phases
+    seconds = {"start": 0.0, "search": 0.0}
+    if course.stage == EVALUATE:
+        first = _GUIDED_FIRST if course.guided else _FIRST
+        impatient = setting.impatient and n <= m and not course.plain and not course.warm
+        if impatient:
+            _probe_widths(engine, course.order[:_PROBED], first)
+        monitor.save_phase()
+        _evaluate(engine, course.order)
+        engine.set_reach()
+        course.stage = OPEN
+        told = course.warm or (course.guided and not course.plain)
+        epsilon = 0.0
+        if not course.plain:
+            epsilon = first * engine.greedy_gap(course.order) / max(1, n)
+        # Prices of levels leave a wide problem's short epsilon to other causes.
+        told_little = n == m or not course.guided
+        reach = _NARROW if n == m else _NARROW_WIDE
+        if impatient and told_little and _too_narrow(engine.list_widths(), epsilon, reach):
+            raise ListsExhausted
+        if not (told and _few_left(engine, course)):
+            course.epsilon, course.lowest = epsilon, epsilon / (16 * max(1, n))
+    seconds["start"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    while course.stage != DONE:
+        if grid:
+            course.epsilon = float(np.floor(course.epsilon / grid) * grid)
+        record, feasible = _phase(engine, course)
+        phases.append(record)
+        seconds["search"] = time.perf_counter() - clock
+        if not feasible:
+            return Outcome(None, engine.v, engine.tree(), phases, seconds)
+        last = enough is not None and enough()
+        short = _SHORT_GUARD if engine.k < list_sizes.LIST_SIZE else _GUIDED_GUARD
+        _next_epsilon(course, record, n, m, short if course.guided else _GUARD)
+        if last:
+            course.stage = DONE
+    monitor.save_now()
+    matching = np.maximum(engine.column_of_row, S.FREE)
+    return Outcome(matching, engine.v, phases=phases, seconds=seconds)
+
+
+def _too_narrow(widths: Array, epsilon: float, reach: float) -> bool:
+    """Whether half of the lists reach so few epsilons beyond their best entry that a phase
+    would exhaust them: ties, or prices that have far to go."""
+    return float(np.median(widths)) <= reach * epsilon
+
+
+def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
+    """Raise ``ListsExhausted`` where a few rows of a matrix show that all lists would be too
+    narrow, of ties mostly: few rows hardly compete, so that epsilon seems smaller than it is."""
+    source = engine.problem.source
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is None or engine.k >= engine.v.size:
+        return
+    reduced = engine.problem.sign * matrix[rows].astype(np.float64) - engine.v
+    nearest = np.partition(reduced, engine.k, axis=1)
+    low = nearest[:, : engine.k].min(axis=1)
+    taken = np.zeros(engine.v.size, bool)
+    gap = 0.0
+    for costs, least in zip(reduced, low, strict=True):
+        column = int(np.argmin(np.where(taken, np.inf, costs)))
+        taken[column] = True
+        gap += costs[column] - least
+    widths = nearest[:, engine.k] - low
+    if np.isfinite(gap) and _too_narrow(widths, first * gap / rows.size, _NARROW):
+        raise ListsExhausted
+
+
+def _few_left(engine: ListEngine, course: Course) -> bool:
+    """Begin the last phase at once with what old prices, or those of levels, leave tight, unless
+    many rows are loose: then phases from these prices are cheaper than plain searches."""
+    n = engine.problem.shape[0]
+    pairs = course.pairs if course.warm else np.full(n, S.FREE, S.ID)
+    left = list_warm.adopt(engine, pairs, course.order)
+    few = LOOSE_SHARE if course.warm == "pairs" else LOOSE_SHARE_OF_PICKS
+    if not course.plain and left.size > few * n:
+        return False
+    course.scanned, course.evaluated = engine.rows_scanned, engine.rows_evaluated
+    course.order, course.stage = left, MATCH
+    course.clock = time.perf_counter()
+    return True
+
+
+def _next_epsilon(course: Course, record: dict[str, Any], n: int, m: int, guard: float) -> None:
+    """End the phase of this record: epsilon and stage of the next. guard: see ``_GUARD``."""
+    course.phases.append(record)
+    course.stage = DONE if course.epsilon == 0 else OPEN
+    drops, epsilon_drops = record["drops"], record["epsilon_drops"]
+    few = drops <= guard * n * course.epsilon
+    # The first phase of a tall problem is short.
+    least = 0 if course.guided else 1 if n <= m else 2
+    settled = len(course.phases) > least and drops > epsilon_drops and few
+    easy = len(course.phases) > 2 and record["rows_scanned"] <= _EASY * n
+    course.epsilon = (
+        0.0 if settled or easy else min(course.epsilon / _DIVIDE, epsilon_drops / (8 * m))
+    )
+    if course.epsilon < course.lowest:
+        course.epsilon = 0.0
+
+
+def _evaluate(engine: ListEngine, rows: Array) -> None:
+    """Evaluate these rows, or go on with an evaluation that is under way."""
+    if engine.wave is None:
+        engine.evaluate(rows)
+    else:
+        engine.finish_wave()
+
+
+def _phase(engine: ListEngine, course: Course) -> tuple[dict[str, Any], bool]:
+    """Match every row at one epsilon; the phase's record, and whether all could be."""
+    if course.stage == OPEN:
+        course.scanned, course.evaluated = engine.rows_scanned, engine.rows_evaluated
+        course.spent, course.clock = 0.0, time.perf_counter()
+        below = None
+        if not course.plain:
+            last = course.phases[-1]["epsilon"] if course.phases else 0.0
+            below = _BELOW * course.epsilon if course.epsilon > 0 else _LAST_BELOW * last
+        engine.begin_phase(below)
+        course.stage = REFRESH
+    engine.n_kept = engine.problem.shape[0] - course.order.size
+    number, epsilon = len(course.phases), course.epsilon
+    monitor = engine.monitor
+    progress = monitor.progress
+    progress.stage = "search"
+    progress.phase = number + 1
+    progress.epsilon = epsilon
+    monitor.save_phase()
+    monitor.tick(report=True)
+    if course.stage == REFRESH:
+        if number:
+            if engine.wave is None:
+                engine.fit_bounds()
+            _evaluate(engine, engine.stale_rows())
+        course.stage = MATCH
+    postpone = _sigma(engine.problem.shape[0]) * epsilon
+    feasible = engine.phase(
+        course.order, backward=number % 2 == 1, epsilon=epsilon, postpone=postpone
+    )
+    f = engine.frontier
+    n_drops = int(f.at.n_drops)
+    return {
+        "epsilon": epsilon,
+        "rows_scanned": engine.rows_scanned - course.scanned,
+        "rows_evaluated": engine.rows_evaluated - course.evaluated,
+        "prices_moved": n_drops,
+        "drops": float(f.at.drops),
+        "epsilon_drops": epsilon * n_drops,
+        "seconds": course.seconds,
+    }, feasible
+
+
+def _sigma(n: int) -> float:
+    return SIGMA if n < list_sizes.LONG else _LONG_SIGMA
