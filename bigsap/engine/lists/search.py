@@ -29,6 +29,7 @@ from bigsap.engine.core.state import (
     REFIT,
     YIELD,
 )
+from bigsap.engine.lists.augment import VIRTUAL, commit
 from bigsap.engine.lists.evaluation import Evaluator
 from bigsap.engine.lists.hiding import leave_out, reveal, smallest_label
 from bigsap.engine.lists.layout import Lists
@@ -38,8 +39,6 @@ from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, pop, 
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-# In place of a row: the virtual rows (n_rows < n_columns).
-_VIRTUAL = -2
 # The lists of so many rows that may be next are fetched while one is scanned.
 _NEXT = 3
 _MOST_AHEAD = 256
@@ -67,24 +66,6 @@ class Rules(NamedTuple):
     unit: float
     refit: int
     budget: int
-
-
-@kernel
-def _lower_cap(old: float, cap: float, n_virtual: int, p: Pairs) -> int:
-    """Bring the free columns from the old cap, or above the new one, down to the new one.
-
-    Returns how many free columns there are at it beyond those that the virtual rows hold.
-    """
-    v, open_price, row_of_column = p.v, p.open_price, p.row_of_column
-    surplus = -n_virtual
-    for j in range(v.size):
-        if row_of_column[j] < 0:
-            if v[j] == old or v[j] > cap:
-                v[j] = cap
-                open_price[j] = cap
-            if v[j] == cap:
-                surplus += 1
-    return surplus
 
 
 @kernel(forceinline=True)
@@ -266,11 +247,11 @@ def _settle_virtual_rows(p: Pairs, f: Frontier, terms: Terms) -> None:
                     f.touched[s.n_touched] = j
                     s.n_touched += 1
                 dist[j] = g
-                f.pred[j] = _VIRTUAL
+                f.pred[j] = VIRTUAL
                 f.pred_cost[j] = zero
                 s.n_heap = _queue(g, j, f, s.n_heap)
             elif v[j] != cap:
-                s.best_free, s.sink, s.sink_row, s.sink_cost = g, j, _VIRTUAL, zero
+                s.best_free, s.sink, s.sink_row, s.sink_cost = g, j, VIRTUAL, zero
 
 
 @kernel
@@ -319,85 +300,6 @@ def _search(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> 
             return DONE
 
 
-@kernel(forceinline=True)
-def _lower_prices(p: Pairs, f: Frontier, epsilon: float) -> None:
-    """Lower the prices of the settled columns, and of the sink. No price rises, since the label
-    is the running maximum."""
-    s, at, v = f.search, f.at, p.v
-    for k in range(s.n_settled):
-        fall = s.label - f.settled_dist[k]
-        at.drops += fall
-        v[f.settled[k]] -= fall + epsilon
-    at.n_drops += s.n_settled
-    if s.group_settled != 0:
-        at.group_price -= (s.label - s.group_at) + epsilon
-    if s.sink != GROUPED:
-        fall = s.label - s.best_free
-        at.drops += fall
-        at.n_drops += 1
-        v[s.sink] -= fall + epsilon
-
-
-@kernel(forceinline=True)
-def _flip(p: Pairs, f: Frontier, lists: Lists, terms: Terms) -> int:
-    """Flip the path that ends in the sink; the column that virtual rows took, or -1."""
-    s, at, took = f.search, f.at, -1
-    column_of_row, row_of_column, group = p.column_of_row, p.row_of_column, p.group
-    zero = terms.sign - terms.sign
-    row, cost, column = s.sink_row, s.sink_cost, s.sink
-    if column == GROUPED:
-        row, column = s.group_row, GROUPED - at.group_size
-        cost = zero - lists.reference[row]
-        group[at.group_size] = row
-        at.group_size += 1
-    else:
-        p.open_price[column] = terms.blocked
-    while True:
-        if row == _VIRTUAL:
-            # They give up the column they were reached by and take this one.
-            row_of_column[column] = -1
-            took = column
-            p.open_price[s.held_by] = terms.blocked
-            column, row, cost = s.held_by, s.held_row, s.held_cost
-        old = column_of_row[row]
-        column_of_row[row] = column
-        p.match_cost[row] = cost
-        if column >= 0:
-            row_of_column[column] = row
-        if row == s.root:
-            return took
-        if old <= GROUPED:
-            # The row leaves the virtual columns; the row that reached them enters.
-            column, row = old, s.group_row
-            cost = zero - lists.reference[row]
-            group[GROUPED - old] = row
-        else:
-            column, cost, row = old, f.pred_cost[old], f.pred[old]
-
-
-@kernel(forceinline=True)
-def _commit(p: Pairs, f: Frontier, lists: Lists, terms: Terms, epsilon: float) -> None:
-    """Put a search into effect: prices fall, the path is flipped."""
-    s, at, v, cap = f.search, f.at, p.v, f.at.cap
-    n_virtual = max(0, terms.n_columns - p.column_of_row.size)
-    at_cap = s.sink != GROUPED and v[s.sink] == cap
-    _lower_prices(p, f, epsilon)
-    took = _flip(p, f, lists, terms)
-    if s.held_settled != 0:
-        at.drops += n_virtual * (s.label - s.held_at)
-        at.n_drops += n_virtual
-        lower = cap - ((s.label - s.held_at) + epsilon)
-        if took >= 0:
-            # The same number but for rounding, by which no price may rise.
-            lower = min(lower, v[took])
-            p.open_price[took] = v[took]
-            v[s.held_by] = lower
-        at.cap = lower
-        at.surplus = _lower_cap(cap, lower, n_virtual, p)
-    elif n_virtual > 0 and at_cap:
-        at.surplus -= 1
-
-
 @kernel
 def run_searches(
     order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules
@@ -430,7 +332,7 @@ def run_searches(
             return status
         at.position += 1
         if s.abandoned == 0:
-            _commit(p, f, lists, e.terms, rules.epsilon)
+            commit(p, f, lists, e.terms, rules.epsilon)
             continue
         f.abandoned[at.n_abandoned] = s.root
         at.n_abandoned += 1
