@@ -18,7 +18,8 @@ from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
 from bigsap.result import Result
 from bigsap.solve import free_memory, solve
-from bigsap.solving.small_arrays import solve_batch, suits
+from bigsap.solving.small_arrays import suits
+from bigsap.solving.small_batches import solve_batch
 
 # Problems taken from the iterable ahead of the oldest unfinished one, for each thread:
 # enough to keep the threads busy, few enough to keep a generator's arrays out of memory.

@@ -19,6 +19,7 @@ from bigsap.engine.dense import small_search as dense
 from bigsap.engine.dense import small_sums as dense_sums
 from bigsap.result import Result
 from bigsap.solving import small_arrays as small
+from bigsap.solving import small_batches
 from examples_of import examples
 from instances import CLASSES, integers
 from oracle import optimum, value
@@ -438,7 +439,7 @@ def batches():
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", batches())
 def test_a_batch_equals_one_by_one(name, threads, monkeypatch):
-    monkeypatch.setattr(small, "_COSTS_PER_CALL", 100)
+    monkeypatch.setattr(small_batches, "_COSTS_PER_CALL", 100)
     costs = batches()[name]
     for maximize in (False, True):
         if maximize and "holes" in name:
@@ -453,9 +454,11 @@ def test_large_batches_are_taken_in_parts(monkeypatch):
     cube = batches()["integers"]
     plain = bigsap.solve_many(cube)
     calls = []
-    prepared = small._prepared
-    monkeypatch.setattr(small, "_COSTS_AT_ONCE", 5 * cube[0].size)
-    monkeypatch.setattr(small, "_prepared", lambda *a: calls.append(len(a[0])) or prepared(*a))
+    prepared = small_batches._prepared
+    monkeypatch.setattr(small_batches, "_COSTS_AT_ONCE", 5 * cube[0].size)
+    monkeypatch.setattr(
+        small_batches, "_prepared", lambda *a: calls.append(len(a[0])) or prepared(*a)
+    )
     for costs in (cube, list(cube)):
         for a, b in zip(plain, bigsap.solve_many(costs), strict=True):
             same(a, b)

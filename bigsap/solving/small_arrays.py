@@ -1,6 +1,6 @@
 """Arrays that fit a cache, solved by the dense kernel: one compiled call, one thread.
 
-What ``solve`` and ``linear_sum_assignment`` do with small problems, and ``solve_many`` with
+What ``solve`` and ``linear_sum_assignment`` do with small problems; ``small_batches`` does it with
 many of them. The results are what ``certify`` proves; whatever the kernel is not sure of
 (rounding that decides, integers beyond float64, problems that are hard for their size) is
 left to the general method by returning None.
@@ -9,22 +9,18 @@ left to the general method by returning None.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from bigsap.engine.dense.small_search import (
-    FACTS,
     INFEASIBLE,
     INVALID,
     OPTIMAL,
     UNSURE,
     sizes,
     solve_dense,
-    solve_some,
 )
 from bigsap.errors import InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
@@ -36,10 +32,6 @@ from bigsap.sources.base import Array
 
 #: Costs of the largest problems that are taken: 8 MiB as float64.
 MOST_COSTS = 1 << 20
-# Of a batch, so many costs are solved by one call from Python, at least.
-_COSTS_PER_CALL = 1 << 16
-# So many are looked at together, which is what copies of them may take.
-_COSTS_AT_ONCE = 1 << 24
 # Integers of float64 are exact below; sums stay within so many costs a row, as in ``precision``.
 _EXACT, _TERMS_PER_ROW = 1 << 53, 4
 
@@ -47,7 +39,7 @@ WHY = "a small matrix in memory"
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class Told:
     """What the kernel told of one problem, rows no longer than columns.
 
     shape: as the user has it; kept: see ``engine.dense.small_search``.
@@ -80,7 +72,7 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
 
     Raises InvalidCostError and InfeasibleError as ``linear_sum_assignment``.
     """
-    prepared = _signed(costs, maximize)
+    prepared = signed_costs(costs, maximize)
     if prepared is None:
         return None
     status, column_of_row, kept = _solved(*prepared)
@@ -101,7 +93,7 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
 def solve_small(costs: Array, maximize: bool) -> Result | None:
     """The result of costs that ``suits``, or None. Raises InvalidCostError as ``solve``."""
     clock = time.perf_counter()
-    prepared = _signed(costs, maximize)
+    prepared = signed_costs(costs, maximize)
     if prepared is None:
         return None
     status, column_of_row, kept = _solved(*prepared)
@@ -112,11 +104,11 @@ def solve_small(costs: Array, maximize: bool) -> Result | None:
     integer = costs.dtype.kind != "f"
     seconds = time.perf_counter() - clock
     n, m = costs.shape
-    told = _Told(status, (n, m), maximize, integer, column_of_row, kept, seconds)
-    return Result.later(_fields, told, maximize=maximize, shape=(n, m))
+    told = Told(status, (n, m), maximize, integer, column_of_row, kept, seconds)
+    return Result.later(fields_of, told, maximize=maximize, shape=(n, m))
 
 
-def _signed(costs: Array, maximize: bool) -> tuple[Array, float] | None:
+def signed_costs(costs: Array, maximize: bool) -> tuple[Array, float] | None:
     """Costs (..., n, m) as the kernel takes them, and its ``allowance``; None if they cannot be.
 
     In place where they are float64, minimised, and rows are contiguous and not longer than
@@ -173,7 +165,7 @@ def _violator(n: int, m: int, column_of_row: Array, kept: Array) -> Array:
     return np.flatnonzero(kept[2 * m : 2 * m + n] == 0)
 
 
-def _fields(told: _Told) -> dict[str, Any]:
+def fields_of(told: Told) -> dict[str, Any]:
     """The fields of a result; as ``certify`` and ``Result.from_assignment`` have them."""
     n, m = told.shape
     few, many = min(n, m), max(n, m)
@@ -230,7 +222,7 @@ def _fields(told: _Told) -> dict[str, Any]:
     }
 
 
-def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
+def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
     """As ``stats.solve_stats``."""
     n, m = told.shape
     seconds = told.seconds
@@ -273,147 +265,3 @@ def _stats(told: _Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "peak_bytes": told.peak if told.peak is not None else peak_bytes(),
         "magnitude": 0.0,
     }
-
-
-# -- batches -------------------------------------------------------------------------
-
-_ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Problems (k, 7) as ``engine.dense.small_search.solve_some`` has them, and what came of them.
-
-    shapes: (n, m) of the user, of each or of all; integer: likewise.
-    """
-
-    problems: Array
-    shapes: list[tuple[int, int]]
-    integer: list[bool]
-    maximize: bool
-    columns: Array
-    kept: Array
-    statuses: Array
-    seconds: float
-    peak: int
-
-
-def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None] | None:
-    """The results of an array (k, n, m), or of a list of matrices of any shapes.
-
-    None in the place of one that is not proved (bad costs too); altogether None where not all
-    problems can be solved here. For a problem of an array nothing is done in Python but
-    to make its result, empty as yet; for one of a list its array is looked at, too.
-    """
-    count = len(costs)
-    if isinstance(costs, np.ndarray):
-        if costs.ndim != 3 or not count or not suits(costs[0]):
-            return None
-        total = costs.size
-    else:
-        if not count or not all(map(suits, costs)):
-            return None
-        total = sum([matrix.size for matrix in costs])
-    if total > _COSTS_AT_ONCE and count > 1:
-        half = solve_batch(costs[: count // 2], maximize, threads)
-        other = None if half is None else solve_batch(costs[count // 2 :], maximize, threads)
-        return None if half is None or other is None else half + other
-    clock = time.perf_counter()
-    prepared = _prepared(costs, maximize)
-    if prepared is None:
-        return None
-    problems, _owners = prepared  # the owners of the memory stay until all is solved
-    n_kept = _starts(problems)
-    columns, kept = np.empty(int(problems[:, _ROWS].sum()), np.intp), np.empty(n_kept)
-    statuses = np.empty(count, np.int64)
-    _run(problems, columns, kept, statuses, total, threads)
-    if isinstance(costs, np.ndarray):
-        shapes, integer = [costs.shape[1:]] * count, [costs.dtype.kind != "f"] * count
-    else:
-        shapes, integer = [c.shape for c in costs], [c.dtype.kind != "f" for c in costs]
-    seconds = (time.perf_counter() - clock) / count
-    batch = _Batch(
-        problems, shapes, integer, maximize, columns, kept, statuses, seconds, peak_bytes()
-    )
-    return [
-        Result.later(_one_of, (batch, k), maximize=maximize, shape=shape)
-        if status <= INFEASIBLE
-        else None
-        for k, (status, shape) in enumerate(zip(statuses.tolist(), shapes, strict=True))
-    ]
-
-
-def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
-    """Addresses, strides and shapes of the signed costs; and who owns these."""
-    problems = np.empty((len(costs), 7), np.int64)
-    if not isinstance(costs, np.ndarray):
-        kinds = {(c.dtype, c.shape) for c in costs}
-        if len(kinds) == 1 and (maximize or costs[0].dtype != np.float64):
-            costs = np.array(costs)
-    if isinstance(costs, np.ndarray):
-        prepared = _signed(costs, maximize)
-        if prepared is None:
-            return None
-        signed, allowance = prepared
-        steps = signed.strides
-        problems[:, _ADDRESS] = signed.__array_interface__["data"][0]
-        problems[:, _ADDRESS] += np.arange(len(signed)) * steps[0]
-        problems[:, _STRIDE] = steps[1] // 8
-        problems[:, _ROWS], problems[:, _COLUMNS] = signed.shape[1:]
-        problems[:, _EXACTLY] = allowance == 0
-        return problems, [signed]
-    each = [_signed(matrix, maximize) for matrix in costs]
-    found = [one for one in each if one is not None]
-    if len(found) < len(each):
-        return None
-    problems[:, :5] = [
-        (matrix.__array_interface__["data"][0], matrix.strides[0] // 8, *matrix.shape, 0)
-        for matrix, _ in found
-    ]
-    problems[:, _EXACTLY] = [allowance == 0 for _, allowance in found]
-    return problems, [matrix for matrix, _ in found]
-
-
-def _starts(problems: Array) -> int:
-    """Say where each problem's results begin; how many numbers are kept of all."""
-    rows = problems[:, _ROWS]
-    sizes_kept = 2 * rows + problems[:, _COLUMNS] + FACTS
-    problems[0, _FIRST_ROW] = problems[0, _FIRST_KEPT] = 0
-    np.cumsum(rows[:-1], out=problems[1:, _FIRST_ROW])
-    np.cumsum(sizes_kept[:-1], out=problems[1:, _FIRST_KEPT])
-    return int(sizes_kept.sum())
-
-
-def _run(
-    problems: Array, columns: Array, kept: Array, statuses: Array, total: int, threads: int
-) -> None:
-    """Solve all of them, in parts that the threads take one after the other."""
-    _, real, whole = sizes(int(problems[:, _ROWS].max()), int(problems[:, _COLUMNS].max()))
-
-    def solve(first: int, last: int) -> None:
-        solve_some(
-            problems, first, last, columns, kept, statuses, np.empty(real),
-            np.empty(whole, np.int64),
-        )  # fmt: skip
-
-    count = len(problems)
-    n_parts = max(1, min(count, 8 * threads, total // _COSTS_PER_CALL))
-    ends = np.linspace(0, count, n_parts + 1).astype(int).tolist()
-    if min(threads, n_parts) == 1:
-        for first, last in pairwise(ends):
-            solve(first, last)
-        return
-    with ThreadPoolExecutor(min(threads, n_parts), thread_name_prefix="bigsap-many") as pool:
-        list(pool.map(solve, ends, ends[1:]))
-
-
-def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
-    batch, k = told
-    _, _, n, m, row, start, _ = batch.problems[k].tolist()
-    return _fields(
-        _Told(
-            int(batch.statuses[k]), batch.shapes[k], batch.maximize, batch.integer[k],
-            batch.columns[row : row + n], batch.kept[start : start + 2 * n + m + FACTS],
-            batch.seconds, batch.peak,
-        )
-    )  # fmt: skip

@@ -1,0 +1,166 @@
+"""Many small arrays at once: each as ``small_arrays`` solves one, by threads that Python starts.
+
+For a problem of an array (k, n, m) nothing is done in Python but to make its result.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.dense.small_search import FACTS, INFEASIBLE, sizes, solve_some
+from bigsap.memory import peak_bytes
+from bigsap.result import Result
+from bigsap.solving.small_arrays import Told, fields_of, signed_costs, suits
+from bigsap.sources.base import Array
+
+# Of a batch, so many costs are solved by one call from Python, at least.
+_COSTS_PER_CALL = 1 << 16
+# So many are looked at together, which is what copies of them may take.
+_COSTS_AT_ONCE = 1 << 24
+
+_ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Problems (k, 7) as ``engine.dense.small_search.solve_some`` has them, and what came of them.
+
+    shapes: (n, m) of the user, of each or of all; integer: likewise.
+    """
+
+    problems: Array
+    shapes: list[tuple[int, int]]
+    integer: list[bool]
+    maximize: bool
+    columns: Array
+    kept: Array
+    statuses: Array
+    seconds: float
+    peak: int
+
+
+def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None] | None:
+    """The results of an array (k, n, m), or of a list of matrices of any shapes.
+
+    None in the place of one that is not proved (bad costs too); altogether None where not all
+    problems can be solved here. For a problem of an array nothing is done in Python but
+    to make its result, empty as yet; for one of a list its array is looked at, too.
+    """
+    count = len(costs)
+    if isinstance(costs, np.ndarray):
+        if costs.ndim != 3 or not count or not suits(costs[0]):
+            return None
+        total = costs.size
+    else:
+        if not count or not all(map(suits, costs)):
+            return None
+        total = sum([matrix.size for matrix in costs])
+    if total > _COSTS_AT_ONCE and count > 1:
+        half = solve_batch(costs[: count // 2], maximize, threads)
+        other = None if half is None else solve_batch(costs[count // 2 :], maximize, threads)
+        return None if half is None or other is None else half + other
+    clock = time.perf_counter()
+    prepared = _prepared(costs, maximize)
+    if prepared is None:
+        return None
+    problems, _owners = prepared  # the owners of the memory stay until all is solved
+    n_kept = _starts(problems)
+    columns, kept = np.empty(int(problems[:, _ROWS].sum()), np.intp), np.empty(n_kept)
+    statuses = np.empty(count, np.int64)
+    _run(problems, columns, kept, statuses, total, threads)
+    if isinstance(costs, np.ndarray):
+        shapes, integer = [costs.shape[1:]] * count, [costs.dtype.kind != "f"] * count
+    else:
+        shapes, integer = [c.shape for c in costs], [c.dtype.kind != "f" for c in costs]
+    seconds = (time.perf_counter() - clock) / count
+    batch = _Batch(
+        problems, shapes, integer, maximize, columns, kept, statuses, seconds, peak_bytes()
+    )
+    return [
+        Result.later(_one_of, (batch, k), maximize=maximize, shape=shape)
+        if status <= INFEASIBLE
+        else None
+        for k, (status, shape) in enumerate(zip(statuses.tolist(), shapes, strict=True))
+    ]
+
+
+def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
+    """Addresses, strides and shapes of the signed costs; and who owns these."""
+    problems = np.empty((len(costs), 7), np.int64)
+    if not isinstance(costs, np.ndarray):
+        kinds = {(c.dtype, c.shape) for c in costs}
+        if len(kinds) == 1 and (maximize or costs[0].dtype != np.float64):
+            costs = np.array(costs)
+    if isinstance(costs, np.ndarray):
+        prepared = signed_costs(costs, maximize)
+        if prepared is None:
+            return None
+        signed, allowance = prepared
+        steps = signed.strides
+        problems[:, _ADDRESS] = signed.__array_interface__["data"][0]
+        problems[:, _ADDRESS] += np.arange(len(signed)) * steps[0]
+        problems[:, _STRIDE] = steps[1] // 8
+        problems[:, _ROWS], problems[:, _COLUMNS] = signed.shape[1:]
+        problems[:, _EXACTLY] = allowance == 0
+        return problems, [signed]
+    each = [signed_costs(matrix, maximize) for matrix in costs]
+    found = [one for one in each if one is not None]
+    if len(found) < len(each):
+        return None
+    problems[:, :5] = [
+        (matrix.__array_interface__["data"][0], matrix.strides[0] // 8, *matrix.shape, 0)
+        for matrix, _ in found
+    ]
+    problems[:, _EXACTLY] = [allowance == 0 for _, allowance in found]
+    return problems, [matrix for matrix, _ in found]
+
+
+def _starts(problems: Array) -> int:
+    """Say where each problem's results begin; how many numbers are kept of all."""
+    rows = problems[:, _ROWS]
+    sizes_kept = 2 * rows + problems[:, _COLUMNS] + FACTS
+    problems[0, _FIRST_ROW] = problems[0, _FIRST_KEPT] = 0
+    np.cumsum(rows[:-1], out=problems[1:, _FIRST_ROW])
+    np.cumsum(sizes_kept[:-1], out=problems[1:, _FIRST_KEPT])
+    return int(sizes_kept.sum())
+
+
+def _run(
+    problems: Array, columns: Array, kept: Array, statuses: Array, total: int, threads: int
+) -> None:
+    """Solve all of them, in parts that the threads take one after the other."""
+    _, real, whole = sizes(int(problems[:, _ROWS].max()), int(problems[:, _COLUMNS].max()))
+
+    def solve(first: int, last: int) -> None:
+        solve_some(
+            problems, first, last, columns, kept, statuses, np.empty(real),
+            np.empty(whole, np.int64),
+        )  # fmt: skip
+
+    count = len(problems)
+    n_parts = max(1, min(count, 8 * threads, total // _COSTS_PER_CALL))
+    ends = np.linspace(0, count, n_parts + 1).astype(int).tolist()
+    if min(threads, n_parts) == 1:
+        for first, last in pairwise(ends):
+            solve(first, last)
+        return
+    with ThreadPoolExecutor(min(threads, n_parts), thread_name_prefix="bigsap-many") as pool:
+        list(pool.map(solve, ends, ends[1:]))
+
+
+def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
+    batch, k = told
+    _, _, n, m, row, start, _ = batch.problems[k].tolist()
+    return fields_of(
+        Told(
+            int(batch.statuses[k]), batch.shapes[k], batch.maximize, batch.integer[k],
+            batch.columns[row : row + n], batch.kept[start : start + 2 * n + m + FACTS],
+            batch.seconds, batch.peak,
+        )
+    )  # fmt: skip
