@@ -1,11 +1,10 @@
-"""One solve, from rows to result: search, checkpoints, closing proof, repair."""
+"""One solve, from rows to result: which search runs, from where, and what follows it."""
 
 from __future__ import annotations
 
 import math
 import time
 import weakref
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from traceback import clear_frames
@@ -16,36 +15,33 @@ from bigsap import checkpoint
 from bigsap.engine.core.held import Resting
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.pool import ListsExhausted
-from bigsap.errors import BigsapError, CertificateError
 from bigsap.methods import ON_LISTS, Outcome, ssp
 from bigsap.methods.auction import run_auction
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.hungarian import solve_hungarian
-from bigsap.methods.orientation import exchanged, inverse, rows_outside
 from bigsap.methods.parts import Counts
 from bigsap.methods.placement import device_name
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options, ssp_takes_levels
 from bigsap.problem import Problem
-from bigsap.proof.certificate import Certificate, certify_infeasible
-from bigsap.proof.certificate import certify as prove
+from bigsap.proof.certificate import Certificate
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
-from bigsap.solving.call import BLOCK_SECONDS, SolveCall
+from bigsap.solving.call import SolveCall
+from bigsap.solving.closing import certified, confirmed, prove_now, within_gap
 from bigsap.solving.compile_ahead import compile_ahead
-from bigsap.solving.effort import first_bounds, last_report, list_bounds, solve_stats
-from bigsap.solving.elsewhere import proof_elsewhere
+from bigsap.solving.concluding import conclude
+from bigsap.solving.effort import first_bounds, list_bounds
 from bigsap.solving.identity import identity
-from bigsap.solving.keeping import KeptRows, kept_problem
+from bigsap.solving.keeping import kept_problem
 from bigsap.solving.sorted_first import sorted_outcome
-from bigsap.solving.stopped import Conclusion, Deadline, Late, answer, as_float
+from bigsap.solving.stopped import Conclusion, Deadline, Late, answer
 from bigsap.solving.uncertified import pair_costs, unproved
 from bigsap.solving.warm_start import GivenStart
-from bigsap.sources.base import Array, CostSource, Crewed
+from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
-from bigsap.sources.infinite import infinities
 from bigsap.sources.spread.crew import Crew
 
 # Lists are given up once evaluations have taken so many times all pairs, if they still take longer
@@ -53,8 +49,6 @@ from bigsap.sources.spread.crew import Crew
 _EXHAUSTED = 2
 # The same where lists were asked for, or where whole rows have to be evaluated first.
 _EXHAUSTED_LATE = 8
-# How often a matching that is not tight enough is repaired from its own prices.
-_REPAIRS = 2
 # A whole pass is worth trying for ``gap`` once epsilon times the rows is this many gaps:
 # a phase's matching is usually much closer to optimal than an epsilon a row.
 _PROMISING = 8
@@ -124,7 +118,9 @@ class Run(SolveCall):
         n, m = self.problem.shape
         if n == 0 or m == 0:
             empty = np.full(n, -1, np.intp)
-            return self._conclude(Conclusion(empty, certificate=self._prove(empty, np.zeros(m))))
+            return conclude(
+                self, Conclusion(empty, certificate=prove_now(self, empty, np.zeros(m)))
+            )
         compile_ahead(self.problem, self.method, self.arithmetic.price)
         with Team(self.n_threads) as team:
             self.team = team
@@ -142,18 +138,18 @@ class Run(SolveCall):
                 else:
                     outcome = self._search()
                 if outcome.violator.size:
-                    outcome = self._confirmed(outcome)
+                    outcome = confirmed(self, outcome)
                 if outcome.violator.size:
-                    return self._conclude(Conclusion(None), outcome.violator)
+                    return conclude(self, Conclusion(None), outcome.violator)
                 found = outcome.column_of_row
                 if self.engine is not None:
                     self.engine.release()
                 if self.options.certify:
-                    return self._conclude(self._certified(outcome))
-                return self._conclude(self._uncertified(outcome))
+                    return conclude(self, certified(self, outcome))
+                return conclude(self, self._uncertified(outcome))
             except Stopped as stop:
                 try:
-                    return self._conclude(self._stopped(stop, found))
+                    return conclude(self, self._stopped(stop, found))
                 finally:
                     # Frames that carried it to another thread's caller hold it, and so each
                     # other: a stopped solve's arrays would wait for Python's collector.
@@ -271,7 +267,7 @@ class Run(SolveCall):
             self.levels.first_prices = "estimate"
         solved = self.lists or self.levels
         assert solved is not None
-        return sorted_outcome(self, solved, self._prove)
+        return sorted_outcome(self, solved, partial(prove_now, self))
 
     def _search_without_lists(self, solved: Solved) -> Outcome:
         """Go on by scans of whole rows from the prices that the lists have come to."""
@@ -306,7 +302,7 @@ class Run(SolveCall):
             return False
         now = solved.known()
         if now is not None and known.cost - known.bound <= self.options.gap:
-            self._within_gap(self._prove(*now))
+            within_gap(self, prove_now(self, *now))
         return self.proved is not None
 
     def _enough(self, column_of_row: Array, v: Array, epsilon: float) -> bool:
@@ -317,92 +313,9 @@ class Run(SolveCall):
         """
         if epsilon * len(column_of_row) > _PROMISING * self.options.gap:
             return False
-        certificate = self._prove(column_of_row.astype(np.intp), v)
-        self._within_gap(certificate)
+        certificate = prove_now(self, column_of_row.astype(np.intp), v)
+        within_gap(self, certificate)
         return self.proved is not None
-
-    def _within_gap(self, certificate: Certificate) -> None:
-        gap = self.options.gap
-        if gap > 0 and certificate.gap is not None and certificate.gap <= gap:
-            self.stopped, self.proved = Status.GAP_REACHED, certificate
-
-    def _prove(
-        self, column_of_row: Array | None, v: Array, deadline: Deadline | None = None
-    ) -> Certificate:
-        """Certify by code that shares nothing with the engine."""
-        clock = time.perf_counter()
-        progress = self.monitor.progress
-        stage, progress.stage = progress.stage, "certificate"
-        n_read = 0
-        certificate: Certificate | None = None
-
-        def tick(n_done: int) -> None:
-            nonlocal n_read
-            n_read = n_done
-            if deadline is None:
-                self.monitor.tick()
-            else:
-                deadline.tick()
-
-        try:
-            source = proof_elsewhere(self, self._looked_at())
-            certificate = prove(
-                source, column_of_row, v, maximize=self.problem.maximize,
-                threads=self.n_threads, block_bytes=self.block_bytes(), tick=tick,
-                pairs=self.options.certify == "pairs",
-            )  # fmt: skip
-        finally:
-            self.seconds["certificate"] += time.perf_counter() - clock
-            progress.stage = stage
-            # A pass that was left has read these rows; of bounds that were, nothing is told.
-            whole_rows = n_read * self.problem.shape[1]
-            looked = 0 if certificate is None else certificate.pairs + certificate.bounds
-            self.certificate_pairs += whole_rows if certificate is None else looked
-        if 0 not in self.problem.shape:
-            self.known.see_certificate(certificate, column_of_row)
-            self.known.tell(self.monitor)
-        return certificate
-
-    def _looked_at(self) -> CostSource:
-        """What a proof reads: kept rows where there are any."""
-        source = self.reading.source
-        if not isinstance(source, KeptRows):
-            return source
-        elsewhere = isinstance(source.source, Crewed) and not source.complete
-        return source.source if elsewhere else source.looking()
-
-    def _certified(self, outcome: Outcome) -> Conclusion:
-        """Prove the outcome; a matching that is not tight is repaired from its prices."""
-        certificate = self.proved or self._prove(outcome.column_of_row, outcome.v)
-        self._within_gap(certificate)
-        if self.proved is not None:
-            return Conclusion(outcome.column_of_row, certificate=certificate)
-        for attempt in range(_REPAIRS + 1):
-            if certificate.optimal:
-                break
-            # Not into the checkpoint: it holds the end of the search; a resumed solve repairs too.
-            self.monitor.save = None
-            warm: Warm | None = Warm(outcome.v.copy(), outcome.column_of_row, exact=True)
-            engine = self.renewed()
-            if attempt == _REPAIRS:
-                of = self.lists or self.levels
-                if self.warm_start is None and (of is None or of.first_prices != "levels"):
-                    break
-                # Prices so far apart that they absorb the costs: begin without them.
-                warm = None
-            outcome = ssp.run(
-                engine, epsilon=attempt == _REPAIRS and self.options.epsilon,
-                seed=self.options.seed, grid=self.arithmetic.grid, warm=warm,
-                phases=self.phases,
-            )  # fmt: skip
-            certificate = self._prove(outcome.column_of_row, outcome.v)
-        if not certificate.optimal:
-            raise CertificateError(
-                f"optimality could not be proved: the assignment may be off by {certificate.gap}"
-                f" (cost {certificate.fun}, bound {certificate.bound}); do the costs change"
-                " from one reading to the next?"
-            )
-        return Conclusion(outcome.column_of_row, certificate=certificate)
 
     def _uncertified(self, outcome: Outcome) -> Conclusion:
         """The outcome as it is, its costs and duals from what the search holds."""
@@ -415,29 +328,6 @@ class Run(SolveCall):
         self.magnitude = told.magnitude
         return Conclusion(found, told.fun, u=told.u, v=told.v)
 
-    def _confirmed(self, outcome: Outcome) -> Outcome:
-        """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
-        dense = self.lists is None
-        while self.options.certify:
-            try:
-                certify_infeasible(
-                    self._looked_at(), outcome.violator, maximize=self.problem.maximize,
-                    threads=self.n_threads, block_bytes=self.block_bytes(),
-                    tick=lambda _: self.monitor.tick(),
-                )  # fmt: skip
-                break
-            except CertificateError:
-                if dense:
-                    raise
-            dense, self.monitor.save = True, None
-            outcome = ssp.run(
-                self.renewed(), epsilon=self.options.epsilon, seed=self.options.seed,
-                grid=self.arithmetic.grid, phases=self.phases,
-            )  # fmt: skip
-            if not outcome.violator.size:
-                break
-        return outcome
-
     def _stopped(self, stop: Stopped, found: Array | None) -> Conclusion:
         """The best that is known; see ``bigsap.solving.stopped``."""
         self.stopped = Status(stop.reason)
@@ -446,7 +336,7 @@ class Run(SolveCall):
         def proof(column_of_row: Array | None, v: Array) -> Certificate:
             if not self.options.certify:
                 raise Late
-            return self._prove(column_of_row, v, deadline)
+            return prove_now(self, column_of_row, v, deadline)
 
         costs = None
         if self.lists is not None and found is None and not self.whole_rows:
@@ -458,56 +348,3 @@ class Run(SolveCall):
         if self.options.certify:
             return closing
         return replace(closing, bound=None, u=None, v=None)
-
-    def _infinities(self, violator: Array) -> str:
-        """What is to be said about infinite costs, unless that would take long."""
-        if self.seconds_per_row > BLOCK_SECONDS:
-            return ""
-        source = self.given.source if self.gated is None else self.gated
-        with suppress(BigsapError):
-            return infinities(source, violator.tolist())
-        return ""
-
-    # -- the result -----------------------------------------------------------------
-
-    def _conclude(self, found: Conclusion, violator: Array | None = None) -> Result:
-        """The result in the user's orientation."""
-        problem = self.problem
-        col4row, certificate = found.column_of_row, found.certificate
-        u, v = found.u, found.v
-        status = self.stopped or Status.OPTIMAL
-        message = None
-        if violator is not None:
-            status = Status.INFEASIBLE
-            if problem.transposed:
-                violator = rows_outside(problem, violator)
-            message = f"{explain(violator)} {self._infinities(violator)}".rstrip()
-        if problem.transposed:
-            col4row = None if col4row is None else inverse(col4row, self.given.shape[0])
-            certificate = None if certificate is None else exchanged(certificate)
-            u, v = v, u
-        if certificate is not None and certificate.optimal and certificate.fun is not None:
-            status = Status.OPTIMAL
-        result = Result.from_assignment(
-            col4row, as_float(v), certificate, shape=self.given.shape, status=status,
-            message=message, maximize=problem.maximize, stats=solve_stats(self),
-            nit=len(self.phases), violator=() if violator is None else violator,
-            u=as_float(u), fun=found.fun, bound=found.bound,
-        )  # fmt: skip
-        if certificate is None and self.magnitude:
-            result.stats["magnitude"] = self.magnitude
-        last_report(self, result)
-        return result
-
-
-def explain(violator: Array) -> str:
-    """The message of an infeasible result."""
-    if violator.size == 1:
-        return (
-            f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
-        )
-    shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
-    return (
-        f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"
-        " few columns that are not forbidden."
-    )

@@ -177,7 +177,7 @@ def fields_of(told: Told) -> dict[str, Any]:
     }  # fmt: skip
     stats = _stats(told, int(scans), phase)
     if told.status == INFEASIBLE:
-        from bigsap.solving.session import explain
+        from bigsap.solving.concluding import explain
 
         violator = _violator(n, m, told.column_of_row, kept)
         return vars(

@@ -1,0 +1,131 @@
+"""The closing proof of a solve, and the repair of an outcome that it does not bear out."""
+
+from __future__ import annotations
+
+import time
+
+from bigsap.errors import CertificateError
+from bigsap.methods import Outcome, ssp
+from bigsap.methods.warm import Warm
+from bigsap.proof.certificate import Certificate, certify, certify_infeasible
+from bigsap.result import Status
+from bigsap.solving.call import SolveCall
+from bigsap.solving.elsewhere import proof_elsewhere
+from bigsap.solving.keeping import KeptRows
+from bigsap.solving.stopped import Conclusion, Deadline
+from bigsap.sources.base import Array, CostSource, Crewed
+
+# How often a matching that is not tight enough is repaired from its own prices.
+_REPAIRS = 2
+
+
+def prove_now(
+    call: SolveCall, column_of_row: Array | None, v: Array, deadline: Deadline | None = None
+) -> Certificate:
+    """Certify by code that shares nothing with the engine."""
+    clock = time.perf_counter()
+    progress = call.monitor.progress
+    stage, progress.stage = progress.stage, "certificate"
+    n_read = 0
+    certificate: Certificate | None = None
+
+    def tick(n_done: int) -> None:
+        nonlocal n_read
+        n_read = n_done
+        if deadline is None:
+            call.monitor.tick()
+        else:
+            deadline.tick()
+
+    try:
+        source = proof_elsewhere(call, looked_at(call))
+        certificate = certify(
+            source, column_of_row, v, maximize=call.problem.maximize,
+            threads=call.n_threads, block_bytes=call.block_bytes(), tick=tick,
+            pairs=call.options.certify == "pairs",
+        )  # fmt: skip
+    finally:
+        call.seconds["certificate"] += time.perf_counter() - clock
+        progress.stage = stage
+        # A pass that was left has read these rows; of bounds that were, nothing is told.
+        whole_rows = n_read * call.problem.shape[1]
+        looked = 0 if certificate is None else certificate.pairs + certificate.bounds
+        call.certificate_pairs += whole_rows if certificate is None else looked
+    if 0 not in call.problem.shape:
+        call.known.see_certificate(certificate, column_of_row)
+        call.known.tell(call.monitor)
+    return certificate
+
+
+def looked_at(call: SolveCall) -> CostSource:
+    """What a proof reads: kept rows where there are any."""
+    source = call.reading.source
+    if not isinstance(source, KeptRows):
+        return source
+    elsewhere = isinstance(source.source, Crewed) and not source.complete
+    return source.source if elsewhere else source.looking()
+
+
+def within_gap(call: SolveCall, certificate: Certificate) -> None:
+    """Have the solve end with this certificate where its gap is within the one asked for."""
+    gap = call.options.gap
+    if gap > 0 and certificate.gap is not None and certificate.gap <= gap:
+        call.stopped, call.proved = Status.GAP_REACHED, certificate
+
+
+def certified(call: SolveCall, outcome: Outcome) -> Conclusion:
+    """Prove the outcome; a matching that is not tight is repaired from its prices."""
+    certificate = call.proved or prove_now(call, outcome.column_of_row, outcome.v)
+    within_gap(call, certificate)
+    if call.proved is not None:
+        return Conclusion(outcome.column_of_row, certificate=certificate)
+    for attempt in range(_REPAIRS + 1):
+        if certificate.optimal:
+            break
+        # Not into the checkpoint: it holds the end of the search; a resumed solve repairs too.
+        call.monitor.save = None
+        warm: Warm | None = Warm(outcome.v.copy(), outcome.column_of_row, exact=True)
+        engine = call.renewed()
+        if attempt == _REPAIRS:
+            of = call.lists or call.levels
+            if call.warm_start is None and (of is None or of.first_prices != "levels"):
+                break
+            # Prices so far apart that they absorb the costs: begin without them.
+            warm = None
+        outcome = ssp.run(
+            engine, epsilon=attempt == _REPAIRS and call.options.epsilon,
+            seed=call.options.seed, grid=call.arithmetic.grid, warm=warm,
+            phases=call.phases,
+        )  # fmt: skip
+        certificate = prove_now(call, outcome.column_of_row, outcome.v)
+    if not certificate.optimal:
+        raise CertificateError(
+            f"optimality could not be proved: the assignment may be off by {certificate.gap}"
+            f" (cost {certificate.fun}, bound {certificate.bound}); do the costs change"
+            " from one reading to the next?"
+        )
+    return Conclusion(outcome.column_of_row, certificate=certificate)
+
+
+def confirmed(call: SolveCall, outcome: Outcome) -> Outcome:
+    """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
+    dense = call.lists is None
+    while call.options.certify:
+        try:
+            certify_infeasible(
+                looked_at(call), outcome.violator, maximize=call.problem.maximize,
+                threads=call.n_threads, block_bytes=call.block_bytes(),
+                tick=lambda _: call.monitor.tick(),
+            )  # fmt: skip
+            break
+        except CertificateError:
+            if dense:
+                raise
+        dense, call.monitor.save = True, None
+        outcome = ssp.run(
+            call.renewed(), epsilon=call.options.epsilon, seed=call.options.seed,
+            grid=call.arithmetic.grid, phases=call.phases,
+        )  # fmt: skip
+        if not outcome.violator.size:
+            break
+    return outcome

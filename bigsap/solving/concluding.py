@@ -1,0 +1,67 @@
+"""The result of a solve as the user sees it: in the given orientation, with its message."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from bigsap.errors import BigsapError
+from bigsap.methods.orientation import exchanged, inverse, rows_outside
+from bigsap.result import Result, Status
+from bigsap.solving.call import BLOCK_SECONDS, SolveCall
+from bigsap.solving.effort import last_report, solve_stats
+from bigsap.solving.stopped import Conclusion, as_float
+from bigsap.sources.base import Array
+from bigsap.sources.infinite import infinities
+
+
+def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) -> Result:
+    """The result in the user's orientation."""
+    problem = call.problem
+    col4row, certificate = found.column_of_row, found.certificate
+    u, v = found.u, found.v
+    status = call.stopped or Status.OPTIMAL
+    message = None
+    if violator is not None:
+        status = Status.INFEASIBLE
+        if problem.transposed:
+            violator = rows_outside(problem, violator)
+        message = f"{explain(violator)} {of_infinities(call, violator)}".rstrip()
+    if problem.transposed:
+        col4row = None if col4row is None else inverse(col4row, call.given.shape[0])
+        certificate = None if certificate is None else exchanged(certificate)
+        u, v = v, u
+    if certificate is not None and certificate.optimal and certificate.fun is not None:
+        status = Status.OPTIMAL
+    result = Result.from_assignment(
+        col4row, as_float(v), certificate, shape=call.given.shape, status=status,
+        message=message, maximize=problem.maximize, stats=solve_stats(call),
+        nit=len(call.phases), violator=() if violator is None else violator,
+        u=as_float(u), fun=found.fun, bound=found.bound,
+    )  # fmt: skip
+    if certificate is None and call.magnitude:
+        result.stats["magnitude"] = call.magnitude
+    last_report(call, result)
+    return result
+
+
+def of_infinities(call: SolveCall, violator: Array) -> str:
+    """What is to be said about infinite costs, unless that would take long."""
+    if call.seconds_per_row > BLOCK_SECONDS:
+        return ""
+    source = call.given.source if call.gated is None else call.gated
+    with suppress(BigsapError):
+        return infinities(source, violator.tolist())
+    return ""
+
+
+def explain(violator: Array) -> str:
+    """The message of an infeasible result."""
+    if violator.size == 1:
+        return (
+            f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
+        )
+    shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
+    return (
+        f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"
+        " few columns that are not forbidden."
+    )
