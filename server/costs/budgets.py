@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from bigsap_server.costs import specs
-from bigsap_server.costs.build import Resolver, build
+from bigsap_server.costs.build import build
 from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.resolver import Resolver
 from bigsap_server.costs.sizes import size_bytes
 from bigsap_server.problems import HttpProblem
 

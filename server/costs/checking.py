@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bigsap_server.costs.build import Resolver, build
+from bigsap_server.costs.build import build
 from bigsap_server.costs.request import CheckRequest
+from bigsap_server.costs.resolver import Resolver
 from bigsap_server.problems import HttpProblem, from_error
 
 import bigsap

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from bigsap_server.costs import specs
-from bigsap_server.costs.build import Resolver
+from bigsap_server.costs.resolver import Resolver
 
 _LINKS = 3000  # more would be one blot
 _POINTS = 10_000

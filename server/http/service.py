@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import anyio
 from bigsap_server.arrays.array_store import ArrayStore
 from bigsap_server.auth import Caller, Keys
-from bigsap_server.costs.build import Resolver
+from bigsap_server.costs.resolver import Resolver
 from bigsap_server.http.service_metrics import Metrics
 from bigsap_server.jobs.notify import Notifier
 from bigsap_server.jobs.supervisor import Supervisor

@@ -7,7 +7,6 @@ what the job does: a failing source or an infeasible problem is an outcome like 
 from __future__ import annotations
 
 import contextvars
-import json
 import logging
 import os
 import shutil
@@ -23,6 +22,7 @@ from bigsap_server import logs
 from bigsap_server.jobs.control import RESULT_ARRAYS, Command, Folder
 from bigsap_server.jobs.files import FileLock, write_json
 from bigsap_server.jobs.pace import Pace
+from bigsap_server.jobs.summary import jsonable, summary_of
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full
 
 import bigsap
@@ -224,8 +224,8 @@ class Attempt:
         if given is None:
             return None
         if given.get("job") is None:
-            from bigsap_server.costs.build import Resolver
             from bigsap_server.costs.request import WarmStart
+            from bigsap_server.costs.resolver import Resolver
 
             parsed = WarmStart.model_validate(given)
             resolver = Resolver(Path(self.settings["data"]), self.settings)
@@ -259,7 +259,7 @@ class Attempt:
                 return {"state": "cancelled"}
         state = "cancelled" if result.status == bigsap.Status.CANCELLED else "succeeded"
         self._write_arrays(result)
-        return {"state": state, "result": self._summary(result)}
+        return {"state": state, "result": summary_of(result, self.attempt)}
 
     def _write_arrays(self, result: bigsap.Result) -> None:
         target = self.folder.result(self.attempt)
@@ -272,36 +272,11 @@ class Attempt:
                     np.save(file, getattr(result, name), allow_pickle=False)
                     file.flush()
                     os.fsync(file.fileno())
-            write_json(temporary / "summary.json", self._summary(result))
+            write_json(temporary / "summary.json", summary_of(result, self.attempt))
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         os.rename(temporary, target)
-
-    def _summary(self, result: bigsap.Result) -> dict[str, Any]:
-        arrays = {name: getattr(result, name) for name in RESULT_ARRAYS}
-        summary: dict[str, Any] = _jsonable(
-            {
-                "attempt": self.attempt,
-                "status": str(result.status),
-                "success": result.success,
-                "message": result.message,
-                "objective": result.fun,
-                "bound": result.bound,
-                "gap": result.gap,
-                "maximize": result.maximize,
-                "shape": list(result.shape),
-                "n_assigned": len(result.row_ind),
-                "phases": result.nit,
-                "certificate": certificate_of(result),
-                "stats": result.stats,
-                "arrays": {
-                    name: {"dtype": array.dtype.str, "shape": list(array.shape)}
-                    for name, array in arrays.items()
-                },
-            }
-        )
-        return summary
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
         if is_disk_full(error):
@@ -337,7 +312,7 @@ class Attempt:
                 # A full disk: the solve will notice by itself if it has to write.
                 _log.warning("%s: %s", self.folder.path.name, error)
         # The last word, also of solves too short for any other.
-        self._tell("progress", _jsonable(self._pace.report()))
+        self._tell("progress", jsonable(self._pace.report()))
 
     def _obey(self, command: Command) -> None:
         self._command = command
@@ -350,7 +325,7 @@ class Attempt:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _beat(self) -> None:
-        progress = _jsonable(self._pace.report())
+        progress = jsonable(self._pace.report())
         self._tell("progress", progress)
         write_json(
             self.folder.path / "progress.json", {"attempt": self.attempt, "progress": progress}
@@ -371,43 +346,5 @@ def may_pass(cause: BaseException | None) -> bool:
     return not isinstance(cause, _NO_STORE_THERE)
 
 
-def certificate_of(result: bigsap.Result) -> dict[str, Any]:
-    """What stands behind the bound: a pass over all pairs, bounds of them, or the search alone.
-
-    A solve that was stopped has a bound that its search vouches for, without a pass.
-    """
-    known = result.bound is not None and result.gap is not None
-    proof = result.stats.get("proof")
-    certified = known and proof is not None
-    came_from = "certificate" if certified else "search" if result.bound is not None else None
-    return {
-        "certified": certified,
-        "bound": result.bound,
-        "bound_from": came_from,
-        "gap": result.gap,
-        "by": proof,
-        "pairs": result.stats.get("certificate_pairs", 0),
-    }
-
-
 def _interrupted(slug: str, detail: str) -> dict[str, Any]:
     return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}
-
-
-def _jsonable(value: Any) -> Any:
-    """``value`` with numpy's numbers and arrays as Python's, and null for what JSON has not."""
-    if isinstance(value, dict):
-        return {str(key): _jsonable(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_jsonable(entry) for entry in value]
-    if isinstance(value, np.ndarray):
-        return _jsonable(value.tolist())
-    if isinstance(value, np.generic):
-        return _jsonable(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return (
-        value
-        if isinstance(value, (str, int, float, type(None)))
-        else json.loads(json.dumps(str(value)))
-    )

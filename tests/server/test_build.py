@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigsap_server.costs.build import Resolver, build, build_source
+from bigsap_server.costs.build import build, build_source
 from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.resolver import Resolver
 from bigsap_server.costs.specs import MEMBERS
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Settings
@@ -191,9 +192,9 @@ def test_arrays_that_are_not_sealed_or_not_finite(api: Any) -> None:
 def test_large_formulas_are_judged_without_their_arrays(
     make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import bigsap_server.costs.plan
+    import bigsap_server.costs.members
 
-    monkeypatch.setattr(bigsap_server.costs.plan, "_SMALL_BYTES", 100)
+    monkeypatch.setattr(bigsap_server.costs.members, "_SMALL_BYTES", 100)
     api = make_app()
     array_id = upload(api, np.ones((100, 3)))
     arrays = {"x": {"array": array_id}, "c": 2.0}

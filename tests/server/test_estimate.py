@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigsap_server.costs.build import Resolver, build_source
+from bigsap_server.costs.build import build_source
 from bigsap_server.costs.estimate import estimate
 from bigsap_server.costs.plan import plan
 from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.resolver import Resolver
 from bigsap_server.settings import load
 
 import bigsap
