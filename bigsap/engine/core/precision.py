@@ -59,6 +59,13 @@ def choose(problem: Problem, *, large: bool = False) -> Arithmetic:
 INT64_LIMIT = 1 << 59
 
 
+def largest_cost(problem: Problem, price: np.dtype[Any]) -> tuple[int, bool]:
+    """What integer costs must stay within; and whether that is only the usual range, since 64-bit
+    costs in float64 prices count as 32-bit ones (see ``choose``)."""
+    usual = price.kind == "f" and problem.integer and problem.source.dtype.itemsize == 8
+    return USUAL if usual else INT64_LIMIT // (4 * (min(problem.shape) + 2)), usual
+
+
 def refuse_large(problem: Problem, row: int, costs: Array, limit: int, *, usual: bool) -> None:
     """Raise when an integer cost of a row (n_columns,) lies outside +-limit.
 

@@ -19,7 +19,7 @@ from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.known import Known
 from bigsap.engine.core.pair_costs import cheap_total
-from bigsap.engine.core.precision import INT64_LIMIT, USUAL
+from bigsap.engine.core.precision import largest_cost
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.queue import clear_front
 from bigsap.engine.dense.rectangular import NEXT_ROW, run_phase
@@ -67,17 +67,14 @@ class Engine:
         self._fill = fill
         infinity = S.infinity(price)
         self.infinity = infinity
-        exact = price.kind == "i"
-        # 64-bit costs in float64 prices: see precision.choose.
-        self.usual = not exact and problem.integer and problem.source.dtype.itemsize == 8
-        limit = USUAL if self.usual else INT64_LIMIT // (4 * (min(n, m) + 2))
-        self.limit = limit
+        limit, usual = largest_cost(problem, price)
+        self.limit, bounded = limit, usual or price.kind == "i"
         self.terms = Terms(
             sign=price.type(problem.sign),
             infinity=infinity,
             blocked=S.blocked_price(price),
-            lowest=price.type(-limit - 1) if exact or self.usual else -infinity,
-            highest=price.type(limit) if exact or self.usual else infinity,
+            lowest=price.type(-limit - 1) if bounded else -infinity,
+            highest=price.type(limit) if bounded else infinity,
             fill_address=fill.address if fill else 0,
             fill_context=fill.context if fill else 0,
             n_columns=m,
@@ -85,8 +82,8 @@ class Engine:
             unit=price.type(problem.integer),
             fill_in_parts=bool(fill and fill.in_parts),
         )
-        bounded = limit if exact or self.usual else None
-        self.reader = RowReader(problem, rows, bounded, self.usual, infinity, monitor.tick)
+        most = limit if bounded else None
+        self.reader = RowReader(problem, rows, most, usual, infinity, monitor.tick)
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
         self.known = Known(problem, infinity, active=monitor.watched)
         #: See ``methods.warm.mean_gap``: of the sweep that adopted a warm start.

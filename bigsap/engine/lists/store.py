@@ -17,7 +17,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
 from bigsap.engine.core.fetch import Terms
-from bigsap.engine.core.precision import INT64_LIMIT, USUAL, refuse_large
+from bigsap.engine.core.precision import largest_cost, refuse_large
 from bigsap.engine.core.record import record
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import layout as L
@@ -86,16 +86,13 @@ class ListStore:
         self.immediate = matrix is not None or fill is not None
         self.from_fill = fill is not None
         self.slots = np.empty((1, 1), source.dtype) if matrix is None else matrix
-        exact = price.kind == "i"
-        # See precision.choose: 64-bit costs in float64 prices count as 32-bit ones.
-        usual = not exact and problem.integer and source.dtype.itemsize == 8
-        limit = USUAL if usual else INT64_LIMIT // (4 * (min(n, m) + 2))
+        limit, usual = largest_cost(problem, price)
         self.limit = limit
-        self.bounded_costs = usual or exact
+        self.bounded_costs = usual or price.kind == "i"
         self.terms = Terms(
             sign=price.type(problem.sign), infinity=infinity, blocked=blocked,
-            lowest=price.type(-limit - 1) if exact or usual else -infinity,
-            highest=price.type(limit) if exact or usual else infinity,
+            lowest=price.type(-limit - 1) if self.bounded_costs else -infinity,
+            highest=price.type(limit) if self.bounded_costs else infinity,
             fill_address=fill.address if fill else 0, fill_context=fill.context if fill else 0,
             n_columns=m,
         )  # fmt: skip

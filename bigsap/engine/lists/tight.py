@@ -13,7 +13,7 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import fetch_add, lowest_bit, prefetch
-from bigsap.engine.core.precision import INT64_LIMIT, USUAL
+from bigsap.engine.core.precision import largest_cost
 from bigsap.engine.core.record import record
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.state import BLOCK, FREE, ID, LANES
@@ -363,9 +363,7 @@ def match_open(ids: Array, size: Array, m: Matching) -> int:
 
 def valid_costs(problem: Problem, price: np.dtype[Any]) -> tuple[Any, Any]:
     """Between which numbers valid signed costs lie; see ``fetch.Terms``."""
-    exact = price.kind == "i"
-    usual = not exact and problem.integer and problem.source.dtype.itemsize == 8
-    if not exact and not usual:
+    limit, usual = largest_cost(problem, price)
+    if price.kind == "f" and not usual:
         return -S.infinity(price), S.infinity(price)
-    limit = USUAL if usual else INT64_LIMIT // (4 * (min(problem.shape) + 2))
     return price.type(-limit - 1), price.type(limit)
