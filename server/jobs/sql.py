@@ -1,4 +1,4 @@
-"""The tables behind ``table``, and the statements that several of its methods share."""
+"""The tables behind ``table``, pages of jobs, and the statements that several methods share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from bigsap_server.jobs.model import (
     Answer,
@@ -248,6 +249,29 @@ def add_event(
             },
         ).rowcount
         db.execute("UPDATE job SET events = events - ? WHERE number = ?", (gone, number))
+
+
+def page(
+    db: sqlite3.Connection, wanted: dict[str, str | None], size: int, token: str | None
+) -> tuple[list[JobRow], str | None]:
+    """Up to ``size`` jobs, newest first, and the token of the next page or None.
+
+    wanted: what columns must hold; None: anything. Raises BadPageToken.
+    """
+    limits, values = ["1"], list[Any]()
+    for name, value in wanted.items():
+        if value is not None:
+            limits.append(f"{name} = ?")
+            values.append(value)
+    if token is not None:
+        limits.append("number < ?")
+        values.append(number_of(token))
+    rows = db.execute(
+        f"SELECT * FROM job WHERE {' AND '.join(limits)} ORDER BY number DESC LIMIT ?",
+        (*values, size + 1),
+    ).fetchall()
+    following = token_of(rows[size - 1]["number"]) if len(rows) > size else None
+    return [job_of(row) for row in rows[:size]], following
 
 
 def token_of(number: int) -> str:

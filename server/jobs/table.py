@@ -185,21 +185,8 @@ class JobStore:
         token: str | None = None,
     ) -> tuple[list[JobRow], str | None]:
         """Up to ``size`` jobs, newest first, and the token of the next page or None."""
-        limits, values = ["1"], list[Any]()
-        for name, value in (("state", state), ("label", label), ("owner", owner)):
-            if value is not None:
-                limits.append(f"{name} = ?")
-                values.append(value)
-        if token is not None:
-            limits.append("number < ?")
-            values.append(sql.number_of(token))
         with self._read() as db:
-            rows = db.execute(
-                f"SELECT * FROM job WHERE {' AND '.join(limits)} ORDER BY number DESC LIMIT ?",
-                (*values, size + 1),
-            ).fetchall()
-        following = sql.token_of(rows[size - 1]["number"]) if len(rows) > size else None
-        return [sql.job_of(row) for row in rows[:size]], following
+            return sql.page(db, {"state": state, "label": label, "owner": owner}, size, token)
 
     def request_cancel(self, job_id: str, mode: Literal["graceful", "now"]) -> JobRow:
         """Cancel at once what no worker has, else ask for it; ``now`` overrides ``graceful``.
