@@ -78,8 +78,8 @@ class Waits:
         """Seconds since each of the first ``width`` threads began; empty where nobody tells."""
         try:
             told = [os.pread(file, 96, 0).split() for file in self._files[:width]]
-            return [1e-9 * int(words[1]) for words in told]
-        except (OSError, IndexError, ValueError):
+            return [1e-9 * int(waited) for _, waited, _ in told]
+        except (OSError, ValueError):
             self.close()
             return []
 
