@@ -158,7 +158,8 @@ def test_leaving_stretches_out_changes_nothing(kind, maximize, monkeypatch):
     monkeypatch.setattr(team, "available_threads", lambda: 16)
     # On a busy machine fewer threads would go on, and forget what they skip.
     monkeypatch.setattr(team.Crowd, "judge", lambda *_: None)
-    for threads in (1, 2, 3, 9):
+    # More threads than cores take long: for costs that need few scans.
+    for threads in (1, 2, 3, 9) if kind == "ties" else (1, 2):
         result = bigsap.solve(cost, method="ssp", threads=threads, maximize=maximize)
         assert result.status == "optimal"
         np.testing.assert_array_equal(result.col4row, whole.col4row)
