@@ -189,6 +189,8 @@ MUTATIONS = [
     Mutation("bigsap/engine/dense/bidding.py",
              "if lower or (offer == a.offer[other] and row < other):", "if lower:",
              "tests/test_auction_simulated.py -k hosts_bids"),
+    Mutation("bigsap/engine/dense/dense_engine.py", "        if not other or searching:",
+             "        if not other:", "tests/test_team.py -k changes_all_the_time"),
 ]  # fmt: skip
 
 
