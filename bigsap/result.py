@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import secrets
 import threading
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bigsap.errors import StoreError
 from bigsap.proof.certificate import Certificate
-from bigsap.result_file import plain_number, read, write
 from bigsap.sources.base import Array
+
+FORMAT = "bigsap-result"
+VERSION = 1
 
 # Of two threads that look at a result first, one puts it together.
 _COMPLETING = threading.RLock()
@@ -279,21 +288,48 @@ class Result:
 
         It appears complete or not at all: written beside the target, then renamed.
         """
+        target = Path(path)
         meta = {
+            "format": FORMAT,
+            "version": VERSION,
             "shape": list(self.shape),
             "maximize": self.maximize,
-            "fun": plain_number(self.fun),
-            "bound": plain_number(self.bound),
-            "gap": plain_number(self.gap),
+            "fun": _number(self.fun),
+            "bound": _number(self.bound),
+            "gap": _number(self.gap),
             "status": self.status.value,
             "message": self.message,
             "nit": int(self.nit),
             "stats": self.stats,
         }
-        arrays = {"col4row": self.col4row, "u": self.u, "v": self.v, "violator": self.violator}
+        text = np.array(json.dumps(meta, default=_plain).encode("ascii"))
+        gate: dict[str, Any] = {}
         if self.unassigned_cost is not None:
-            arrays["unassigned_cost"] = self.unassigned_cost
-        write(path, meta, arrays)
+            gate["unassigned_cost"] = self.unassigned_cost
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+        if not target.parent.is_dir():
+            where = os.fspath(target.parent)
+            raise FileNotFoundError(errno.ENOENT, "the folder does not exist", where)
+        try:
+            with open(temporary, "xb") as file:
+                np.savez(
+                    file,
+                    meta=text,
+                    col4row=self.col4row,
+                    u=self.u,
+                    v=self.v,
+                    violator=self.violator,
+                    **gate,
+                )
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except OSError as error:
+            if error.filename == os.fspath(temporary):
+                error.filename, error.filename2 = os.fspath(target), None
+            raise
+        finally:
+            temporary.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
@@ -302,13 +338,26 @@ class Result:
         Raises FileNotFoundError, or StoreError naming the file when it is damaged or
         something else. Never unpickles.
         """
-        return read(path, cls._of_file)
+        try:
+            with open(path, "rb") as file:
+                return cls._read(file)
+        except (zipfile.BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{os.fspath(path)}: not a BigSAP result file: {error}") from error
+        except (NotImplementedError, RuntimeError, OverflowError, zlib.error) as error:
+            raise StoreError(f"{os.fspath(path)}: damaged BigSAP result: {error}") from error
 
     @classmethod
-    def _of_file(cls, meta: dict[str, Any], parts: Any) -> Result:
-        columns, u, v = parts["col4row"], parts["u"], parts["v"]
-        violator = parts["violator"]
-        gate = parts["unassigned_cost"] if "unassigned_cost" in parts.files else None
+    def _read(cls, file: Any) -> Result:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise ValueError("it holds a single array")
+        with loaded as parts:
+            meta = json.loads(bytes(parts["meta"][()]))
+            if meta["format"] != FORMAT or meta["version"] != VERSION:
+                raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
+            columns, u, v = parts["col4row"], parts["u"], parts["v"]
+            violator = parts["violator"]
+            gate = parts["unassigned_cost"] if "unassigned_cost" in parts.files else None
         n, m = meta["shape"]
         if gate is not None and (gate.shape != (n,) or gate.dtype not in ("i8", "f8")):
             raise ValueError("unassigned_cost does not fit the shape")
@@ -364,3 +413,19 @@ def views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
     row4col = np.full(m, -1, dtype=np.intp)
     row4col[col_ind] = row_ind
     return row_ind, col_ind, row4col
+
+
+def _number(value: Any) -> Any:
+    """A Python number; numpy scalars are no JSON."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain(value: Any) -> Any:
+    """What json cannot write by itself, among the things that stats may hold."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    return str(value)
