@@ -163,8 +163,10 @@ class Team:
     def waits(self, width: int) -> list[float]:
         """Seconds for which each of the first members was ready and had no core, so far; empty
         where the caller runs alone or the system does not tell."""
-        if width == 1 or not self._started:
-            return [0.0] * width if width > 1 else []
+        if width == 1:
+            return []
+        if not self._started:
+            return [0.0] * width
         if self._waits is None:
             self._waits = Waits([thread.native_id or 0 for thread in self._threads])
         return self._waits.read(width)
