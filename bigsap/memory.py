@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
+
+
+def system_file(path: str) -> str:
+    """A short text of the system's, in half the time that ``Path.read_text`` takes: every solve
+    reads a dozen of them. OSError where there is none."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 1 << 16).decode()
+    finally:
+        os.close(file)
 
 
 def memory_bytes(field: str) -> int | None:
     """A field of /proc/meminfo in bytes, None where there is none."""
     try:
-        found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
+        found = re.search(rf"^{field}:\s+(\d+) kB$", system_file("/proc/meminfo"), re.M)
     except OSError:
         return None
     return int(found.group(1)) * 1024 if found else None
@@ -41,7 +50,7 @@ def peak_bytes() -> int:
     """Largest resident size of this process so far, in bytes (0 where unknown)."""
     try:
         # Not ru_maxrss: that survives exec, so a child would report its parent's peak.
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in system_file("/proc/self/status").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError):
@@ -58,7 +67,7 @@ def _cgroup(*names: str) -> int | None:
     """The number in the first of these files that exists, None for "no limit"."""
     for name in names:
         try:
-            text = (Path("/sys/fs/cgroup") / name).read_text().strip()
+            text = system_file(f"/sys/fs/cgroup/{name}").strip()
         except OSError:
             continue
         # v1 says "no limit" by a number near 2**63.

@@ -10,8 +10,8 @@ from bigsap.sources.base import Array
 
 #: Half a unit in the last place of 1: the relative error of one rounding.
 UNIT = 2.0**-53
-# Temporaries are no longer than this.
-_AT_ONCE = 1024
+# Temporaries are no longer than this, or than one part of so many of a vector.
+_AT_ONCE, _PARTS = 1024, 8
 
 
 def allowance(n: int, rounding: Array | float) -> Array | float:
@@ -40,12 +40,13 @@ class Tightness:
 
     def judge(self, matching: Array, sign: int, matched: Array, u: Array, prices: Array) -> None:
         """Replaces u by the violations, 0 for unassigned rows."""
-        for start in range(0, len(matching), _AT_ONCE):
-            rows = start + np.flatnonzero(matching[start : start + _AT_ONCE] >= 0)
+        step = max(_AT_ONCE, len(matching) // _PARTS)
+        for start in range(0, len(matching), step):
+            rows = start + np.flatnonzero(matching[start : start + step] >= 0)
             low = u[rows]
             tau = sign * matched[rows] - prices[matching[rows]]
             violation = tau - low
-            u[start : start + _AT_ONCE] = 0
+            u[start : start + step] = 0
             u[rows] = violation
             if not rows.size:
                 continue

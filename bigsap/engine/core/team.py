@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from bigsap.engine.core.crowd import Crowd, Waits
 from bigsap.errors import OptionError
+from bigsap.memory import system_file
 
 
 def available_threads() -> int:
@@ -31,14 +31,13 @@ def available_threads() -> int:
 def _cgroup_quota() -> int | None:
     """Whole cores granted by the cgroup (v2, then v1), None without a limit."""
     try:
-        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        limit, period = system_file("/sys/fs/cgroup/cpu.max").split()
         return None if limit == "max" else max(1, int(limit) // int(period))
     except (OSError, ValueError):
         pass
     try:
-        base = Path("/sys/fs/cgroup/cpu")
-        limit_us = int((base / "cpu.cfs_quota_us").read_text())
-        period_us = int((base / "cpu.cfs_period_us").read_text())
+        limit_us = int(system_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"))
+        period_us = int(system_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us"))
         return None if limit_us <= 0 else max(1, limit_us // period_us)
     except (OSError, ValueError):
         return None
@@ -66,8 +65,13 @@ _MANY = 8192
 def useful_threads(n_threads: int, n_columns: int) -> int:
     """No more threads than there are cores or columns for: a thousand would only wait for one
     another."""
-    cores = max(_FEW_THREADS, available_threads())
-    return min(n_threads, cores, max(_FEW_THREADS, n_columns // _COLUMNS_A_THREAD))
+    if n_threads <= _FEW_THREADS:
+        return n_threads
+    return min(
+        n_threads,
+        max(_FEW_THREADS, available_threads()),
+        max(_FEW_THREADS, n_columns // _COLUMNS_A_THREAD),
+    )
 
 
 class Team:

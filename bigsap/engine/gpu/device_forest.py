@@ -131,7 +131,7 @@ class DeviceForest:
                 theta, u, v, column_of_row, row_of_column,
                 np.int32(min(enough, np.iinfo(np.int32).max)),
             )  # fmt: skip
-            told: Array = state.get()
+            told: Array = np.zeros(_WORDS, np.int32)
 
             def over() -> bool:
                 nonlocal told

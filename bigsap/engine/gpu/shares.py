@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, OptionError
-from bigsap.sources.device.device_kernels import Settings, compiled, load_cupy, on
+from bigsap.sources.device.device_kernels import Settings, attributes_of, compiled, load_cupy, on
 from bigsap.sources.device.device_memory import empty
 from bigsap.sources.device.slabs import DeviceSlab
 
@@ -70,7 +70,7 @@ class DevicePart:
             chip = cupy.cuda.Device(self.device)
             if several:
                 chip.synchronize()
-            self.cycles = 1000.0 * chip.attributes.get("ClockRate", _USUAL_CLOCK)
+            self.cycles = 1000.0 * attributes_of(self.device).get("ClockRate", _USUAL_CLOCK)
             shape = shape or geometry(self.width, int(chip.compute_capability[:-1]))
         self.group, self.threads = shape["GROUP"], shape["THREADS"]
         code = slab.source.code()

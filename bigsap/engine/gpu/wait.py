@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.device.device_kernels import load_cupy, on
+from bigsap.sources.device.device_kernels import attributes_of, load_cupy, on
 
 # As in kernels_agree.cu and kernels_post.cu.
 STOP_FLAG, AT_POSITION, AT_SCANS, ABORT_FLAG, HOST_WORDS = range(5)
@@ -76,7 +76,7 @@ def run_in_launches(
     """
     wait = Wait(device)
     with on(device):
-        attributes = wait.cupy.cuda.Device(device).attributes
+        attributes = attributes_of(device)
         blocks = attributes.get("MultiProcessorCount", _USUAL_CHIPS)
         cycles = int(1000 * _LAUNCH_SECONDS * attributes.get("ClockRate", _USUAL_CLOCK))
         while True:

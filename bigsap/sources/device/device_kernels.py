@@ -70,6 +70,12 @@ def on(device: int) -> Iterator[None]:
 
 
 @cache
+def attributes_of(device: int) -> dict[str, int]:
+    """What CuPy knows of a device, which it asks the driver for one by one: a hundred calls."""
+    return dict(load_cupy().cuda.Device(device).attributes)
+
+
+@cache
 def _kernel_text(file: str) -> str:
     package, names = _FILES[file]
     folder = resources.files(package)
