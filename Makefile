@@ -19,8 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/test_cli.py -k json"
 PYTEST_ARGS ?=
 # Each file runs in one of a few processes, in their order; all of the page (a browser and the service) in the
-# same one (tests/beside.py). Many tests wait, for a process or for a clock: one process more than there are
-# cores, five at most. Tests that watch a clock, and those that start a cluster, follow, two at a time.
+# same one (tests/beside.py). Many tests wait for a process: one process of tests more than there are cores,
+# five at most. Tests that watch a clock follow, two at a time.
 BESIDE := --dist loadfile --no-loadscope-reorder -m
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
 SHARED = -n $(PROCESSES) $(BESIDE)
@@ -49,16 +49,16 @@ ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
 	@echo "==> tests, side by side"
-	$(BIN)/python -m pytest -q $(SHARED) "not (spread or timed or slow)"
-	@echo "==> tests that watch a clock, and those with a cluster of their own, two at a time"
-	$(BIN)/python -m pytest -q -n 2 $(BESIDE) "(spread or timed) and not slow"
+	$(BIN)/python -m pytest -q $(SHARED) "not (timed or slow)"
+	@echo "==> tests that watch a clock, two at a time"
+	$(BIN)/python -m pytest -q -n 2 $(BESIDE) "timed and not slow"
 endif
 
 test-all: lint browser ## test, the slow tests, other random examples in each run, mutations
 	$(BIN)/bigsap warmup
 	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --api-minutes=$(API_MINUTES) $(SHARED) \
-		"not (spread or timed)"
-	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --kills=$(KILLS) -m "spread or timed"
+		"not timed"
+	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --kills=$(KILLS) -m timed
 	$(BIN)/python tests/expression_fuzz.py --texts $(TEXTS)
 	$(BIN)/python tests/mutations.py
 

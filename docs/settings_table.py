@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def default_text(value: Any) -> str:
         return f"{value >> 30} GiB" if value % (1 << 30) == 0 else f"{value >> 20} MiB"
     if isinstance(value, (int, float)):
         return f"{value:,.10g}"
-    return f"`{value}`"
+    return f"`{json.dumps(value) if isinstance(value, list) else value}`"
 
 
 def table() -> str:
@@ -34,8 +35,9 @@ def table() -> str:
             if name == "limits":
                 continue
             default = field.get_default(call_default_factory=True)
+            shown = f"`{default}`" if name == "port" else default_text(default)
             lines.append(
-                f"| `BIGSAP_{prefix}{name.upper()}` | `{place}{name}` | {default_text(default)}"
+                f"| `BIGSAP_{prefix}{name.upper()}` | `{place}{name}` | {shown}"
                 f" | {field.description} |"
             )
     return "\n".join(lines)

@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     data: Path = Field(Path("bigsap-data"), description="folder of jobs, results and uploads")
     scheduler: str | None = Field(None, description="address of a Dask scheduler; default: own")
     executor: Literal["dask", "inline"] = Field("dask", description="inline: threads, for tests")
-    workers: int | None = Field(None, ge=1, description="worker processes; default by cores")
+    workers: int | None = Field(None, ge=1, description="worker processes; default: half the cores")
     devices: list[Literal["cpu", "cuda"]] = Field(["cpu"], description="what the workers have")
     threads_per_job: int | None = Field(None, ge=1, description="default: cores over workers")
     attempts: int = Field(5, ge=1, description="attempts of a job whose worker gets lost")

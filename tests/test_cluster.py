@@ -38,7 +38,6 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = [
-    pytest.mark.spread,
     pytest.mark.filterwarnings("ignore::bigsap.sources.functions.speed.PerformanceWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -414,7 +414,7 @@ def test_memory_suffices_for_what_was_measured():
     sizes = {int(n.replace(",", "")): float(gb) * 1e9 for n, gb in rows}
     assert set(sizes) == {100_000, 250_000, 1_000_000}
     for n, given in sizes.items():
-        parts = 220 * 2**20 + n * (16 * 2 * 2 + 192 * 2 + 1540 * 9 / 8)
+        parts = 220 * 2**20 + n * (16 * 2 * 2 + 192 * 2 + 64 * 12 * 9 / 8)
         assert given >= parts + 0.28e9
     example = (ROOT / "examples" / "points_100k.py").read_text()
     results = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()

@@ -34,13 +34,14 @@ class ExitStatus(enum.IntEnum):
 
 EXIT_CODES = """\
 exit codes:
-  0    optimal (solve, demo, result), verified (verify), done (others)
-  1    bad input: a file, a cost, an option's value, a missing optional package
+  0    optimal, or within --gap (solve, demo, result), verified (verify), done (others)
+  1    bad input, also as the service judges it: a file, a cost, an option's value, a missing
+       optional package
   2    wrong usage of the command line
   3    infeasible: no complete assignment avoids the forbidden pairs
   4    stopped early (time limit or cancelled); what was found is saved all the same
   5    a certificate failed: the result is not what it claims
-  6    the service cannot be reached, or refused the request
+  6    the service cannot be reached, or refused the request for another reason
   7    the job failed on the service
   70   a mistake in BigSAP itself: please report it
   130  interrupted (Ctrl-C)

@@ -17,10 +17,13 @@ from bigsap_server.costs.plan import Plan
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.spreading import spread_seconds
 
-_LIST = 128  # columns kept of a row
-# In a checkpoint: most entries of a list (of many rows, see ``methods.list_sizes``), bytes of one
-# with what lists that doubled take, and vectors.
-_LONG, _LONG_LIST = 10_000, 160
+# Entries that a list begins with, of few rows and of many, and from how many rows on; the same
+# where bounds are close (see ``bigsap.methods.list_sizes``); and of trees.
+_LIST, _LONG_LIST, _LONG = 128, 160, 10_000
+_CLOSE_LIST, _LONG_CLOSE_LIST, _LONG_CLOSE = 48, 64, 100_000
+_TREE_LIST = 32
+_ENTRY_BYTES = 12
+# In a checkpoint: bytes of an entry with what lists that doubled take, and vectors.
 _KEPT_BYTES, _KEPT_VECTORS = 14, 3
 _VECTORS = 24  # of 8 bytes, a row and column, certificate included
 _BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
@@ -56,13 +59,14 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
     n, m = min(plan.shape), max(plan.shape)
     pairs = plan.shape[0] * plan.shape[1]
     item = 8
-    dense = options.method == "ssp"
+    dense = options.method in ("ssp", "auction")
+    entries = 0 if dense else n * min(_entries(options, plan, n), m)
     threads = options.threads or threads
     memory: dict[str, int] = {
         "base": _BASE_BYTES,
         "source": plan.source_bytes,
         "vectors": _VECTORS * 8 * (n + m),
-        "lists": 0 if dense else 12 * n * min(_LIST, m),
+        "lists": _ENTRY_BYTES * entries,
         "cache": 0,
     }
     notes = []
@@ -76,7 +80,6 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
     elif dense:
         memory["cache"] = min(pairs * item, 1 << 30)
         notes.append("the row cache takes up to a quarter of the worker's free memory")
-    entries = 0 if dense else n * min(_LIST if n < _LONG else _LONG_LIST, m)
     disk = {
         # Twice: the next one is complete before it replaces the last.
         "checkpoint": 2 * (_KEPT_VECTORS * 8 * (n + m) + _KEPT_BYTES * entries),
@@ -105,7 +108,7 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
             seconds = _START_S + rows + searching / effective
         spread = {"workers": workers, "seconds_alone": round(alone, 3), "pays": seconds < alone}
         if not plan.python_rows:
-            notes.append("spreading does not help: these costs are computed where the search runs")
+            notes.append("the estimate assumes that these costs are computed where the search runs")
     if options.time_limit_s is not None:
         seconds = min(seconds, options.time_limit_s * 1.1)
     if plan.python_rows:
@@ -125,6 +128,15 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
         "spread": spread,
         "notes": notes,
     }
+
+
+def _entries(options: Any, plan: Plan, n: int) -> int:
+    """How many entries the list of a row begins with."""
+    if options.method == "hungarian":
+        return _TREE_LIST
+    if plan.close and not options.maximize:
+        return _CLOSE_LIST if n < _LONG_CLOSE else _LONG_CLOSE_LIST
+    return _LIST if n < _LONG else _LONG_LIST
 
 
 def over_memory(found: Mapping[str, Any], limit: int | None) -> bool:

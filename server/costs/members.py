@@ -33,17 +33,21 @@ _SAMPLE = 16
 _MOST_OPERATIONS = 5_000
 #: Of the files of a zarr array so many are looked at; the worker looks at all.
 _FILES = 10_000
+#: Bounds of costs of so many coordinates are close (see ``bigsap.engine.lists.bounds``).
+_FEW_COORDINATES = 6
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A member of the union, judged."""
+    """A member of the union, judged. close: bounds of its costs are close, so that lists of them
+    are short."""
 
     shape: tuple[int, int] | None
     dtype: str = "float64"
     nbytes: int = 0
     pair_ns: float = 0.3
     python_rows: bool = False
+    close: bool = False
 
 
 class Judge:
@@ -156,7 +160,8 @@ class Judge:
         nbytes = 16 * (n + m) * d
         self.small(spec, nbytes, pointer)
         dear = {"minkowski": 20.0, "haversine": 20.0, "cosine": 0.5}.get(spec.metric, 0.25)
-        return Piece((n, m), "float64", nbytes, 0.2 + dear * d)
+        close = spec.metric == "sqeuclidean" and d <= _FEW_COORDINATES
+        return Piece((n, m), "float64", nbytes, 0.2 + dear * d, close=close)
 
     def lowrank(self, spec: specs.LowRank, pointer: str) -> Piece:
         (n, r), (m, s) = self.sided(spec, "a", pointer), self.sided(spec, "b", pointer)
@@ -167,7 +172,8 @@ class Judge:
                 expect(self.facts(spec, name, pointer), (size,), pointer_to_child(pointer, name))
         nbytes = 16 * (n + m) * r
         self.small(spec, nbytes, pointer)
-        return Piece((n, m), "float64", nbytes, 0.2 + 0.15 * r)
+        close = r <= _FEW_COORDINATES
+        return Piece((n, m), "float64", nbytes, 0.2 + 0.15 * r, close=close)
 
     def table(self, spec: specs.Table, pointer: str) -> Piece:
         values = self.facts(spec, "values", pointer)

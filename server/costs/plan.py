@@ -26,7 +26,8 @@ class Plan:
     shape: None when only the data will tell. dtype: of the costs. source_bytes: memory of
     the source beyond mapped files. pair_ns: about the time to compute a cost, nanoseconds,
     one thread. python_rows: rows come through Python. kinds: the members used. infinite: of
-    some costs of the first expression, how many are infinite and why, see ``checking``.
+    some costs of the first expression, how many are infinite and why, see ``checking``. close:
+    see ``Piece``.
     """
 
     shape: tuple[int, int] | None = None
@@ -36,6 +37,7 @@ class Plan:
     python_rows: bool = False
     kinds: list[str] = field(default_factory=list)
     infinite: dict[str, Any] | None = None
+    close: bool = False
 
 
 def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
@@ -78,7 +80,7 @@ def plan_costs(cost: Any, resolver: Resolver, shape: list[int] | None, maximize:
     found.kinds, found.infinite = judge.kinds, judge.infinite
     found.shape, found.dtype = part.shape, part.dtype
     found.source_bytes, found.pair_ns = part.nbytes, part.pair_ns
-    found.python_rows = part.python_rows
+    found.python_rows, found.close = part.python_rows, part.close
     if part.shape is not None:
         if shape is not None and tuple(shape) != part.shape:
             raise invalid(f"shape is {shape}, but the costs have {list(part.shape)}", "/shape")

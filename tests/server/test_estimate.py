@@ -132,3 +132,31 @@ def test_estimates_grow_with_the_problem() -> None:
     assert asked(100_000, time_limit_s=5)["seconds"] < 6
     dense, cached = (asked(50_000, method="ssp", cache=size) for size in ("1GiB", "4GiB"))
     assert cached["memory_bytes"] - dense["memory_bytes"] == 3 << 30
+
+
+@pytest.mark.parametrize(
+    ("metric", "n", "options"),
+    [
+        ("sqeuclidean", 2_000, {}),
+        ("sqeuclidean", 2_000, {"maximize": True}),
+        ("euclidean", 2_000, {}),
+        ("sqeuclidean", 2_000, {"method": "hungarian"}),
+        ("sqeuclidean", 2_000, {"method": "auction"}),
+    ],
+)
+def test_lists_have_the_lengths_that_they_are_counted_with(
+    lab: Path, metric: str, n: int, options: dict[str, Any]
+) -> None:
+    from bigsap.engine.lists.layout import ENTRY_BYTES
+    from bigsap.methods import hungarian, list_sizes
+    from bigsap.problem import Problem
+
+    cost = POINTS | {"metric": metric}
+    found = guess(lab, {"cost": cost, "options": options})["memory"]["lists"]
+    x, y = (np.load(lab / f"{name}.npy") for name in "xy")
+    source = bigsap.points(x, y, metric=metric)
+    length = {"hungarian": hungarian.LIST_SIZE, "auction": 0}.get(
+        options.get("method", ""),
+        list_sizes.list_size(Problem(source, options.get("maximize", False))),
+    )
+    assert found == ENTRY_BYTES * n * length
