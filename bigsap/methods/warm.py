@@ -67,7 +67,8 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
     low = survey.low.copy()
     finite = low[low < engine.infinity]
     if finite.size:
-        engine.group_reach = 2 * (abs(finite.max()) + abs(finite.min())) + 1
+        least = 1 if engine.problem.integer else 0
+        engine.group_reach = 2 * (abs(finite.max()) + abs(finite.min())) + least
     st.reference[:] = np.where(low < engine.infinity, low, 0)
     engine.picks_gap = mean_gap(engine, survey.pick, survey.pick_cost, low)
     tight = _tight(engine, old, survey.second, low, warm.exact)

@@ -38,6 +38,8 @@ from bigsap.sources.base import Array, CostSource, Resident
 from bigsap.sources.gated import Gated
 
 _Claim = TypeVar("_Claim", bound=Claim)
+#: What rounding may have changed, in the size of the largest numbers: a thousand times as much.
+_MARGIN = 1e-9
 
 
 def widen_start(warm_start: Any, gated: Gated) -> Any:
@@ -101,11 +103,17 @@ def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
     sign = -1 if result.maximize else 1
     # Without a certificate u was made of the pairs' costs, see ``bigsap.solving.uncertified``.
     gap = 0 if result.gap is None else result.gap
+    if gated.dtype.kind in "iu":
+        gap += 1  # the gap of integers is rounded down
     u, v, prices = result.u[rows], result.v[col4row[rows]], sign * gated.prices[rows]
-    # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. Much
-    # more than rounding is added, at the price of reading a few rows in vain.
-    size = np.abs(u) + np.abs(v) + abs(gap)
-    return rows[~(sign * (u + v) + gap + 1e-6 * size < prices)]
+    # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. More than
+    # rounding is added, at the price of reading a few rows in vain. What was rounded may be
+    # larger than what is left of it: prices are differences.
+    finite = prices[np.isfinite(prices)]
+    size = max((float(np.abs(x).max()) for x in (u, v, finite) if x.size), default=0.0) + float(
+        result.stats.get("magnitude", 0.0)
+    )
+    return rows[~(sign * (u + v) + gap + _MARGIN * size < prices)]
 
 
 def _worth_it(gated: Gated, row: int, column: int) -> bool:

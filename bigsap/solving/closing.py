@@ -84,12 +84,12 @@ def certified(call: SolveCall, outcome: Outcome) -> Conclusion:
             break
         # Not into the checkpoint: it holds the end of the search; a resumed solve repairs too.
         call.monitor.save = None
-        warm: Warm | None = Warm(outcome.v.copy(), outcome.column_of_row, exact=True)
+        # Prices that have fallen together carry the rounding of what they have fallen by. Those
+        # that follow from small ones do not.
+        v = outcome.v - outcome.v.max()
+        warm: Warm | None = Warm(v, outcome.column_of_row, exact=True)
         engine = call.renewed()
         if attempt == _REPAIRS:
-            of = call.lists or call.levels
-            if call.warm_start is None and (of is None or of.first_prices != "levels"):
-                break
             # Prices so far apart that they absorb the costs: begin without them.
             warm = None
         outcome = ssp.run(

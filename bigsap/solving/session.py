@@ -38,7 +38,7 @@ from bigsap.solving.identity import identity
 from bigsap.solving.keeping import kept_problem
 from bigsap.solving.sorted_first import sorted_outcome
 from bigsap.solving.stopped import Conclusion, Deadline, Late, answer
-from bigsap.solving.uncertified import pair_costs, unproved
+from bigsap.solving.uncertified import absorbed, pair_costs, unproved
 from bigsap.solving.warm_start import GivenStart
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
@@ -324,6 +324,14 @@ class Run(SolveCall):
             return Conclusion(None)
         held = [holder for holder in (self.resting, self.lists) if holder is not None]
         costs = pair_costs(self.problem, self.rows, held, found, self.monitor.tick)
+        if self.warm_start is not None and absorbed(costs, self.warm_start.v):
+            # Without those prices, by which the costs were rounded away.
+            self.warm_start = None
+            outcome = ssp.run(
+                self.renewed(), epsilon=self.options.epsilon, seed=self.options.seed,
+                grid=self.arithmetic.grid, phases=self.phases,
+            )  # fmt: skip
+            return self._uncertified(outcome)
         told = unproved(self.problem, found, costs, outcome.v)
         self.magnitude = told.magnitude
         return Conclusion(found, told.fun, u=told.u, v=told.v)

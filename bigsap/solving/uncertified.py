@@ -18,10 +18,14 @@ from bigsap.engine.core.pair_costs import Tick, costs_of_pairs
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import exact_sum
+from bigsap.proof.tightness import UNIT
 from bigsap.rows import Rows
 from bigsap.sources.base import Array
 from bigsap.sources.device.pairs import device_pairs
 from bigsap.sources.filling import fill_of
+
+#: A share of the pairs' costs that no answer may be off by.
+_ROUNDED_AWAY = 1e-9
 
 
 def pair_costs(
@@ -56,6 +60,17 @@ def pair_costs(
         tick()
         costs[some] = found
     return costs
+
+
+def absorbed(costs: Array, prices: Array) -> bool:
+    """Whether these first prices were so far apart that adding them may have changed the sum of the
+    pairs' real costs by more than rounding that sum does, a million times over."""
+    if costs.dtype.kind != "f" or not prices.size:
+        return False
+    with np.errstate(over="ignore"):
+        span = float(prices.max()) - float(prices.min())
+        whole = float(np.abs(costs[np.isfinite(costs)]).sum())
+    return costs.size * UNIT * span > _ROUNDED_AWAY * whole
 
 
 @dataclass(frozen=True)

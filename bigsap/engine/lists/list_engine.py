@@ -157,10 +157,10 @@ class ListEngine(ListStore):
         if low.size:
             theta = self.lists.theta[self.lists.theta < self.infinity]
             width = float(np.median(theta)) if theta.size else 0.0
-            reach = np.ceil(low[-1] + 4 * (low[-1] - low[0]) + 4 * abs(width) + 1)
-            self.group_reach = self.price.type(
-                min(reach, 1e300, float(self.limit)) if self.problem.integer else min(reach, 1e300)
-            )
+            reach = low[-1] + 4 * (low[-1] - low[0]) + 4 * abs(width)
+            if self.problem.integer:
+                reach = min(np.ceil(reach + 1), float(self.limit))
+            self.group_reach = self.price.type(min(reach, 1e300))
 
     def begin_phase(self, below: float | None = None) -> None:
         """Empty the matching; every column is free.

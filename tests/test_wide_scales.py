@@ -1,0 +1,68 @@
+"""Optima far smaller than the largest costs, and prices far larger than any: rounding of the large
+numbers must not stay in the answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bigsap
+from oracle import optimum
+
+
+def rows_of(cost):
+    return {"cost": lambda i, a: a[i], "shape": cost.shape, "args": (cost,)}
+
+
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+@pytest.mark.parametrize("shape", [(60, 40), (40, 60), (50, 50)])
+@pytest.mark.parametrize("power", [3, 8])
+def test_small_optima_among_large_costs(shape, method, power):
+    """Prices that have all fallen by much carry its rounding; of tall problems those of the virtual
+    columns, too."""
+    for seed in range(5):
+        cost = np.random.default_rng(seed).random(shape) ** power
+        result = bigsap.solve(**rows_of(cost), method=method)
+        assert result.fun == pytest.approx(float(optimum(cost)[0]), rel=1e-12)
+        result.verify(cost)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-9, 1e-150])
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+def test_the_unit_of_costs_does_not_matter(method, scale):
+    cost = np.random.default_rng(0).random((120, 30))
+    best = bigsap.solve(cost, method=method)
+    for certify in (True, False):
+        found = bigsap.solve(**rows_of(scale * cost), method=method, certify=certify)
+        assert found.fun == pytest.approx(scale * best.fun, rel=1e-12)
+        assert (found.col4row == best.col4row).all()
+
+
+@pytest.mark.parametrize("kind", ["large", "pareto", "lognormal"])
+def test_an_auction_among_costs_of_all_sizes(kind):
+    rng = np.random.default_rng(0)
+    shape = (60, 60)
+    cost = {
+        "large": lambda: np.where(rng.random(shape) < 0.3, 1e6, rng.random(shape)),
+        "pareto": lambda: rng.pareto(0.5, shape),
+        "lognormal": lambda: rng.lognormal(0, 3, shape),
+    }[kind]()
+    result = bigsap.solve(cost, method="auction")
+    assert result.fun == pytest.approx(bigsap.solve(cost).fun, rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+@pytest.mark.parametrize("size", [5.0, 1e12, 1e15])
+def test_first_prices_far_apart(method, size, tmp_path):
+    """The optimum with and without a certificate, and when continued."""
+    rng = np.random.default_rng(0)
+    cost, prices = rng.random((60, 60)), size * rng.normal(size=60)
+    best = float(optimum(cost)[0])
+    for certify in (True, False):
+        result = bigsap.solve(cost, warm_start=prices, method=method, certify=certify)
+        assert result.fun == pytest.approx(best, rel=1e-12)
+    path = tmp_path / "far.ck"
+    whole = bigsap.solve(cost, warm_start=prices, method=method, checkpoint=path)
+    again = bigsap.resume(path, cost)
+    assert again.fun == pytest.approx(best, rel=1e-12)
+    assert (again.col4row == whole.col4row).all()
