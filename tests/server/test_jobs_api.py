@@ -73,6 +73,25 @@ def test_prefer_wait_that_is_too_short(make_app: Callable[..., Any]) -> None:
     wait_for(api, answer.json(), "cancelled")
 
 
+def test_a_service_without_long_polls(make_app: Callable[..., Any]) -> None:
+    """It answers at once, and says when to come again."""
+    api = make_app(limits={"wait_s": 0})
+    answer = api.post("/v1/jobs", json=LONG, headers={"Prefer": "wait=50"})
+    assert (answer.status_code, answer.headers["Preference-Applied"]) == (202, "wait=0")
+    link = answer.json()["links"]["self"]
+    running = wait_for(api, answer.json(), "running")
+    seen = {"If-None-Match": api.get(running["links"]["self"]).headers["ETag"]}
+    for headers in (seen, {}):
+        started = time.monotonic()
+        found = api.get(link, params={"wait": 30}, headers=headers)
+        assert time.monotonic() - started < 10
+        assert found.status_code in (200, 304)
+        assert int(found.headers["Retry-After"]) >= 1
+    api.post(answer.json()["links"]["cancel"], json={"mode": "now"})
+    wait_for(api, answer.json(), "cancelled")
+    assert "Retry-After" not in api.get(link, params={"wait": 30}).headers
+
+
 def test_idempotency(api: Any) -> None:
     key = {"Idempotency-Key": "abc"}
     first = api.post("/v1/jobs", json=SQUARE, headers=key)
