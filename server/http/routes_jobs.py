@@ -136,7 +136,8 @@ async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | N
         return _accepted(job)
     wait = min(wait, service.settings.limits.wait_s)
     applied = {"Preference-Applied": f"wait={wait:g}"}
-    with caller.waiting():
+    # Deleted meanwhile, or the table cannot be read: it was accepted all the same.
+    with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
         job = await _finished(service, job, time.monotonic() + wait)
     if not is_over(job):
         return _accepted(job, applied)

@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from bigsap_server.http import routes_jobs
+from bigsap_server.jobs.model import StoreUnavailable, UnknownJob
 from checks import NOW, SQUARE, problem, solved, upload, vector
 
 # Minutes of rows, so that there is something to cancel.
@@ -71,6 +73,19 @@ def test_prefer_wait_that_is_too_short(make_app: Callable[..., Any]) -> None:
     assert answer.headers["Preference-Applied"] == "wait=0.2"
     api.post(answer.json()["links"]["cancel"], json={"mode": "now"})
     wait_for(api, answer.json(), "cancelled")
+
+
+@pytest.mark.parametrize("error", [UnknownJob("gone"), StoreUnavailable("full")])
+def test_what_happens_while_it_is_waited_for_changes_no_acceptance(
+    api: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def gone(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(routes_jobs, "_finished", gone)
+    answer = api.post("/v1/jobs", json=SQUARE, headers=NOW)
+    assert answer.status_code == 202
+    assert answer.headers["Location"] == answer.json()["links"]["self"]
 
 
 def test_a_service_without_long_polls(make_app: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import threading
 import time
 
@@ -199,7 +200,9 @@ def test_graceful_cancel_keeps_what_is_known_and_resume_ends_identical(tmp_path,
         wait_for(lambda: not (service.store.folder(job_id) / "result-1").exists())
 
 
-def test_a_job_goes_on_without_the_one_it_started_from(tmp_path, slow, whole):
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_job_goes_on_without_the_one_it_started_from(tmp_path, slow, whole, kept):
+    """Also one begun by a version that did not keep the prices."""
     spec, settings = slow
     easy = {**spec["cost"], "metric": "sqeuclidean"}
     with Service(tmp_path / "data", **settings) as service:
@@ -212,6 +215,9 @@ def test_a_job_goes_on_without_the_one_it_started_from(tmp_path, slow, whole):
         service.store.request_cancel(job_id, "graceful")
         assert service.finished(job_id).state == "cancelled"
         service.store.delete(first.id)
+        assert folder.start.exists()
+        if not kept:
+            shutil.rmtree(folder.start)
         service.store.resume(job_id)
         job = service.finished(job_id, seconds=90)
         assert (job.state, job.result["stats"]["resumed"]) == ("succeeded", 1), job.problem
