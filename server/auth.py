@@ -68,10 +68,15 @@ class Caller:
         """Whose jobs and arrays it may see: an owner, or None for everybody's."""
         return None if "admin" in self.scopes else self.owner
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether one more request may stay open now."""
+        return self.streams < self.max_streams
+
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Count a request that stays open. Raises HttpProblem beyond the limit."""
-        if self.streams >= self.max_streams:
+        if not self.may_wait:
             raise HttpProblem(
                 "too-many-requests",
                 f"{self.max_streams} open streams, polls and uploads are allowed",

@@ -6,6 +6,8 @@ pointer (RFC 6901) of the offending field, where there is one, and ``errors`` li
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,6 +33,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "array-incomplete": (409, "Rows are missing"),
     "block-superseded": (409, "A later block has the same rows"),
     "array-in-use": (409, "An unfinished job uses the array"),
+    "job-in-use": (409, "An unfinished job starts from the job"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "The body has a type that is not understood here"),
     "range-not-satisfiable": (416, "The range lies outside"),
@@ -54,6 +57,11 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "server-stopped": (503, "The server was stopped"),
     "certificate-failed": (500, "The result is not what it claims"),
 }
+
+# Absolute paths of two names or more: in quotes, where they may hold anything, or bare. Not
+# addresses, nor what follows a name (``c/0/0``).
+_QUOTED = re.compile(r"""(['"])/(?:(?!\1).)+/((?!\1)[^/])+\1""")
+_BARE = re.compile(r"""(?<![\w.:/~@%+)\]-])/(?:[^\s/'"<>:,;()]+/)+([^\s/'"<>:,;()]*)""")
 
 
 class HttpProblem(Exception):
@@ -117,11 +125,41 @@ def pointer_to(*parts: object) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def from_error(error: BaseException, pointer: str | None = None) -> HttpProblem:
-    """The problem that an exception of a source or a solve is, without its traceback."""
+def without_paths(text: str, settings: Mapping[str, Any] | None = None) -> str:
+    """A text for clients: they know names of stores and paths within them, and no others.
+
+    settings: the service's, or what workers get of them, for the names; other absolute paths
+    lose all but their last name.
+    """
+    places = {} if settings is None else {**settings.get("stores", {}), "data": settings["data"]}
+    roots = {
+        root: name
+        for name, place in places.items()
+        for root in (os.fspath(place), os.path.abspath(place), os.path.realpath(place))
+        if root != "/"
+    }
+    for root in sorted(roots, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w.:/-]){re.escape(root)}(?![\w.-])", roots[root], text)
+    text = _QUOTED.sub(lambda found: found[1] + _last(found[0][1:-1]) + found[1], text)
+    return _BARE.sub(lambda found: _last(found[0]), text)
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def from_error(
+    error: BaseException,
+    pointer: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> HttpProblem:
+    """The problem that an exception of a source or a solve is, without its traceback.
+
+    settings: see ``without_paths``.
+    """
     if isinstance(error, HttpProblem):
         return error
-    text = " ".join(str(error).split())[:2000]
+    text = without_paths(" ".join(str(error).split()), settings)[:2000]
     extra: dict[str, Any] = {}
     if isinstance(error, bigsap.InvalidCostError):
         extra = {

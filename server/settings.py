@@ -48,7 +48,7 @@ class Limits(BaseModel):
     )
     zarr_chunk_bytes: int = Field(256 * MIB, ge=1024, description="largest decoded zarr chunk")
     depth: int = Field(16, ge=1, le=64, description="nesting of sum, scale, mask, forbid_above")
-    wait_s: float = Field(60.0, ge=0, description="longest long poll and Prefer: wait")
+    wait_s: float = Field(60.0, ge=0, description="longest long poll and Prefer: wait; 0: none")
     check_s: float = Field(30.0, gt=0, description="longest costs:check")
     checks: int = Field(2, ge=1, description="costs:check at a time")
     page_size: int = Field(500, ge=1, description="most entries of one page")

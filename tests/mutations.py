@@ -172,7 +172,7 @@ MUTATIONS = [
              "tests/server/test_auth.py"),
     Mutation("server/costs/stores.py", "if stat.S_ISLNK(os.lstat(place).st_mode):",
              "if stat.S_ISCHR(os.lstat(place).st_mode):", "tests/server/test_stores.py"),
-    Mutation("server/jobs/table.py", "ORDER BY number LIMIT 1)", "ORDER BY number DESC LIMIT 1)",
+    Mutation("server/jobs/sql.py", "ORDER BY number LIMIT 1)", "ORDER BY number DESC LIMIT 1)",
              "tests/server/test_jobs.py"),
     Mutation("server/jobs/control.py", "        if job_id in known:",
              "        if job_id not in known:", "tests/server/test_jobs.py"),

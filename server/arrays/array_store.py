@@ -20,8 +20,8 @@ import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -31,6 +31,8 @@ from bigsap_server.problems import HttpProblem
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
+# What the folder of an array that is being deleted is called until it is removed.
+_GONE = ".deleted-"
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class ArrayStore:
         self._known: dict[str, Meta] = {}
         self._open: defaultdict[str, list[Block]] = defaultdict(list)
         for place in sorted(folder.iterdir()):
-            if _ID.fullmatch(place.name):
+            if place.name.startswith(_GONE):
+                shutil.rmtree(place, ignore_errors=True)
+            elif _ID.fullmatch(place.name):
                 meta = _read_meta(place)
                 if meta is None:  # created, but its first record never reached the disk
                     shutil.rmtree(place, ignore_errors=True)
@@ -260,15 +264,27 @@ class ArrayStore:
                 self._write(meta)
             return meta
 
-    def delete(self, array_id: str) -> None:
-        """Remove the array and its file."""
+    def delete(
+        self,
+        array_id: str,
+        unused: Callable[[str], AbstractContextManager[None]] = lambda array_id: nullcontext(),
+    ) -> None:
+        """Remove the array and its file.
+
+        unused: entered for the moment in which the array goes; raises when it is in use.
+        """
+        place = self.folder / array_id
+        gone = place.with_name(_GONE + array_id)
         with self._locked(array_id):
             self._current(array_id)
             if self._open[array_id]:
                 raise HttpProblem("array-in-use", "a block is still being received")
-            del self._known[array_id]
+            with unused(array_id), disk():
+                # Removing many bytes takes time, this does not.
+                os.replace(place, gone)
+                del self._known[array_id]
             del self._open[array_id]
-            shutil.rmtree(self.folder / array_id, ignore_errors=True)
+        shutil.rmtree(gone, ignore_errors=True)
         with self._guard:
             self._locks.pop(array_id, None)
 

@@ -57,7 +57,7 @@ def build(
     try:
         source = _build(spec, resolver, shape, maximize, pointer)
     except bigsap.BigsapError as error:
-        raise from_error(error, pointer) from error
+        raise from_error(error, pointer, resolver.settings) from error
     if shape is not None and tuple(shape) != tuple(source.shape):
         raise HttpProblem(
             "invalid-spec",

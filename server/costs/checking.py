@@ -137,7 +137,7 @@ def main() -> int:
     try:
         answer = check(order["request"], Path(order["data"]), order["settings"])
     except (HttpProblem, bigsap.BigsapError, MemoryError, OSError) as error:
-        answer = {"problem": from_error(error, "/cost").document()}
+        answer = {"problem": from_error(error, "/cost", order["settings"]).document()}
     json.dump(answer, sys.stdout, allow_nan=False)
     return 0
 

@@ -25,7 +25,7 @@ from bigsap_server.costs.stores import (
     jailed,
     v2_chunk_bytes,
 )
-from bigsap_server.problems import HttpProblem, pointer_to
+from bigsap_server.problems import HttpProblem, pointer_to, without_paths
 
 import bigsap
 
@@ -124,7 +124,9 @@ class Resolver:
                 with capped(limit):
                     array, metadata, most = remote_zarr(spec.uri)
             except Exception as error:
-                text = f"{type(error).__name__}: {error}" if isinstance(error, ImportError) else ""
+                text = ""
+                if isinstance(error, ImportError):
+                    text = without_paths(f"{type(error).__name__}: {error}", self.settings)
                 raise HttpProblem(
                     "source-failed", f"the array cannot be opened {text}".strip(), pointer=pointer
                 ) from error

@@ -28,8 +28,10 @@ from bigsap_server.jobs.executors import make_executor
 from bigsap_server.jobs.notify import Notifier
 from bigsap_server.jobs.supervisor import Supervisor
 from bigsap_server.jobs.table import (
+    ArrayInUse,
     BadPageToken,
     IdempotencyConflict,
+    JobInUse,
     JobStore,
     QuotaExceeded,
     StoreUnavailable,
@@ -177,6 +179,8 @@ def _add_handlers(app: FastAPI) -> None:
     slugs: Mapping[type[Exception], str] = {
         UnknownJob: "not-found",
         WrongState: "wrong-state",
+        ArrayInUse: "array-in-use",
+        JobInUse: "job-in-use",
         IdempotencyConflict: "idempotency-conflict",
         QuotaExceeded: "quota-exceeded",
         BadPageToken: "invalid-spec",

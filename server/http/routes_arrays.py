@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from bigsap_server.arrays.array_store import Meta
@@ -33,7 +33,6 @@ _RAW = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-_ACTIVE = ("queued", "starting", "running", "cancelling", "interrupted")
 
 
 class NewArray(schemas.Closed):
@@ -190,31 +189,5 @@ async def seal(
 async def delete(array_id: ArrayId, service: TheService, caller: Submitter) -> Response:
     """Refused (409) while an unfinished job uses it."""
     service.arrays.get(array_id, caller.sees)
-    user = await run_in_threadpool(_user_of, service, array_id)
-    if user is not None:
-        raise HttpProblem("array-in-use", f"{user} uses the array")
-    await run_in_threadpool(service.arrays.delete, array_id)
+    await run_in_threadpool(service.arrays.delete, array_id, service.store.unused)
     return Response(status_code=204)
-
-
-def _user_of(service: Service, array_id: str) -> str | None:
-    """An unfinished job whose spec names the array."""
-    for state in _ACTIVE:
-        token = None
-        while True:
-            jobs, token = service.store.page(state=state, size=500, token=token)
-            for job in jobs:
-                if _names(job.spec, array_id):
-                    return job.id
-            if token is None:
-                break
-    return None
-
-
-def _names(value: Any, array_id: str) -> bool:
-    if isinstance(value, dict):
-        return value.get("array") == array_id or any(_names(v, array_id) for v in value.values())
-    # Inline numbers are not worth looking through.
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return any(_names(entry, array_id) for entry in value)
-    return False

@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from bigsap_server.auth import Caller
@@ -19,6 +20,7 @@ from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, matches, preferred_wait
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
+from bigsap_server.http.standing import check_resumed, check_submitted, check_warm_start
 from bigsap_server.http.views import etag, event_view, is_over, job_view, result_view
 from bigsap_server.jobs.model import Answer, JobRow, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.problems import HttpProblem
@@ -62,6 +64,8 @@ async def submit(
 ) -> Response:
     """Accept a job (202), or with ``Prefer: wait=N`` its result (200) if done in N seconds.
 
+    Where the key has no open stream left it is not waited for: 202 without Preference-Applied.
+
     An ``Idempotency-Key`` that has made a job is answered as it was then, while there is the job.
 
     ``dry_run=true`` answers 200 with the normalised spec and estimates of memory and time.
@@ -79,7 +83,9 @@ async def submit(
     resolver = service.resolver(caller)
     found = await run_in_threadpool(plan, body, resolver, list(settings.devices))
     if body.warm_start is not None and body.warm_start.job is not None:
-        await _check_warm_start(body.warm_start.job, found.shape, service, caller)
+        await run_in_threadpool(
+            check_warm_start, service, body.warm_start.job, caller.sees, found.shape
+        )
     spec["shape"] = None if found.shape is None else list(found.shape)
     spec["spread"] = workers_asked(body, settings, caller.spread_workers)
     there = sum(service.supervisor.workers().values())
@@ -99,6 +105,7 @@ async def submit(
         lambda: service.store.submit(
             spec, owner=caller.owner, label=body.label, idempotency_key=key, digest=digest,
             most_active=most, answer=_accepted if wait is None else None,
+            check=partial(check_submitted, service),
         )
     )  # fmt: skip
     if not created:
@@ -124,11 +131,13 @@ async def _replay(service: Service, caller: Caller, job: JobRow, prefer: str | N
 
 async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | None) -> Answer:
     """What a submission is answered with: the job, or its result where that is waited for."""
-    if wait is None:
+    if wait is None or not caller.may_wait:
+        # The job is accepted: no answer may say otherwise. A preference may go unheeded.
         return _accepted(job)
     wait = min(wait, service.settings.limits.wait_s)
     applied = {"Preference-Applied": f"wait={wait:g}"}
-    with caller.waiting():
+    # Deleted meanwhile, or the table cannot be read: it was accepted all the same.
+    with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
         job = await _finished(service, job, time.monotonic() + wait)
     if not is_over(job):
         return _accepted(job, applied)
@@ -158,23 +167,6 @@ def _checked_key(key: str | None) -> str | None:
     if key is not None and not (key.isascii() and key.isprintable()):
         raise HttpProblem("malformed-request", "Idempotency-Key must be printable ASCII characters")
     return key
-
-
-async def _check_warm_start(
-    job_id: str, shape: tuple[int, int] | None, service: Service, caller: Caller
-) -> None:
-    try:
-        job = await service.job(job_id, caller)
-    except UnknownJob:
-        raise HttpProblem(
-            "invalid-spec", f"there is no job {job_id}", pointer="/warm_start/job"
-        ) from None
-    if job.result is None:
-        raise HttpProblem("invalid-spec", f"{job_id} has no result", pointer="/warm_start/job")
-    if shape is not None and job.result["shape"] != list(shape):
-        raise HttpProblem(
-            "invalid-spec", f"{job_id} has shape {job.result['shape']}", pointer="/warm_start/job"
-        )
 
 
 async def _finished(service: Service, job: JobRow, until: float) -> JobRow:
@@ -220,15 +212,19 @@ async def get_job(
 ) -> Response:
     """The job with its ``ETag``. With ``wait`` and ``If-None-Match`` it answers on a change.
 
-    Of a job that has ended there is nothing to wait for: 304 at once.
+    Of a job that has ended there is nothing to wait for: 304 at once. A service whose longest wait
+    is 0 answers at once, too: with Retry-After.
     """
-    job = await service.job(job_id, caller)
-    if matches(if_none_match, etag(job)) and wait > 0 and not is_over(job):
+    job, longest = await service.job(job_id, caller), service.settings.limits.wait_s
+    if matches(if_none_match, etag(job)) and min(wait, longest) > 0 and not is_over(job):
         with caller.waiting():
-            job = await _changed(service, job, min(wait, service.settings.limits.wait_s))
+            job = await _changed(service, job, min(wait, longest))
+    headers = {"ETag": etag(job)}
+    if wait > 0 and longest == 0 and not is_over(job):
+        headers |= _RETRY
     if matches(if_none_match, etag(job)):
-        return Response(status_code=304, headers={"ETag": etag(job)})
-    return JSONResponse(job_view(job), headers={"ETag": etag(job)})
+        return Response(status_code=304, headers=headers)
+    return JSONResponse(job_view(job), headers=headers)
 
 
 @router.get("/{job_id}/spec", summary="The request of a job", response_model=JobRequest)
@@ -264,13 +260,14 @@ async def cancel(
 async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
-    job = await run_in_threadpool(service.store.resume, job_id, caller.active_jobs)
+    check = partial(check_resumed, service, job_id)
+    job = await run_in_threadpool(service.store.resume, job_id, caller.active_jobs, check)
     return JSONResponse(job_view(job), 202, {"ETag": etag(job), **_RETRY})
 
 
 @router.delete("/{job_id}", summary="Delete a job and its files", status_code=204)
 async def delete(job_id: JobId, service: TheService, caller: Submitter) -> Response:
-    """Refused (409) while the job is active."""
+    """Refused (409) while the job is active, or an unfinished job starts from it."""
     await service.job(job_id, caller)
     await run_in_threadpool(service.store.delete, job_id)
     return Response(status_code=204)
@@ -306,7 +303,7 @@ async def events(
     if is_over(job) and not await run_in_threadpool(service.store.events, job_id, after, 1):
         # This is how a browser's EventSource is told to stop connecting again.
         return Response(status_code=204)
-    if caller.streams >= caller.max_streams:
+    if not caller.may_wait:
         raise HttpProblem("too-many-requests", f"{caller.max_streams} open streams are allowed")
     return EventSourceResponse(_stream(service, caller, job_id, after), ping=15)
 

@@ -8,6 +8,7 @@
 ``outcome-N.json``   how attempt N ended; written last, when all it names is on the disk
 ``result-N/``        the arrays of attempt N
 ``checkpoint``       where any attempt continues
+``start/``           the prices that a job starts from, where another job's result has them
 
 So whatever dies (worker, scheduler, server), what is left tells the truth: an outcome
 that is there counts, and a lock that is free with no outcome is an attempt that was lost.
@@ -29,6 +30,7 @@ from bigsap_server.jobs.files import is_locked, read_json, write_json
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
+START_ARRAYS = ("v", "col4row")
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,44 @@ class Folder:
         return self.path / "checkpoint"
 
     @property
+    def start(self) -> Path:
+        return self.path / "start"
+
+    @property
     def lock(self) -> Path:
         return self.path / "run.lock"
 
     def result(self, attempt: int) -> Path:
         """Where the arrays of an attempt lie."""
         return self.path / f"result-{attempt}"
+
+    def keep_start(self, result: Path | None) -> Path:
+        """Keep what the job starts from, once; where it lies.
+
+        result: the arrays of another job, which may be deleted or solved further before this one
+        has ended. Raises FileNotFoundError when neither is there.
+        """
+        if not self.start.exists():
+            if result is None:
+                raise FileNotFoundError("there is no result to start from")
+            temporary = self.start.with_name("start.tmp")
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            for name in START_ARRAYS:
+                file = f"{name}.npy"
+                try:
+                    os.link(result / file, temporary / file)  # results are never written again
+                except FileNotFoundError:
+                    raise
+                except OSError:  # a file system without links
+                    shutil.copyfile(result / file, temporary / file)
+            os.rename(temporary, self.start)
+        return self.start
+
+    def nothing_left(self) -> None:
+        """Remove what only an attempt to come would need."""
+        self.checkpoint.unlink(missing_ok=True)
+        shutil.rmtree(self.start, ignore_errors=True)
 
     def command(self, attempt: int, command: Command) -> None:
         """Tell the attempt what to do."""

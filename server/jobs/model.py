@@ -50,6 +50,14 @@ class QuotaExceeded(JobStoreError):
     """The owner has as many active jobs as allowed."""
 
 
+class ArrayInUse(JobStoreError):
+    """An active job refers to the array that was to be deleted."""
+
+
+class JobInUse(JobStoreError):
+    """An active job starts from the job that was to be deleted."""
+
+
 class BadPageToken(JobStoreError):
     """A page token that no page of this list gave out."""
 

@@ -20,9 +20,11 @@ from bigsap_server.jobs.model import (
     QuotaExceeded,
     Row,
     UnknownJob,
+    WrongState,
     canonical,
 )
 from bigsap_server.jobs.recent import Changes
+from bigsap_server.jobs.references import references
 
 # Progress events kept of one job; older ones are thinned out, so that a convergence plot
 # keeps its shape and a solve of a week does not fill the disk.
@@ -173,6 +175,71 @@ def made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) ->
     if row["digest"] != digest:
         raise IdempotencyConflict(row["id"])
     return job_of(row)
+
+
+def insert(db: sqlite3.Connection, **values: Any) -> sqlite3.Row:
+    """A new job with these columns."""
+    names = ", ".join(values)
+    places = ", ".join(f":{name}" for name in values)
+    row: sqlite3.Row = db.execute(
+        f"INSERT INTO job ({names}) VALUES ({places}) RETURNING *", values
+    ).fetchone()
+    return row
+
+
+def claim(db: sqlite3.Connection, now: float) -> sqlite3.Row | None:
+    """The oldest job that is due, made ``starting``; None when none is."""
+    row: sqlite3.Row | None = db.execute(
+        "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
+        " heartbeat = :now, started = coalesce(started, :now), finished = NULL,"
+        " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
+        " WHERE number = (SELECT number FROM job WHERE state = 'queued'"
+        "  OR (state = 'interrupted' AND retry_at <= :now) ORDER BY number LIMIT 1)"
+        " RETURNING *",
+        {"now": now},
+    ).fetchone()
+    return row
+
+
+def running(db: sqlite3.Connection) -> list[JobRow]:
+    """The jobs that a worker has or is being given, oldest first."""
+    rows = db.execute(
+        "SELECT * FROM job WHERE state IN ('starting', 'running', 'cancelling') ORDER BY number"
+    ).fetchall()
+    return [job_of(row) for row in rows]
+
+
+def check_resumable(row: sqlite3.Row) -> None:
+    """Raise WrongState for a job that is solved, or that something still happens to."""
+    job_id, state = row["id"], row["state"]
+    if state == "succeeded":
+        status = json.loads(row["result"] or "{}").get("status")
+        if status in ("optimal", "infeasible"):
+            raise WrongState(f"{job_id} is solved: {status}", state)
+    elif state not in ("interrupted", "cancelled", "failed"):
+        raise WrongState(f"{job_id} is {state}; nothing to resume", state)
+
+
+def check_unused(db: sqlite3.Connection, thing: str, error: type[JobStoreError]) -> None:
+    """Raise ``error`` when an active job refers to ``thing``, the id of an array or a job."""
+    rows = db.execute(
+        # All states in one statement: a job that goes from one to the next is not missed.
+        f"SELECT id, spec FROM job WHERE {ACTIVE} AND instr(spec, ?) ORDER BY number",
+        (thing,),
+    )
+    for row in rows:
+        if thing in references(json.loads(row["spec"])):
+            raise error(f"{row['id']} uses {thing}")
+
+
+def events(db: sqlite3.Connection, job_id: str, after: int, limit: int) -> list[JobEvent]:
+    """Up to ``limit`` events of a job with a sequence number above ``after``, in order."""
+    number = find(db, job_id, columns="number")["number"]
+    rows = db.execute(
+        "SELECT seq, time, kind, data FROM event WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?",
+        (number, after, limit),
+    ).fetchall()
+    return [JobEvent(r["seq"], r["time"], r["kind"], json.loads(r["data"])) for r in rows]
 
 
 def keep_answer(db: sqlite3.Connection, job_id: str, answer: Answer) -> None:

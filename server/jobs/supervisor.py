@@ -21,7 +21,7 @@ from typing import Any
 from bigsap_server.jobs.control import Command, Folder
 from bigsap_server.jobs.executor import Executor, Order, Report
 from bigsap_server.jobs.table import JobRow, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
-from bigsap_server.problems import HttpProblem, is_disk_full
+from bigsap_server.problems import HttpProblem, is_disk_full, without_paths
 from bigsap_server.settings import Settings
 
 _log = logging.getLogger("bigsap_server.supervisor")
@@ -68,6 +68,7 @@ class Supervisor:
 
     def __init__(self, store: JobStore, executor: Executor, settings: Settings) -> None:
         self._store, self._executor, self._settings = store, executor, settings
+        self._names = {"stores": settings.stores, "data": settings.data}
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -211,7 +212,8 @@ class Supervisor:
                 if is_disk_full(error):
                     slug, detail = "disk-full", "the disk is full"
                 else:
-                    slug, detail = "worker-lost", f"no worker could be given the job: {error}"
+                    why = without_paths(str(error), self._names)
+                    slug, detail = "worker-lost", f"no worker could be given the job: {why}"
                 watch.outcome = _interrupted(slug, detail)
 
     def _watch_of(self, job: JobRow) -> _Watch:
@@ -231,7 +233,8 @@ class Supervisor:
         warm_folder = None
         if warm is not None:
             with suppress(UnknownJob):
-                other = self._store.get(warm, owner=job.owner)
+                # Whether the owner may see it was judged when the job was submitted.
+                other = self._store.get(warm)
                 if other.result is not None:
                     warm_folder = str(self._store.result_file(other, "v").parent)
         return settings | {
@@ -250,7 +253,8 @@ class Supervisor:
         if report.kind == "over":
             watch.outcome = report.data
         elif report.kind == "lost":
-            watch.lost, watch.why = time.monotonic(), report.data["detail"]
+            why = without_paths(report.data["detail"], self._names)
+            watch.lost, watch.why = time.monotonic(), why
         elif report.kind == "begun":
             self._update(watch, state="running")
         elif report.kind == "progress":
@@ -348,7 +352,7 @@ class Supervisor:
             folder = Folder(watch.order.folder)
             folder.prune(job.attempt, result_of)
             if result is not None and result["status"] in ("optimal", "infeasible"):
-                folder.checkpoint.unlink(missing_ok=True)  # nothing is left to continue
+                folder.nothing_left()
 
     def _update(self, watch: _Watch, **news: Any) -> None:
         """Write news; those of an attempt that is over concern nobody."""

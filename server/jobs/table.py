@@ -34,10 +34,12 @@ from bigsap_server.jobs.model import (
     RUNNING,
     STATES,
     Answer,
+    ArrayInUse,
     BadPageToken,
     DirectoryBusy,
     IdempotencyConflict,
     JobEvent,
+    JobInUse,
     JobRow,
     JobStoreError,
     QuotaExceeded,
@@ -52,9 +54,9 @@ from bigsap_server.jobs.model import (
 from bigsap_server.jobs.recent import Changes, Recent
 
 __all__ = [
-    "FINISHED", "RUNNING", "STATES", "Answer", "BadPageToken", "DirectoryBusy",
-    "IdempotencyConflict", "JobEvent", "JobRow", "JobStore", "JobStoreError", "QuotaExceeded",
-    "StaleAttempt", "StoreUnavailable", "UnknownJob", "WrongState",
+    "FINISHED", "RUNNING", "STATES", "Answer", "ArrayInUse", "BadPageToken", "DirectoryBusy",
+    "IdempotencyConflict", "JobEvent", "JobInUse", "JobRow", "JobStore", "JobStoreError",
+    "QuotaExceeded", "StaleAttempt", "StoreUnavailable", "UnknownJob", "WrongState",
 ]  # fmt: skip
 
 
@@ -125,12 +127,15 @@ class JobStore:
         digest: str | None = None,
         most_active: int | None = None,
         answer: Callable[[JobRow], Answer] | None = None,
+        check: Callable[[Row], None] = lambda spec: None,
     ) -> tuple[JobRow, bool]:
         """A new queued job and True; or False and the one that ``idempotency_key`` made before.
 
         digest: of the body as the client sent it; default: of ``spec``. most_active: raise
         QuotaExceeded when the owner has this many active jobs. answer: of a new job with a key,
-        kept for ``answer_of``. Raises IdempotencyConflict when the key was used with another body.
+        kept for ``answer_of``. check: called with the spec of a new job, while nothing can be
+        deleted; what it raises keeps the job out. Raises IdempotencyConflict when the key was used
+        with another body.
         """
         text = canonical(spec)
         if digest is None:
@@ -141,14 +146,12 @@ class JobStore:
             if (found := sql.made_by(db, owner, idempotency_key, digest)) is not None:
                 return found, False
             sql.check_active(db, owner, most_active)
-            row = db.execute(
-                "INSERT INTO job (id, owner, state, created, label, spec, digest, idempotency_key)"
-                " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?) RETURNING *",
-                (
-                    f"job_{secrets.token_hex(8)}", owner, time.time(), label, text, digest,
-                    idempotency_key,
-                ),
-            ).fetchone()  # fmt: skip
+            check(spec)
+            row = sql.insert(
+                db, id=f"job_{secrets.token_hex(8)}", owner=owner, state="queued",
+                created=time.time(), label=label, spec=text, digest=digest,
+                idempotency_key=idempotency_key,
+            )  # fmt: skip
             sql.state_event(db, changes, row)
             job = changes.jobs[row["id"]] = sql.job_of(row)
             if answer is not None and idempotency_key is not None:
@@ -213,34 +216,38 @@ class JobStore:
                 db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None
             )
 
-    def resume(self, job_id: str, most_active: int | None = None) -> JobRow:
+    def resume(
+        self,
+        job_id: str,
+        most_active: int | None = None,
+        check: Callable[[Row], None] = lambda spec: None,
+    ) -> JobRow:
         """Queue the job again, to go on from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
         before they were optimal (``time_limit``, ``gap_reached``). Raises WrongState, and
-        QuotaExceeded as ``submit``, by the job's owner.
+        QuotaExceeded as ``submit``, by the job's owner. check: as of ``submit``.
         """
         with self._write() as (db, changes):
             row = sql.find(db, job_id)
-            state = row["state"]
-            if state == "succeeded":
-                status = json.loads(row["result"] or "{}").get("status")
-                if status in ("optimal", "infeasible"):
-                    raise WrongState(f"{job_id} is solved: {status}", state)
-            elif state not in ("interrupted", "cancelled", "failed"):
-                raise WrongState(f"{job_id} is {state}; nothing to resume", state)
+            sql.check_resumable(row)
             sql.check_active(db, row["owner"], most_active, row["number"])
+            check(json.loads(row["spec"]))
             return self._set(
                 db, changes, row, state="queued", finished=None, cancel=None, problem=None,
                 retry_at=None, failures=0, spent=0.0,
             )  # fmt: skip
 
     def delete(self, job_id: str) -> None:
-        """Remove record, events and files. Raises WrongState while the job is active."""
+        """Remove record, events and files.
+
+        Raises WrongState while the job is active, JobInUse while an active one starts from it.
+        """
         with self._write() as (db, changes):
             row = sql.find(db, job_id)
             if is_active(row["state"], row["retry_at"]):
                 raise WrongState(f"{job_id} is {row['state']}: cancel it first", row["state"])
+            sql.check_unused(db, job_id, JobInUse)
             db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
             changes.jobs[job_id] = None
             # Aside before the commit, so that a crash leaves either all or, for ``sweep``,
@@ -249,16 +256,21 @@ class JobStore:
                 os.replace(self.folder(job_id), control.aside(self.folder(job_id)))
         shutil.rmtree(control.aside(self.folder(job_id)), ignore_errors=True)
 
+    @contextmanager
+    def unused(self, array_id: str) -> Iterator[None]:
+        """While no job can be submitted or resumed: time to delete the array, which must not last.
+
+        Raises ArrayInUse when an active job uses it.
+        """
+        with self._write_lock:
+            with self._read() as db:
+                sql.check_unused(db, array_id, ArrayInUse)
+            yield
+
     def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[JobEvent]:
         """Up to ``limit`` events with a sequence number above ``after``, in order."""
         with self._read() as db:
-            number = sql.find(db, job_id, columns="number")["number"]
-            rows = db.execute(
-                "SELECT seq, time, kind, data FROM event WHERE job = ? AND seq > ?"
-                " ORDER BY seq LIMIT ?",
-                (number, after, limit),
-            ).fetchall()
-        return [JobEvent(r["seq"], r["time"], r["kind"], json.loads(r["data"])) for r in rows]
+            return sql.events(db, job_id, after, limit)
 
     def counts(self) -> dict[str, int]:
         """How many jobs are in each state, zeros included."""
@@ -275,17 +287,8 @@ class JobStore:
 
     def claim(self) -> JobRow | None:
         """Take the oldest job that is due, as ``starting`` with its attempt counted up."""
-        now = time.time()
         with self._write() as (db, changes):
-            row = db.execute(
-                "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
-                " heartbeat = :now, started = coalesce(started, :now), finished = NULL,"
-                " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
-                " WHERE number = (SELECT number FROM job WHERE state = 'queued'"
-                "  OR (state = 'interrupted' AND retry_at <= :now) ORDER BY number LIMIT 1)"
-                " RETURNING *",
-                {"now": now},
-            ).fetchone()
+            row = sql.claim(db, time.time())
             if row is None:
                 return None
             sql.state_event(db, changes, row)
@@ -295,11 +298,7 @@ class JobStore:
     def running(self) -> list[JobRow]:
         """The jobs that a worker has or is being given, oldest first."""
         with self._read() as db:
-            rows = db.execute(
-                "SELECT * FROM job WHERE state IN ('starting', 'running', 'cancelling')"
-                " ORDER BY number"
-            ).fetchall()
-        return [sql.job_of(row) for row in rows]
+            return sql.running(db)
 
     def update(
         self,

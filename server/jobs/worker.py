@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 from bigsap_server import logs
-from bigsap_server.jobs.control import RESULT_ARRAYS, Command, Folder
+from bigsap_server.jobs.control import RESULT_ARRAYS, START_ARRAYS, Command, Folder
 from bigsap_server.jobs.files import FileLock, write_json
 from bigsap_server.jobs.pace import Pace
 from bigsap_server.jobs.summary import jsonable, summary_of
-from bigsap_server.problems import HttpProblem, from_error, is_disk_full
+from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
 
 import bigsap
 
@@ -203,7 +203,8 @@ class Attempt:
             except bigsap.CheckpointError as error:
                 # The costs have changed, or another version wrote it: what it says does
                 # not hold for this problem any more.
-                self._tell("log", {"message": f"starting anew: {error}"})
+                message = without_paths(f"starting anew: {error}", self.settings)
+                self._tell("log", {"message": message})
                 self.folder.checkpoint.unlink(missing_ok=True)
         return bigsap.solve(source, **given)
 
@@ -233,17 +234,20 @@ class Attempt:
             if parsed.col4row is None:
                 return prices
             return prices, resolver.array(parsed.col4row, "/warm_start/col4row")
+        result = self.settings.get("warm_folder")
         try:
-            folder = Path(self.settings["warm_folder"])
+            folder = self.folder.keep_start(None if result is None else Path(result))
             v, col4row = (
-                np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("v", "col4row")
+                np.load(folder / f"{name}.npy", allow_pickle=False) for name in START_ARRAYS
             )
-        except (FileNotFoundError, TypeError):
+        except FileNotFoundError:
+            if self.folder.checkpoint.exists():  # of a version that did not keep the prices
+                self._tell("log", {"message": "going on without the job that this started from"})
+                return None
             raise HttpProblem(
-                "invalid-spec",
-                "the job to start from has no result (any more)",
+                "invalid-spec", "the job to start from has no result (any more)",
                 pointer="/warm_start/job",
-            ) from None
+            ) from None  # fmt: skip
         return v, col4row
 
     # The outcome
@@ -286,8 +290,8 @@ class Attempt:
         if self._command == "fenced":
             return {"state": "stale"}
         if isinstance(error, bigsap.ClusterError):
-            return _interrupted("worker-lost", str(error))
-        problem = from_error(error)
+            return _interrupted("worker-lost", without_paths(str(error), self.settings))
+        problem = from_error(error, settings=self.settings)
         cause = error.__cause__ if isinstance(error, HttpProblem) else error
         if problem.slug == "source-failed" and may_pass(cause):
             return {"state": "interrupted", "slug": problem.slug, "problem": problem.document()}

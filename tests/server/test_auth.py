@@ -120,6 +120,39 @@ def test_owners_see_their_own(keyed: dict[str, As]) -> None:
     assert root.delete(link).status_code == 204
 
 
+def test_admin_may_start_from_anybodys_job(keyed: dict[str, As]) -> None:
+    first = solved(keyed["alice"], SQUARE)
+    job = solved(keyed["root"], SQUARE | {"warm_start": {"job": first["id"]}})
+    assert job["state"] == "succeeded", job["problem"]
+    assert job["result"]["objective"] == 5
+
+
+@pytest.mark.parametrize("streams", [0, 1])
+def test_an_accepted_job_is_said_to_be(
+    make_app: Callable[..., Any], tmp_path: Path, streams: int
+) -> None:
+    """Where nothing more may stay open, ``Prefer: wait`` goes unheeded: 202, with Location."""
+    key = new_key()
+    file = tmp_path / "keys.toml"
+    file.write_text(
+        f'[al]\nhash = "{hashed(key)}"\nscopes = ["read", "submit"]\nstreams = {streams}\n'
+    )
+    client = make_app(keys=file)
+    alice = As(client, key)
+    caller = client.app._keys.caller(None, key)
+    headers = {"Prefer": "wait=30", "Idempotency-Key": "once"}
+    caller.streams = streams  # so many are open
+    first = alice.post("/v1/jobs", json=SQUARE, headers=headers)
+    assert first.status_code == 202
+    assert first.headers["Location"] == first.json()["links"]["self"]
+    assert "Preference-Applied" not in first.headers
+    caller.streams = 0
+    again = alice.post("/v1/jobs", json=SQUARE, headers=headers)
+    assert (again.status_code, again.content) == (202, first.content)
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert len(alice.get("/v1/jobs").json()["jobs"]) == 1
+
+
 def test_idempotency_keys_are_the_owners(keyed: dict[str, As]) -> None:
     key = {"Idempotency-Key": "same"}
     first = keyed["alice"].post("/v1/jobs", json=SQUARE, headers=key).json()

@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from bigsap_server.http import routes_jobs
+from bigsap_server.jobs.model import StoreUnavailable, UnknownJob
 from checks import NOW, SQUARE, problem, solved, upload, vector
 
 # Minutes of rows, so that there is something to cancel.
@@ -71,6 +73,38 @@ def test_prefer_wait_that_is_too_short(make_app: Callable[..., Any]) -> None:
     assert answer.headers["Preference-Applied"] == "wait=0.2"
     api.post(answer.json()["links"]["cancel"], json={"mode": "now"})
     wait_for(api, answer.json(), "cancelled")
+
+
+@pytest.mark.parametrize("error", [UnknownJob("gone"), StoreUnavailable("full")])
+def test_what_happens_while_it_is_waited_for_changes_no_acceptance(
+    api: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def gone(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(routes_jobs, "_finished", gone)
+    answer = api.post("/v1/jobs", json=SQUARE, headers=NOW)
+    assert answer.status_code == 202
+    assert answer.headers["Location"] == answer.json()["links"]["self"]
+
+
+def test_a_service_without_long_polls(make_app: Callable[..., Any]) -> None:
+    """It answers at once, and says when to come again."""
+    api = make_app(limits={"wait_s": 0})
+    answer = api.post("/v1/jobs", json=LONG, headers={"Prefer": "wait=50"})
+    assert (answer.status_code, answer.headers["Preference-Applied"]) == (202, "wait=0")
+    link = answer.json()["links"]["self"]
+    running = wait_for(api, answer.json(), "running")
+    seen = {"If-None-Match": api.get(running["links"]["self"]).headers["ETag"]}
+    for headers in (seen, {}):
+        started = time.monotonic()
+        found = api.get(link, params={"wait": 30}, headers=headers)
+        assert time.monotonic() - started < 10
+        assert found.status_code in (200, 304)
+        assert int(found.headers["Retry-After"]) >= 1
+    api.post(answer.json()["links"]["cancel"], json={"mode": "now"})
+    wait_for(api, answer.json(), "cancelled")
+    assert "Retry-After" not in api.get(link, params={"wait": 30}).headers
 
 
 def test_idempotency(api: Any) -> None:

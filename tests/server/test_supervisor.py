@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import threading
 import time
 
@@ -15,7 +16,7 @@ from bigsap_server.jobs.executor import Order, Report
 from bigsap_server.jobs.executors import InlineExecutor
 from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.supervisor import Supervisor
-from bigsap_server.jobs.table import JobStore
+from bigsap_server.jobs.table import JobInUse, JobStore
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
 
@@ -197,6 +198,31 @@ def test_graceful_cancel_keeps_what_is_known_and_resume_ends_identical(tmp_path,
         for name in ("col4row", "row4col", "u", "v"):
             np.testing.assert_array_equal(service.array(job, name), getattr(whole, name))
         wait_for(lambda: not (service.store.folder(job_id) / "result-1").exists())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_job_goes_on_without_the_one_it_started_from(tmp_path, slow, whole, kept):
+    """Also one begun by a version that did not keep the prices."""
+    spec, settings = slow
+    easy = {**spec["cost"], "metric": "sqeuclidean"}
+    with Service(tmp_path / "data", **settings) as service:
+        first = service.finished(service.submit(cost=easy))
+        job_id = service.submit(**spec, warm_start={"job": first.id})
+        folder = Folder(service.store.folder(job_id))
+        wait_for(folder.checkpoint.exists)
+        with pytest.raises(JobInUse):
+            service.store.delete(first.id)
+        service.store.request_cancel(job_id, "graceful")
+        assert service.finished(job_id).state == "cancelled"
+        service.store.delete(first.id)
+        assert folder.start.exists()
+        if not kept:
+            shutil.rmtree(folder.start)
+        service.store.resume(job_id)
+        job = service.finished(job_id, seconds=90)
+        assert (job.state, job.result["stats"]["resumed"]) == ("succeeded", 1), job.problem
+        assert job.result["objective"] == pytest.approx(whole.fun)
+        wait_for(lambda: not folder.start.exists())
 
 
 def test_progress_comes_at_least_once_a_second(tmp_path, slow):
