@@ -229,7 +229,8 @@ class Client:
         """Upload a (n,) or (n, k) array of real numbers; returns the id for use in specs.
 
         array: may be a memmap: blocks of rows of about ``block_bytes``, and no more than the
-            service takes, are read and sent one by one. array_id: an upload to continue: only what is missing is sent.
+            service takes, are read and sent one by one.
+        array_id: an upload to continue: only what is missing is sent.
         progress: called with rows there and rows in all.
 
         Raises UploadError when the service goes away half-way; its ``array_id`` is
