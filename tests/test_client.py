@@ -431,7 +431,7 @@ def test_a_stream_that_is_always_cut_off_ends_with_patience():
         assert 2 <= len(seen) < 10
 
 
-def test_a_service_that_lets_nobody_wait_is_not_asked_all_the_time():
+def test_a_service_that_lets_nobody_wait_is_not_asked_all_the_time(monkeypatch):
     record = {"id": "job_1", "state": "running", "links": {}}
     answers = ((200, {"ETag": "1"}, record), (304, {"ETag": "1"}, b""))
     with stub(*answers) as (url, seen), Client(url) as client:
@@ -439,6 +439,15 @@ def test_a_service_that_lets_nobody_wait_is_not_asked_all_the_time():
         with pytest.raises(TimeoutError):
             job.wait(2)
         assert 2 <= len(seen) <= 5
+    # A job of a list has no ETag yet: the first poll only brings that.
+    monkeypatch.setattr("bigsap.client.jobs._PAUSE", 10.0)
+    ended = {**record, "state": "succeeded"}
+    answers = ((200, {}, {"jobs": [record]}), (200, {"ETag": "1"}, record), (200, {}, ended))
+    with stub(*answers) as (url, seen), Client(url) as client:
+        (job,) = client.jobs(limit=1)
+        began = time.monotonic()
+        assert job.wait(30).state == "succeeded"
+        assert time.monotonic() - began < 9
 
 
 @pytest.mark.timed

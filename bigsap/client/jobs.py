@@ -336,10 +336,10 @@ class Job:
                 left = _POLL if end is None else min(_POLL, end - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(f"{self.id} is {self.state} after {timeout:g} s")
-                before, asked = self.record, time.monotonic()
+                before, asked = (self.record, self._etag), time.monotonic()
                 self.refresh(wait=left)
                 rest = min(pause, left) - (time.monotonic() - asked)
-                if self.record != before:
+                if (self.record, self._etag) != before:
                     pause = _PAUSE
                 elif rest > 0:
                     # The service lets nobody wait, or is stopping: it is not to be asked at once.
