@@ -18,6 +18,8 @@ guess. A client sends ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import secrets
 import sys
 import time
@@ -26,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Limits
@@ -87,10 +89,11 @@ class Caller:
         finally:
             self.streams -= 1
 
-    def require(self, scope: Scope) -> None:
-        """Raise HttpProblem ``forbidden`` without the scope."""
-        if scope not in self.scopes and "admin" not in self.scopes:
-            raise HttpProblem("forbidden", f"this needs a key with the scope {scope!r}")
+    def require(self, *scopes: Scope) -> None:
+        """Raise HttpProblem ``forbidden`` without one of the scopes."""
+        if self.scopes.isdisjoint({*scopes, "admin"}):
+            named = " or ".join(map(repr, scopes))
+            raise HttpProblem("forbidden", f"this needs a key with the scope {named}")
 
 
 class Bucket:
@@ -192,10 +195,20 @@ def main(argv: Sequence[str]) -> int:
     if not argv:
         sys.stderr.write("usage: python -m bigsap_server.auth NAME [SCOPE ...]\n")
         return 2
-    key, scopes = new_key(), list(argv[1:]) or ["read", "submit"]
-    entry = Key(hash=hashed(key), scopes=frozenset(scopes))
-    shown = ", ".join(f'"{scope}"' for scope in sorted(entry.scopes))
-    sys.stdout.write(f'# key: {key}\n[{argv[0]}]\nhash = "{entry.hash}"\nscopes = [{shown}]\n')
+    name, scopes = argv[0], argv[1:] or ["read", "submit"]
+    unknown = [scope for scope in scopes if scope not in get_args(Scope)]
+    if unknown:
+        known = ", ".join(get_args(Scope))
+        sys.stderr.write(f"unknown scope {unknown[0]!r}: there are {known}\n")
+        return 2
+    if not name or not name.isprintable():
+        sys.stderr.write(f"{name!r} is no name: it needs printable characters\n")
+        return 2
+    key = new_key()
+    # TOML reads [a.b] as a table in a table. JSON's strings of printable characters are TOML's.
+    table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    shown = ", ".join(f'"{scope}"' for scope in sorted(set(scopes)))
+    sys.stdout.write(f'# key: {key}\n[{table}]\nhash = "{hashed(key)}"\nscopes = [{shown}]\n')
     return 0
 
 

@@ -166,7 +166,7 @@ MUTATIONS = [
              'name: array(name) if holds == "array" else getattr(spec, name)',
              'name: array(name) if holds == "text" else getattr(spec, name)',
              "tests/server/test_build.py"),
-    Mutation("server/auth.py", 'if scope not in self.scopes and "admin" not in self.scopes:',
+    Mutation("server/auth.py", 'if self.scopes.isdisjoint({*scopes, "admin"}):',
              "if not self.scopes:", "tests/server/test_auth.py"),
     Mutation("server/auth.py", "if self._tokens >= 1:", "if self._tokens >= -9:",
              "tests/server/test_auth.py"),

@@ -185,6 +185,9 @@ BAD = [
     ("submit metric.json --uploaded x.npy", 1, "FILE=ID"),
     ("submit metric.json --url nowhere", 1, "http"),
     ("jobs --limit 0", 1, "--limit"),
+    ("jobs nope", 6, "nope"),
+    ("jobs ../arrays", 1, "is no id"),
+    ("result job_1/events", 1, "is no id"),
     ("jobs job_0000000000000000", 6, "job_0000000000000000"),
     ("result job_0000000000000000", 6, "job_0000000000000000"),
     ("cancel job_0000000000000000", 6, "job_0000000000000000"),
@@ -205,6 +208,19 @@ def test_mistakes_are_one_line(service, tmp_path, capsys, monkeypatch, line, cod
     assert len(err) == 1
     assert err[0].startswith("bigsap: error: ")
     assert text in err[0]
+
+
+def test_empty_keys_are_mistakes(service, spec, capsys, monkeypatch):
+    assert run("jobs", "--key", "") == 1
+    assert run("jobs", "--key", "abc ") == 1
+    assert run("submit", spec, "--idempotency-key", "") == 1
+    monkeypatch.setenv("BIGSAP_KEY", "abc ")
+    assert run("jobs") == 1
+    err = capsys.readouterr().err.splitlines()
+    assert ["key" in line for line in err] == [True] * 4
+    # An empty variable is none: shells and compose files have no other way to say it.
+    monkeypatch.setenv("BIGSAP_KEY", "")
+    assert run("jobs") == 0
 
 
 def test_nobody_there_is_exit_6(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import select
 import socket
@@ -23,9 +24,11 @@ pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
 
 from bigsap.client import Client, JobFailedError, ServiceError, UnreachableError, UploadError
+from bigsap.client.arrays import download
 from bigsap.client.http import Transport
 from bigsap.errors import DtypeError, InputError, ShapeError
 
+SSE = {"Content-Type": "text/event-stream"}
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((300, 2)), RNG.random((320, 2))
 # Rows by the thousand and a formula of many steps: minutes, unless it is cancelled.
@@ -347,8 +350,46 @@ def test_key_is_sent_and_does_not_follow_redirects():
         ):
             client.capabilities()
         assert reached == []
+
+
+@pytest.mark.parametrize("key", ["", "abc ", " abc", "two\nlines", "schl\u00fcssel", "\x7f"])
+def test_keys_that_no_header_can_hold_are_refused_at_once(key, client):
     with pytest.raises(InputError, match="key"):
-        Client("http://127.0.0.1:1", key="two\nlines")
+        Client("http://127.0.0.1:1", key=key)
+    with pytest.raises(InputError, match="idempotency key"):
+        client.submit({"type": "array", "values": [[1]]}, idempotency_key=key)
+
+
+def test_requests_that_cannot_be_sent_are_not_sent_again():
+    import httpx
+
+    sent = []
+
+    def send() -> httpx.Response:
+        sent.append(1)
+        raise httpx.LocalProtocolError("Illegal header value")
+
+    transport = Transport("http://127.0.0.1:1", patience=5)
+    with pytest.raises(InputError, match="Illegal header value"):
+        transport.persist(send)
+    transport.close()
+    assert sent == [1]
+
+
+IDS = ["", ".", "..", "../arrays", "../jobs/job_1", "job_1/events", "job_1?wait=1", "job_1#", "a b"]
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_what_is_no_id_leads_nowhere(name):
+    with stub((200, {}, {"id": "job_1"})) as (url, seen), Client(url, patience=0) as client:
+        for call in (
+            client.job, client.cancel, client.result, client.delete_array,
+            lambda name: list(client.events(name)),
+            lambda name: client.upload(np.eye(2), array_id=name),
+        ):  # fmt: skip
+            with pytest.raises(InputError, match="is no id"):
+                call(name)
+        assert seen == []
 
 
 BUSY = {"type": "urn:bigsap:problem:too-many-requests", "title": "x", "status": 429}
@@ -362,6 +403,51 @@ def test_busy_service_is_asked_again_when_it_says():
         assert client.capabilities() == {"api": "v1"}
         assert time.monotonic() - began >= 0.4
         assert len(seen) == 3
+
+
+def test_busy_service_is_asked_again_for_arrays_and_events():
+    npy = io.BytesIO()
+    np.save(npy, np.arange(3))
+    soon = {"Retry-After": "0.05"}
+    answers = ((429, soon, BUSY), (503, soon, BUSY), (200, {}, npy.getvalue()))
+    with stub(*answers) as (url, _):
+        transport = Transport(url, patience=5)
+        assert download(transport, "/v1/jobs/job_1/result/u").tolist() == [0, 1, 2]
+        transport.close()
+    stream = b'id: 1\ndata: {"seq": 1}\n\nevent: end\ndata: {}\n\n'
+    answers = ((429, soon, BUSY), (503, soon, BUSY), (200, SSE, stream))
+    with stub(*answers) as (url, _), Client(url, patience=5) as client:
+        assert list(client.events("job_1")) == [{"seq": 1}]
+    with stub((429, soon, BUSY)) as (url, seen), Client(url, patience=0.3) as client:
+        with pytest.raises(ServiceError):
+            list(client.events("job_1"))
+        assert len(seen) > 2
+
+
+def test_a_stream_that_is_always_cut_off_ends_with_patience():
+    with stub((200, SSE, b"")) as (url, seen), Client(url, patience=0.5) as client:
+        with pytest.raises(UnreachableError, match="cut off"):
+            list(client.events("job_1"))
+        assert 2 <= len(seen) < 10
+
+
+def test_a_service_that_lets_nobody_wait_is_not_asked_all_the_time(monkeypatch):
+    record = {"id": "job_1", "state": "running", "links": {}}
+    answers = ((200, {"ETag": "1"}, record), (304, {"ETag": "1"}, b""))
+    with stub(*answers) as (url, seen), Client(url) as client:
+        job = client.job("job_1")
+        with pytest.raises(TimeoutError):
+            job.wait(2)
+        assert 2 <= len(seen) <= 5
+    # A job of a list has no ETag yet: the first poll only brings that.
+    monkeypatch.setattr("bigsap.client.jobs._PAUSE", 10.0)
+    ended = {**record, "state": "succeeded"}
+    answers = ((200, {}, {"jobs": [record]}), (200, {"ETag": "1"}, record), (200, {}, ended))
+    with stub(*answers) as (url, seen), Client(url) as client:
+        (job,) = client.jobs(limit=1)
+        began = time.monotonic()
+        assert job.wait(30).state == "succeeded"
+        assert time.monotonic() - began < 9
 
 
 @pytest.mark.timed

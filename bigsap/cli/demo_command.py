@@ -25,8 +25,9 @@ from bigsap.cli.photographs import (
     reduced,
     save_side_by_side,
 )
-from bigsap.client.jobs import Client, Shown
+from bigsap.client.jobs import Client
 from bigsap.client.local_service import LocalService
+from bigsap.client.shown import Shown
 from bigsap.errors import InputError
 from bigsap.memory import peak_bytes
 from bigsap.show.progress_bar import BarState, clock, counts, title

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bigsap.cli.common import ExitStatus, add_output_flags, check_output, exit_of, note, print_json
-from bigsap.client.http import JobFailedError, ServiceError, UploadError
+from bigsap.client.http import JobFailedError, ServiceError, UploadError, header_text
 from bigsap.errors import InputError
 from bigsap.show.text import align, number, result_record, result_text
 
@@ -123,7 +123,9 @@ def _client(args: argparse.Namespace) -> Client:
     from bigsap.client.jobs import Client
 
     url = args.url or os.environ.get("BIGSAP_URL") or URL
-    return Client(url, args.key or os.environ.get("BIGSAP_KEY") or None)
+    # An empty variable is none, as one writes it in shells and compose files.
+    key = (os.environ.get("BIGSAP_KEY") or None) if args.key is None else args.key
+    return Client(url, key)
 
 
 def _serve(args: argparse.Namespace) -> ExitStatus:
@@ -162,6 +164,8 @@ def _first_complaint(error: ValueError) -> str:
 
 def _submit(args: argparse.Namespace) -> ExitStatus:
     output = None if args.output is None else check_output(Path(args.output))
+    if args.idempotency_key is not None:  # before anything is uploaded
+        header_text("--idempotency-key", args.idempotency_key)
     request = read_request(Path(args.spec))
     options = {
         "maximize": args.maximize or None,
@@ -185,7 +189,7 @@ def _submit(args: argparse.Namespace) -> ExitStatus:
         request = files.sent(request)
         if args.dry_run:
             return _show_estimate(args, client.estimate(request))
-        job = client.submit(request, label=args.label, idempotency_key=args.idempotency_key or None)
+        job = client.submit(request, label=args.label, idempotency_key=args.idempotency_key)
         if not args.wait and output is None:
             _show_job(args, job)
             return ExitStatus.OK

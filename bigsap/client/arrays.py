@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsap.client.http import ServiceError, Transport, UploadError, refusal, unreachable
+from bigsap.client.http import Patience, ServiceError, Transport, UploadError, path_of
 from bigsap.client.job_request import RowBlocks
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.result import Result, Status
@@ -96,13 +96,15 @@ def upload(
         raise DtypeError(f"an array of {array.dtype} cannot be uploaded, only real numbers")
     if array.ndim not in (1, 2):
         raise ShapeError(f"an array of shape {array.shape} cannot be uploaded, only (n,) or (n, k)")
+    there: dict[str, Any] | None = None
     if array_id is None:
-        made = transport.call(
-            "POST", "/v1/arrays", json={"dtype": kind, "shape": list(array.shape)}, again=False
-        )
-        array_id = str(made.json()["id"])
+        wanted = {"dtype": kind, "shape": list(array.shape)}
+        there = transport.call("POST", "/v1/arrays", json=wanted, again=False).json()
+        array_id = str(there["id"])
     try:
-        return _send(transport, array, wire, array_id, block_bytes, progress)
+        if there is None:
+            there = transport.call("GET", path_of("arrays", array_id)).json()
+        return _send(transport, array, wire, there, block_bytes, progress)
     except ServiceError as error:
         raise UploadError(error, array_id) from error
 
@@ -111,12 +113,16 @@ def _send(
     transport: Transport,
     array: Array | RowBlocks,
     wire: np.dtype[Any],
-    array_id: str,
+    there: Mapping[str, Any],
     block_bytes: int,
     progress: Callable[[int, int], None] | None,
 ) -> str:
-    """Send the rows that the service lacks, have it seal the array, compare the digests."""
-    there = transport.call("GET", f"/v1/arrays/{array_id}").json()
+    """Send the rows that the service lacks, have it seal the array, compare the digests.
+
+    there: the array as the service has it.
+    """
+    array_id = str(there["id"])
+    path = path_of("arrays", array_id)
     if tuple(there["shape"]) != array.shape or np.dtype(there["dtype"]) != wire:
         raise _mismatch(
             f"{array_id} is {there['dtype']} of shape {tuple(there['shape'])},"
@@ -124,7 +130,8 @@ def _send(
         )
     n_rows = len(array)
     row_bytes = max(1, array[:1].nbytes)
-    height = max(1, block_bytes // row_bytes)
+    # Older services do not tell how much they take.
+    height = max(1, min(block_bytes, there.get("max_block_bytes", block_bytes)) // row_bytes)
     received = [(int(start), int(stop)) for start, stop in there.get("received") or []]
     digest = hashlib.sha256()
     for start in range(0, n_rows, height):
@@ -134,14 +141,14 @@ def _send(
         if not there.get("sealed") and not any(a <= start and stop <= b for a, b in received):
             transport.call(
                 "PUT",
-                f"/v1/arrays/{array_id}/rows/{start}",
+                f"{path}/rows/{start}",
                 content=block,
                 headers={"Content-Type": "application/octet-stream"},
             )
         if progress is not None:
             progress(stop, n_rows)
     if not there.get("sealed"):
-        there = transport.call("POST", f"/v1/arrays/{array_id}/seal").json()
+        there = transport.call("POST", f"{path}/seal").json()
     if there.get("sha256") != digest.hexdigest():
         raise _mismatch(f"{array_id} holds other data than was sent: its digest differs")
     return array_id
@@ -158,7 +165,7 @@ def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Resu
     def array(name: str) -> Array:
         if summary["arrays"][name]["shape"] == [0]:
             return np.empty(0, summary["arrays"][name]["dtype"])
-        return download(transport, f"/v1/jobs/{job_id}/result/{name}")
+        return download(transport, f"{path_of('jobs', job_id)}/result/{name}")
 
     u, v = array("u"), array("v")
     sign = -1 if summary["maximize"] else 1  # from_assignment takes the minimising sense
@@ -181,11 +188,8 @@ def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Resu
 
 def download(transport: Transport, path: str) -> Array:
     """One ``.npy`` array; a broken download goes on where it was."""
-    import httpx
-
     body = bytearray()
-    began = time.monotonic()
-    pause = 0.1
+    patience = Patience(transport.patience, time.monotonic())
 
     def receive() -> httpx.Response:
         headers = {"Accept": "application/x-npy"}
@@ -199,20 +203,8 @@ def download(transport: Transport, path: str) -> Array:
                 body.clear()
             for piece in answer.iter_bytes():
                 body.extend(piece)
+                patience.renew()
             return answer
 
-    while True:
-        before = len(body)
-        try:
-            answer = receive()
-        except httpx.TransportError as error:
-            if len(body) > before:  # there was progress: patience starts anew
-                began, pause = time.monotonic(), 0.1
-            if time.monotonic() - began + pause > transport.patience:
-                raise unreachable(transport.url, error) from error
-            time.sleep(pause)
-            pause = min(2 * pause, 5.0)
-            continue
-        if answer.status_code >= 300:
-            raise refusal(answer)
-        return np.asarray(np.load(io.BytesIO(body), allow_pickle=False))
+    transport.persist(receive, patience=patience)
+    return np.asarray(np.load(io.BytesIO(body), allow_pickle=False))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
-from bigsap.client.http import _MISSING, Transport, refusal, unreachable
+from bigsap.client.http import _MISSING, Patience, Transport, path_of, unreachable
+
+if TYPE_CHECKING:
+    import httpx
 
 
 def events(transport: Transport, job_id: str, after: int) -> Iterator[dict[str, Any]]:
@@ -17,22 +20,27 @@ def events(transport: Transport, job_id: str, after: int) -> Iterator[dict[str, 
         from httpx_sse import EventSource
     except ImportError as error:
         raise ImportError(_MISSING) from error
+    path = f"{path_of('jobs', job_id)}/events"
     # The service sends a comment every few seconds, so that silence means a lost connection.
     timeout = httpx.Timeout(30.0)
-    lost: float | None = None
-    pause = 0.1
-    while True:
+    patience = Patience(transport.patience)
+
+    def connect() -> httpx.Response:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        path = f"/v1/jobs/{job_id}/events"
-        try:
-            with transport.http.stream("GET", path, headers=headers, timeout=timeout) as answer:
-                if answer.status_code >= 300:
-                    answer.read()
-                    raise refusal(answer)
-                if answer.status_code == 204:  # over, and nothing more to tell
-                    return
+        request = transport.http.build_request("GET", path, headers=headers, timeout=timeout)
+        answer = transport.http.send(request, stream=True)
+        if answer.status_code >= 300:
+            answer.read()
+        return answer
+
+    while True:
+        with closing(transport.persist(connect, patience=patience)) as answer:
+            if answer.status_code == 204:  # over, and nothing more to tell
+                return
+            # Without an end the service is stopping, and may come back.
+            lost: Exception = OSError("the event stream was cut off")
+            try:
                 for event in EventSource(answer).iter_sse():
-                    lost, pause = None, 0.1
                     if event.event == "end":
                         return
                     if not event.data:  # only tells how soon to connect again
@@ -40,14 +48,8 @@ def events(transport: Transport, job_id: str, after: int) -> Iterator[dict[str, 
                     if event.id:
                         after = int(event.id)
                     yield json.loads(event.data)
-            # Without an end: the service is stopping, and may come back.
-            lost = time.monotonic() if lost is None else lost
-            if time.monotonic() - lost + pause > transport.patience:
-                raise unreachable(transport.url, OSError("the event stream was cut off"))
-        except httpx.TransportError as error:
-            now = time.monotonic()
-            lost = now if lost is None else lost
-            if now - lost + pause > transport.patience:
-                raise unreachable(transport.url, error) from error
-        time.sleep(pause)
-        pause = min(2 * pause, 5.0)
+            except httpx.TransportError as error:
+                lost = error
+            if answer.num_bytes_downloaded:
+                patience.renew()
+        patience.spend(unreachable(transport.url, lost))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 _MISSING = 'the client needs httpx and httpx-sse: pip install "bigsap[http]"'
 # Answers that another attempt may change.
 _BUSY = (429, 502, 503, 504)
-_LONGEST_PAUSE = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_ID = re.compile(r"[A-Za-z0-9_-]+")
 #: An idle connection is used again for so long. Servers close idle ones, many after 5 s, and a
 #: request sent at that moment is lost: not all requests may be sent twice.
 IDLE_S = 2.0
@@ -66,6 +69,52 @@ def _sentence(problem: Mapping[str, Any], pointer: str | None) -> str:
     return f"{pointer}: {detail}" if pointer and pointer not in detail else detail
 
 
+def header_text(name: str, value: str) -> str:
+    """``value``, which a header is to hold. Raises InputError where none can hold it as it is."""
+    if not value:
+        raise InputError(f"{name} is empty")
+    if not (value.isascii() and value.isprintable()) or value != value.strip():
+        # Not shown: it may be a secret.
+        raise InputError(f"{name} holds characters that no header can hold, or spaces at an end")
+    return value
+
+
+def path_of(collection: str, name: str) -> str:
+    """Where ``collection`` has the thing with this id. Raises InputError for what is no id."""
+    if not _ID.fullmatch(name):  # as "../arrays", which would lead elsewhere
+        raise InputError(f"{name!r} is no id: there is nothing like it in {collection}")
+    return f"/v1/{collection}/{name}"
+
+
+@dataclass
+class Patience:
+    """Pauses between attempts, longer and longer, while ``seconds`` last.
+
+    since: when the trouble began; None while there is none.
+    """
+
+    seconds: float
+    since: float | None = None
+    pause: float = _FIRST_PAUSE
+
+    def renew(self) -> None:
+        """Something has come: what goes wrong next is another trouble."""
+        self.since, self.pause = None, _FIRST_PAUSE
+
+    def spend(self, failure: ServiceError, named: float | None = None) -> None:
+        """Wait for another attempt. Raises ``failure`` when patience would be over by then.
+
+        named: seconds that the service wants, in place of our own pause.
+        """
+        now = time.monotonic()
+        self.since = now if self.since is None else self.since
+        wanted = self.pause * random.uniform(0.5, 1.0) if named is None else named
+        if now - self.since + wanted > self.seconds:
+            raise failure
+        time.sleep(wanted)
+        self.pause = min(2 * self.pause, _LONGEST_PAUSE)
+
+
 class Transport:
     """One connection pool to one service.
 
@@ -85,14 +134,12 @@ class Transport:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError(f"{url}: the address of a service begins with http:// or https://")
-        if key is not None and (not key.isascii() or not key.isprintable()):
-            raise InputError("the key holds characters that no key has")
         self.url = url.rstrip("/")
         self.patience = patience
         self._timeout = timeout
         headers = {"Accept": "application/json"}
         if key is not None:
-            headers["Authorization"] = f"Bearer {key}"
+            headers["Authorization"] = f"Bearer {header_text('the key', key)}"
         self.http = httpx.Client(
             base_url=self.url,
             headers=headers,
@@ -138,16 +185,26 @@ class Transport:
 
         return self.persist(send, again=again)
 
-    def persist(self, send: Callable[[], httpx.Response], *, again: bool = True) -> httpx.Response:
-        """``send()``, repeated with growing pauses for as long as ``patience`` lasts."""
+    def persist(
+        self,
+        send: Callable[[], httpx.Response],
+        *,
+        again: bool = True,
+        patience: Patience | None = None,
+    ) -> httpx.Response:
+        """``send()``, repeated with growing pauses for as long as ``patience`` lasts.
+
+        patience: where ``send`` itself knows when it is to begin anew.
+        """
         import httpx
 
-        began = time.monotonic()
-        pause = 0.1
+        patience = patience or Patience(self.patience, time.monotonic())
         while True:
             named: float | None = None
             try:
                 answer = send()
+            except httpx.LocalProtocolError as error:  # ours, and the same every time
+                raise InputError(f"the request cannot be sent: {error}") from error
             except httpx.TransportError as error:
                 failure: ServiceError = unreachable(self.url, error)
                 may = again or isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
@@ -159,11 +216,9 @@ class Transport:
                 named = _retry_after(answer.headers.get("Retry-After"))
                 # 429: refused before anything was done.
                 may = answer.status_code == 429 or (again and answer.status_code in _BUSY)
-            wanted = pause * random.uniform(0.5, 1.0) if named is None else named
-            if not may or time.monotonic() - began + wanted > self.patience:
+            if not may:
                 raise failure
-            time.sleep(wanted)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            patience.spend(failure, named)
 
 
 def unreachable(url: str, error: Exception) -> UnreachableError:

@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bigsap.client.arrays import fetch, inline, upload
 from bigsap.client.http import (
@@ -24,11 +24,17 @@ from bigsap.client.http import (
     Transport,
     UnreachableError,
     UploadError,
+    header_text,
+    path_of,
 )
 from bigsap.client.job_request import RowBlocks, request_of, spec_of
+from bigsap.client.shown import Shown
 from bigsap.result import Result
 from bigsap.show.progress_bar import Bar
 from bigsap.sources.base import Array
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = [
     "Client",
@@ -41,6 +47,8 @@ __all__ = [
 
 #: Seconds of one long poll.
 _POLL = 25.0
+#: Seconds between polls that are answered at once though nothing has changed, growing.
+_PAUSE, _LONGEST_PAUSE = 0.8, 2.0
 _ENDED = ("succeeded", "failed", "cancelled")
 
 Record = dict[str, Any]
@@ -53,7 +61,8 @@ class Client:
     service asks for one. timeout: seconds without an answer after which a request has failed.
     patience: seconds for which a request that failed, or that a busy service has put off,
     is tried again.
-    Raises InputError for what is no address and ImportError without httpx.
+    Raises InputError for what is no address, or a key that no header can hold, and ImportError
+    without httpx.
     """
 
     def __init__(
@@ -115,24 +124,28 @@ class Client:
             bar meanwhile.
         idempotency_key: submitting twice under one key makes one job. One is made up when
             not given, so that a request whose answer was lost is not carried out twice.
+            A key of the service that may not read gets the first answer again.
 
         Raises InputError for what cannot be sent, as Python functions, and says what to do
         instead; ServiceError when the request is refused, InvalidCostError for NaN in it,
         naming the first entry, TimeoutError when ``wait`` seconds
         were not enough: the job goes on.
         """
+        key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
+        headers = {"Idempotency-Key": header_text("the idempotency key", key)}
         body = self.request_of(spec, options=options, shape=shape)
         if label is not None:
             body["label"] = label
         if spread is not False:
             body["spread"] = spread
-        key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
-        answer = self._transport.call(
-            "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": key}
-        )
+        answer = self._transport.call("POST", "/v1/jobs", json=body, headers=headers)
         job = Job(self, answer.json(), answer.headers.get("ETag"))
         if answer.headers.get("Idempotency-Replayed") == "true":
-            job.refresh()  # it was the first answer, which may be long ago
+            try:
+                job.refresh()  # it was the first answer, which may be long ago
+            except ServiceError as error:
+                if error.slug != "forbidden":  # as to a key that may only submit
+                    raise
         if wait is not False:
             job.wait(None if wait is True else float(wait), progress=progress)
         return job
@@ -174,7 +187,7 @@ class Client:
 
     def job(self, job_id: str) -> Job:
         """A job by its id. Raises ServiceError when there is none."""
-        answer = self._transport.call("GET", f"/v1/jobs/{job_id}")
+        answer = self._transport.call("GET", path_of("jobs", job_id))
         return Job(self, answer.json(), answer.headers.get("ETag"))
 
     def jobs(
@@ -203,7 +216,7 @@ class Client:
 
     def cancel(self, job_id: str, mode: str = "graceful") -> Job:
         """Ask a job to end; see ``Job.cancel``."""
-        return self.job(job_id).cancel(mode)
+        return Job(self, {"id": job_id}).cancel(mode)
 
     def upload(
         self,
@@ -215,8 +228,9 @@ class Client:
     ) -> str:
         """Upload a (n,) or (n, k) array of real numbers; returns the id for use in specs.
 
-        array: may be a memmap: blocks of rows of about ``block_bytes`` are read and sent one
-            by one. array_id: an upload to continue: only what is missing is sent.
+        array: may be a memmap: blocks of rows of about ``block_bytes``, and no more than the
+            service takes, are read and sent one by one.
+        array_id: an upload to continue: only what is missing is sent.
         progress: called with rows there and rows in all.
 
         Raises UploadError when the service goes away half-way; its ``array_id`` is
@@ -229,7 +243,7 @@ class Client:
 
     def delete_array(self, array_id: str) -> None:
         """Remove an uploaded array that no unfinished job uses."""
-        self._transport.call("DELETE", f"/v1/arrays/{array_id}")
+        self._transport.call("DELETE", path_of("arrays", array_id))
 
     def events(self, job_id: str, after: int = 0) -> Iterator[Record]:
         """What happens to a job, as it happens: ``{"seq", "time", "kind", "data"}``.
@@ -289,14 +303,12 @@ class Job:
         headers = {"If-None-Match": self._etag} if self._etag and wait else {}
         answer = self._transport.call(
             "GET",
-            f"/v1/jobs/{self.id}",
+            self._path,
             headers=headers,
             params={"wait": f"{wait:g}"} if wait else None,
             wait=wait,
         )
-        if answer.status_code != 304:
-            self.record, self._etag = answer.json(), answer.headers.get("ETag")
-        return self
+        return self if answer.status_code == 304 else self._heard(answer)
 
     def wait(
         self,
@@ -311,6 +323,7 @@ class Job:
         the job has changed. Raises TimeoutError after ``timeout`` seconds; the job goes on.
         """
         end = None if timeout is None else time.monotonic() + timeout
+        pause = _PAUSE
         bar = Bar() if progress else None
         try:
             while True:
@@ -323,8 +336,15 @@ class Job:
                 left = _POLL if end is None else min(_POLL, end - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(f"{self.id} is {self.state} after {timeout:g} s")
-                # With an ETag the answer comes at the next change; a second at the least.
-                self.refresh(wait=max(left, 1.0) if end is None else left)
+                before, asked = (self.record, self._etag), time.monotonic()
+                self.refresh(wait=left)
+                rest = min(pause, left) - (time.monotonic() - asked)
+                if (self.record, self._etag) != before:
+                    pause = _PAUSE
+                elif rest > 0:
+                    # The service lets nobody wait, or is stopping: it is not to be asked at once.
+                    time.sleep(rest)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
             if bar is not None:
                 bar.close()
@@ -336,7 +356,7 @@ class Job:
         when the job failed, and ServiceError (``no-result``) while there is none.
         """
         try:
-            summary = self._client._json("GET", f"/v1/jobs/{self.id}/result")
+            summary = self._client._json("GET", f"{self._path}/result")
         except ServiceError as error:
             if error.slug == "no-result" and self.refresh().ended:
                 raise JobFailedError(self.record, self.problem or error.problem) from None
@@ -346,18 +366,17 @@ class Job:
     def cancel(self, mode: str = "graceful") -> Job:
         """``graceful`` keeps the best assignment so far, its bound and a checkpoint;
         ``now`` ends the worker process."""
-        path = f"/v1/jobs/{self.id}/cancel"
-        self._transport.call("POST", path, json={"mode": mode})
-        return self.refresh()
+        return self._heard(
+            self._transport.call("POST", f"{self._path}/cancel", json={"mode": mode})
+        )
 
     def resume(self) -> Job:
         """Another attempt, from the checkpoint of the last."""
-        self._transport.call("POST", f"/v1/jobs/{self.id}/resume", again=False)
-        return self.refresh()
+        return self._heard(self._transport.call("POST", f"{self._path}/resume", again=False))
 
     def delete(self) -> None:
         """Remove the record and all files. Refused while the job is active."""
-        self._transport.call("DELETE", f"/v1/jobs/{self.id}")
+        self._transport.call("DELETE", self._path)
 
     def events(self, after: int = 0) -> Iterator[Record]:
         """See ``Client.events``."""
@@ -367,17 +386,10 @@ class Job:
     def _transport(self) -> Transport:
         return self._client._transport
 
+    @property
+    def _path(self) -> str:
+        return path_of("jobs", self.id)
 
-class Shown:
-    """A job's progress as what a ``Bar`` reads."""
-
-    def __init__(self, record: Mapping[str, Any]) -> None:
-        progress = record.get("progress") or {}
-        shape = record.get("shape") or (0, 0)
-        self.phase = int(progress.get("phase") or 0)
-        self.epsilon = float(progress.get("epsilon") or 0.0)
-        self.assigned = int(progress.get("assigned") or 0)
-        self.n_rows = int(progress.get("rows") or min(shape))
-        self.rows_scanned = int(progress.get("rows_scanned") or 0)
-        self.rows_evaluated = int(progress.get("rows_evaluated") or 0)
-        self.seconds = float(progress.get("seconds") or 0.0)
+    def _heard(self, answer: httpx.Response) -> Job:
+        self.record, self._etag = answer.json(), answer.headers.get("ETag")
+        return self

@@ -53,6 +53,8 @@ import bigsap
 
 PAGE = Path(__file__).parents[1] / "page"
 _MOST_ERRORS = 20
+#: Parameters of paths that name things. What cannot be a name is the name of nothing.
+_IDS = {"job_id": "job", "array_id": "array", "name": "result"}
 
 # Not on every machine; without it the page's modules would be refused (nosniff).
 mimetypes.add_type("text/javascript", ".js")
@@ -199,6 +201,10 @@ def _add_handlers(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
+        for each in error.errors():
+            if each["loc"][0] == "path" and each["loc"][-1] in _IDS:
+                absent = f"there is no {_IDS[each['loc'][-1]]} {str(each['input'])[:100]}"
+                return _problem_response(HttpProblem("not-found", absent), request)
         return _problem_response(_from_validation(error.errors(), error.body), request)
 
     async def http(request: Request, error: Exception) -> Response:

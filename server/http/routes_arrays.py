@@ -11,7 +11,7 @@ from bigsap_server.costs.specs import ID_PATTERN
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute, limited
 from bigsap_server.http.negotiation import check_range
-from bigsap_server.http.service import Reader, Service, Submitter, TheService
+from bigsap_server.http.service import Reader, ReaderOrSubmitter, Service, Submitter, TheService
 from bigsap_server.http.views import array_view
 from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter, Path, Query, Request
@@ -56,7 +56,7 @@ class Seal(schemas.Closed):
 
 @router.post("", status_code=201, summary="Create an array", response_model=schemas.ArrayInfo)
 async def create(body: NewArray, service: TheService, caller: Submitter) -> Response:
-    """An empty array, to be filled by row blocks."""
+    """An empty array, to be filled by row blocks of at most ``max_block_bytes``."""
     limits = service.settings.limits
     dtype = np.dtype(body.dtype).newbyteorder("<")
     nbytes = math.prod(body.shape) * dtype.itemsize
@@ -70,7 +70,7 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
         service.arrays.create, caller.owner, dtype.str, body.shape, quota
     )
     headers = {"Location": f"/v1/arrays/{meta.id}"}
-    return JSONResponse(array_view(meta), 201, headers)
+    return JSONResponse(array_view(meta, limits), 201, headers)
 
 
 @router.get("", summary="List arrays, newest first", response_model=schemas.ArrayList)
@@ -82,14 +82,15 @@ async def list_arrays(
 ) -> Response:
     """One page of the caller's arrays, and the token of the next: None at the end."""
     found, token = await run_in_threadpool(service.arrays.page, caller.sees, limit, page_token)
-    arrays = [array_view(meta) for meta in found]
+    arrays = [array_view(meta, service.settings.limits) for meta in found]
     return JSONResponse({"arrays": arrays, "next_page_token": token})
 
 
 @router.get("/{array_id}", summary="Look at an array", response_model=schemas.ArrayInfo)
-async def look(array_id: ArrayId, service: TheService, caller: Reader) -> Response:
+async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter) -> Response:
     """Which rows have been received: where an upload goes on."""
-    return JSONResponse(array_view(service.arrays.get(array_id, caller.sees)))
+    meta = service.arrays.get(array_id, caller.sees)
+    return JSONResponse(array_view(meta, service.settings.limits))
 
 
 @router.get(
@@ -171,7 +172,7 @@ async def _receive(
         raise
     meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)
     service.metrics.uploaded.inc(n_bytes)
-    return JSONResponse(array_view(meta))
+    return JSONResponse(array_view(meta, service.settings.limits))
 
 
 @router.post("/{array_id}/seal", summary="Seal an array", response_model=schemas.ArrayInfo)
@@ -182,7 +183,7 @@ async def seal(
     service.arrays.get(array_id, caller.sees)
     expected = None if body is None else body.sha256
     meta = await run_in_threadpool(service.arrays.seal, array_id, expected)
-    return JSONResponse(array_view(meta))
+    return JSONResponse(array_view(meta, service.settings.limits))
 
 
 @router.delete("/{array_id}", status_code=204, summary="Delete an array")

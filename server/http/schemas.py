@@ -125,6 +125,7 @@ class ArrayInfo(BaseModel):
     sealed: str | None
     sha256: str | None
     finite: bool
+    max_block_bytes: int = Field(description="largest block of rows that is taken")
     links: dict[str, str]
 
 

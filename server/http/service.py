@@ -76,7 +76,18 @@ async def _submitter(
     return caller
 
 
+async def _either(
+    request: Request,
+    _: Annotated[Any, Security(_bearer)],
+    __: Annotated[Any, Security(_header)],
+) -> Caller:
+    caller: Caller = request.state.caller
+    caller.require("read", "submit")
+    return caller
+
+
 #: Parameters of routes. Admission has found the caller; these judge its scopes.
 TheService = Annotated[Service, Depends(_service)]
 Reader = Annotated[Caller, Depends(_reader)]
 Submitter = Annotated[Caller, Depends(_submitter)]
+ReaderOrSubmitter = Annotated[Caller, Depends(_either)]

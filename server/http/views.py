@@ -8,6 +8,7 @@ from typing import Any
 from bigsap_server.arrays.array_store import Meta
 from bigsap_server.costs.previews import points_in
 from bigsap_server.jobs.table import FINISHED, JobEvent, JobRow
+from bigsap_server.settings import Limits
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
 
@@ -77,8 +78,8 @@ def event_view(event: JobEvent) -> dict[str, Any]:
     return {"seq": event.seq, "time": stamp(event.time), "kind": event.kind, "data": event.data}
 
 
-def array_view(meta: Meta) -> dict[str, Any]:
-    """An uploaded array."""
+def array_view(meta: Meta, limits: Limits) -> dict[str, Any]:
+    """An uploaded array, and what its rows must keep to."""
     link = f"/v1/arrays/{meta.id}"
     return {
         "id": meta.id,
@@ -92,5 +93,6 @@ def array_view(meta: Meta) -> dict[str, Any]:
         "sealed": stamp(meta.sealed),
         "sha256": meta.sha256,
         "finite": meta.finite,
+        "max_block_bytes": limits.block_bytes,
         "links": {"self": link, "rows": f"{link}/rows/{{start}}", "seal": f"{link}/seal"},
     }

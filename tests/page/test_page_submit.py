@@ -131,6 +131,21 @@ def test_an_upload_goes_on_after_a_broken_connection(
     until(lambda: service.get(f"/v1/arrays/{new}").status_code == 404)
 
 
+def test_blocks_are_those_that_the_service_takes(
+    opened: Callable[..., Any], start_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    small = start_server(limits__block_bytes=65536)
+    values = points(9, 10_000)
+    np.save(tmp_path / "x.npy", values)
+    page = opened(small.url)
+    group = page.get_by_role("group", name=re.compile("First set"))
+    group.locator("input[type=file]").set_input_files(tmp_path / "x.npy")
+    group.get_by_text("Uploaded (").wait_for()
+    with small.client() as client:
+        (found,) = client.get("/v1/arrays").json()["arrays"]
+    assert found["sha256"] == hashlib.sha256(values.tobytes()).hexdigest()
+
+
 def test_a_pasted_matrix_with_forbidden_pairs_maximised(
     opened: Callable[..., Any], service: Service
 ) -> None:

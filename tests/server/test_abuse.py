@@ -294,6 +294,9 @@ def test_last_event_ids_that_are_none(shared: Any, value: str) -> None:
     [
         "/v1/jobs/job_0", "/v1/jobs/job_0/result", "/v1/jobs/job_0/events", "/v1/arrays/arr_0",
         "/v1/jobs/job_0/result/u", "/v1/nothing", "/nothing", "/v1/arrays/arr_0/data",
+        # What could be no id is not there either.
+        "/v1/jobs/x", "/v1/jobs/x/result", "/v1/jobs/X_1/events", "/v1/jobs/job_0/result/nope",
+        "/v1/jobs/job_" + "a" * 99, "/v1/jobs/%F0%9F%92%A9", "/v1/arrays/0", "/v1/arrays/0/data",
     ],
 )  # fmt: skip
 def test_what_is_not_there(intact: Any, path: str) -> None:

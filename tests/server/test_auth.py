@@ -234,6 +234,27 @@ def test_new_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert auth.main([]) == 2
 
 
+@pytest.mark.parametrize("name", ["a.b", "bob@x.org", "al ice", 'q"x', "b\\s", "zoë", "7", "🙂"])
+def test_any_name_makes_a_table_that_can_be_read(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert auth.main([name]) == 0
+    text = capsys.readouterr().out
+    file = tmp_path / "keys.toml"
+    file.write_text(text, encoding="utf-8")
+    caller = Keys.read(file, Limits()).caller(None, text.split("# key: ")[1].split()[0])
+    assert (caller.owner, caller.scopes) == (name, {"read", "submit"})
+
+
+@pytest.mark.parametrize("argv", [["al", "write"], ["al", "read", ""], [""], ["two\nlines"]])
+def test_keys_that_cannot_be_made_are_one_line(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert auth.main(argv) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
 def test_others_are_not_served_without_keys(host: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="without keys"):

@@ -562,7 +562,7 @@ def test_result_arrays(api: Any) -> None:
     past = api.get(link + "/u?offset=99", headers={"Accept": "application/json"}).json()
     assert (past["values"], past["next"]) == ([], None)
     problem(api.get(link + "/u", headers={"Accept": "image/png"}), 406, "not-acceptable")
-    problem(api.get(link + "/w"), 422, "invalid-spec")
+    problem(api.get(link + "/w"), 404, "not-found")
 
 
 def test_result_ranges(api: Any) -> None:

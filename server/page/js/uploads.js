@@ -17,8 +17,8 @@ export async function upload(table, { onCreated, onProgress, signal }) {
   const created = await sendJson("POST", "arrays", { dtype: table.dtype, shape }, { signal });
   onCreated?.(created.id);
   const path = `arrays/${encodeURIComponent(created.id)}`;
-  const limit = created.max_block_bytes ?? BLOCK;
-  const step = Math.max(1, Math.floor(Math.min(BLOCK, limit) / (columns * table.itemsize)));
+  const most = Math.min(BLOCK, created.max_block_bytes);
+  const step = Math.max(1, Math.floor(most / (columns * table.itemsize)));
   let failures = 0;
   let start = 0;
   while (start < rows) {

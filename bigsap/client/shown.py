@@ -1,0 +1,21 @@
+"""What a progress bar shows of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Shown:
+    """A job's progress as what a ``Bar`` reads."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        progress = record.get("progress") or {}
+        shape = record.get("shape") or (0, 0)
+        self.phase = int(progress.get("phase") or 0)
+        self.epsilon = float(progress.get("epsilon") or 0.0)
+        self.assigned = int(progress.get("assigned") or 0)
+        self.n_rows = int(progress.get("rows") or min(shape))
+        self.rows_scanned = int(progress.get("rows_scanned") or 0)
+        self.rows_evaluated = int(progress.get("rows_evaluated") or 0)
+        self.seconds = float(progress.get("seconds") or 0.0)
