@@ -10,7 +10,7 @@ from bigsap_server.arrays.array_store import Meta
 from bigsap_server.costs.specs import ID_PATTERN
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute, limited
-from bigsap_server.http.negotiation import check_range
+from bigsap_server.http.negotiation import narrow_range
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.views import array_view
 from bigsap_server.problems import HttpProblem
@@ -95,7 +95,11 @@ async def look(array_id: ArrayId, service: TheService, caller: Reader) -> Respon
 
 @router.get(
     "/{array_id}/data", summary="Download a sealed array",
-    responses={200: {"content": {"application/x-npy": {}}}, 206: {"description": "A range"}},
+    responses={
+        200: {"content": {"application/x-npy": {}}},
+        206: {"description": "A range"},
+        416: schemas.problem_response("The range lies outside"),
+    },
     response_class=Response,
 )  # fmt: skip
 async def data(
@@ -106,10 +110,7 @@ async def data(
     if meta.sealed is None:
         raise HttpProblem("array-incomplete", "the array is not sealed")
     file = service.arrays.file(meta)
-    if not check_range(request.headers.get("range"), meta.offset + meta.nbytes):
-        request.scope["headers"] = [
-            pair for pair in request.scope["headers"] if pair[0] not in (b"range", b"if-range")
-        ]
+    narrow_range(request.scope, meta.offset + meta.nbytes)
     headers = {"ETag": f'"{meta.sha256}"'}
     return FileResponse(
         file, media_type="application/x-npy", filename=f"{meta.id}.npy", headers=headers
