@@ -9,7 +9,7 @@ import numpy as np
 from bigsap_server.arrays.array_store import Meta
 from bigsap_server.costs.specs import ID_PATTERN
 from bigsap_server.http import schemas
-from bigsap_server.http.bodies import StrictRoute, limited
+from bigsap_server.http.bodies import StrictRoute, check_length, limited
 from bigsap_server.http.negotiation import narrow_range
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.views import array_view
@@ -78,11 +78,12 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
 async def list_arrays(
     service: TheService,
     caller: Reader,
-    limit: Annotated[int, Query(ge=1, le=1000, description="arrays of a page")] = 100,
+    limit: Annotated[int, Query(ge=1, description="arrays of a page")] = 100,
     page_token: Annotated[str | None, Query(max_length=200, description="of the last page")] = None,
 ) -> Response:
     """One page of the caller's arrays, and the token of the next: None at the end."""
-    found, token = await run_in_threadpool(service.arrays.page, caller.sees, limit, page_token)
+    size = min(limit, service.settings.limits.page_size)
+    found, token = await run_in_threadpool(service.arrays.page, caller.sees, size, page_token)
     arrays = [array_view(meta) for meta in found]
     return JSONResponse({"arrays": arrays, "next_page_token": token})
 
@@ -150,6 +151,8 @@ async def put_rows(
 async def _receive(
     request: Request, service: Service, meta: Meta, start: int, size: int | None
 ) -> Response:
+    # Before the block is opened, which overtakes others of the same rows.
+    check_length(request, service.settings.limits.block_bytes)
     block = await run_in_threadpool(service.arrays.open_block, meta, start, size)
     n_bytes = 0
     try:
