@@ -25,8 +25,10 @@ router = APIRouter(
 )  # fmt: skip
 
 # Of what asks for a key.
-_KEYED = {k: schemas.PROBLEM_RESPONSES[k] for k in (400, 401, 403, 429)}
-_CAPABILITIES = _KEYED | {422: schemas.PROBLEM_RESPONSES[422]}
+_KEYED: dict[int | str, dict[str, Any]] = {
+    status: schemas.PROBLEM_RESPONSES[status] for status in (400, 401, 403, 429)
+}
+_CAPABILITIES = {**_KEYED, 422: schemas.PROBLEM_RESPONSES[422]}
 
 # Below this nothing more is accepted: checkpoints and results still have to fit.
 _LEAST_FREE_BYTES = 64 << 20
