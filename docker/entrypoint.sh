@@ -34,9 +34,20 @@ if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then
 fi
 export NUMBA_CACHE_DIR="$cache"
 
-# What health.py asks for.
+# What health.py asks for, and the port where it does.
 note_role() {
-    printf '%s\n' "$role" >"${BIGSAP_ROLE_FILE:-/tmp/bigsap-role}"
+    printf '%s %s\n' "$role" "$1" >"${BIGSAP_ROLE_FILE:-/tmp/bigsap-role}"
+}
+
+# The port of the service: arguments win over the variable.
+service_port() {
+    port=${BIGSAP_PORT:-8765} last=
+    for word in "$@"; do
+        case $word in --port=*) port=${word#--port=} ;; esac
+        [ "$last" != --port ] || port=$word
+        last=$word
+    done
+    printf '%s' "$port"
 }
 
 # The way of the service: a lost attempt comes back to it, which counts attempts and
@@ -54,11 +65,11 @@ dask_settings() {
 
 case $role in
 serve)
-    note_role
+    note_role "$(service_port "$@")"
     exec bigsap serve "$@"
     ;;
 scheduler)
-    note_role
+    note_role "${BIGSAP_HEALTH_PORT:-8787}"
     dask_settings
     # Whoever reaches a scheduler can run code on it: a private network only.
     exec dask scheduler \
@@ -68,7 +79,7 @@ scheduler)
     ;;
 worker)
     : "${BIGSAP_SCHEDULER:?a worker needs the address of a scheduler, tcp://host:8786}"
-    note_role
+    note_role "${BIGSAP_HEALTH_PORT:-8787}"
     dask_settings
     # No nanny: the platform starts a container anew, and signals reach the worker itself,
     # where preload.py has running solves write their checkpoints.

@@ -1,6 +1,6 @@
 """Exit code 0 when this container's role answers; what HEALTHCHECK and probes run.
 
-Needs nothing but Python. The role is what the entrypoint noted.
+Needs nothing but Python. The role and its port are what the entrypoint noted.
 """
 
 import os
@@ -15,14 +15,10 @@ def main() -> int:
     """Ask the role how it is."""
     file = Path(os.environ.get("BIGSAP_ROLE_FILE", "/tmp/bigsap-role"))
     try:
-        role = file.read_text().strip()
+        role, port = file.read_text().split()
     except FileNotFoundError:
         sys.stderr.write("no role has been started\n")
         return 1
-    if role == "serve":
-        port = os.environ.get("BIGSAP_PORT", "8765")
-    else:
-        port = os.environ.get("BIGSAP_HEALTH_PORT", "8787")
     # No proxy of the environment: this is the container itself.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -9,9 +9,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -342,6 +344,42 @@ def test_slim_keeps_what_runs(tmp_path):
     size = library.stat().st_size
     subprocess.run(step, capture_output=True, timeout=60, check=True)  # twice changes nothing
     assert library.stat().st_size == size
+
+
+@pytest.mark.parametrize(
+    "given", [("--port", "{}"), ("--data", "x", "--port={}"), ("--port", "1", "--port", "{}")]
+)
+def test_the_health_check_asks_the_port_of_the_arguments(tmp_path, given):
+    """They win over BIGSAP_PORT, for the service and hence for its health check."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "bigsap"
+    program.write_text("#!/bin/sh\n")  # the service below stands for it
+    program.chmod(0o755)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        env = {
+            "BIGSAP_VENV": str(tmp_path), "BIGSAP_CACHE": str(tmp_path), "BIGSAP_PORT": "1",
+            "BIGSAP_ROLE_FILE": str(tmp_path / "role"), "PATH": os.environ["PATH"],
+        }  # fmt: skip
+        arguments = [word.format(server.server_port) for word in given]
+        check = [sys.executable, DOCKER / "health.py"]
+        for words, code in ((arguments, 0), ([], 1)):
+            command = [DOCKER / "entrypoint.sh", "serve", *words]
+            subprocess.run(command, env=env, timeout=60, check=True)
+            assert subprocess.run(check, env=env, timeout=60, check=False).returncode == code
+        server.shutdown()
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """A service that is well."""
+
+    def do_GET(self):
+        assert self.path == "/healthz"
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Nothing."""
 
 
 # --- the roles ----------------------------------------------------------------------------

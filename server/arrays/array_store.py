@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from bigsap_server.arrays.blocks import Block, check_size, disk, superseded
+from bigsap_server.arrays.blocks import Block, disk, superseded, whole_rows
 from bigsap_server.problems import HttpProblem
 
 _CHUNK = 1 << 20
@@ -39,7 +39,8 @@ _GONE = ".deleted-"
 class Meta:
     """What is known of an uploaded array.
 
-    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, apart.
+    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, apart; all of
+    them from the start where a row has no bytes.
     finite: whether no entry is infinite, once sealed; true before. sha256: of the raw
     little-endian data in C order, once sealed. Times are unix seconds.
     """
@@ -125,6 +126,8 @@ class ArrayStore:
                 np.lib.format.write_array_header_2_0(file, header)
                 offset = file.tell()
                 meta = Meta(array_id, owner, dtype, shape, time.time(), offset=offset)
+                if shape[0] and not meta.row_bytes:
+                    meta = replace(meta, ranges=[[0, shape[0]]])
                 file.truncate(offset + meta.nbytes)
                 os.fsync(file.fileno())
             self._write(meta)
@@ -188,9 +191,9 @@ class ArrayStore:
                 )
             stop = meta.shape[0]
             if nbytes is not None:
-                check_size(nbytes, stop - start, meta.row_bytes)
-                stop = start + nbytes // meta.row_bytes
-            aside = without(meta.ranges, start, stop) != meta.ranges
+                stop = start + whole_rows(nbytes, stop - start, meta.row_bytes)
+            # Rows without bytes are always there, and a block of them writes nothing.
+            aside = meta.row_bytes > 0 and without(meta.ranges, start, stop) != meta.ranges
             with disk():
                 block = Block(
                     meta.shape, meta.dtype, start, stop, meta.offset, self.file(meta), aside=aside

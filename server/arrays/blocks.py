@@ -89,11 +89,11 @@ class Block:
 
     def finish(self) -> int:
         """The number of rows, all on the disk or kept aside. Raises HttpProblem unless whole."""
-        check_whole(self._size, self._row_bytes)
+        rows = whole_rows(self._size, self.stop - self.start, self._row_bytes)
         if not self.aside:
             with disk():
                 os.fsync(self._file.fileno())
-        return self._size // self._row_bytes
+        return rows
 
     def claim(self) -> None:
         """Have room on the disk for what ``move`` copies. Raises HttpProblem when there is none."""
@@ -120,20 +120,21 @@ class Block:
         self._file.close()
 
 
-def check_size(nbytes: int, rows: int, row_bytes: int) -> None:
-    """Refuse a body that cannot be from 1 to ``rows`` rows. Raises HttpProblem."""
+def whole_rows(nbytes: int, rows: int, row_bytes: int) -> int:
+    """How many rows a body has, from 1 to ``rows``; all of them where a row has no bytes.
+
+    Raises HttpProblem for any other body.
+    """
     if nbytes > rows * row_bytes:
         raise too_long()
-    check_whole(nbytes, row_bytes)
-
-
-def check_whole(nbytes: int, row_bytes: int) -> None:
-    """Refuse a body that is no whole rows. Raises HttpProblem."""
+    if row_bytes == 0:
+        return rows
     if nbytes == 0 or nbytes % row_bytes:
         raise HttpProblem(
             "invalid-spec", f"the body has {nbytes} bytes, which are no whole rows of"
             f" {row_bytes} bytes",
         )  # fmt: skip
+    return nbytes // row_bytes
 
 
 def too_long() -> HttpProblem:

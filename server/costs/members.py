@@ -25,8 +25,9 @@ from bigsap_server.problems import HttpProblem
 
 import bigsap
 
-#: Sources whose arrays are no larger than this are built, so that every check is made.
-_SMALL_BYTES = 4 << 20
+#: Sources whose arrays are no larger than this are built, so that every check is made; starts
+#: of this size are read.
+SMALL_BYTES = 4 << 20
 # Rows and columns whose costs are computed to find infinite ones, by numpy; and for formulas
 # of at most so many operations a pair.
 _SAMPLE = 16
@@ -137,7 +138,7 @@ class Judge:
 
     def small(self, spec: Any, nbytes: int, pointer: str) -> None:
         """Have the library check everything, where that is cheap."""
-        if nbytes <= _SMALL_BYTES:
+        if nbytes <= SMALL_BYTES:
             build(spec, self.resolver, self.shape, self.maximize, pointer)
 
     def points(self, spec: specs.Points, pointer: str) -> Piece:
@@ -196,7 +197,7 @@ class Judge:
         shape = facts.shape
         if len(shape) != 2:
             raise invalid(f"a matrix has 2 dimensions, not {len(shape)}", place)
-        if facts.in_place and facts.nbytes <= _SMALL_BYTES:
+        if facts.in_place and facts.nbytes <= SMALL_BYTES:
             wrong = np.inf if self.maximize else -np.inf
             values = self.resolver.array(spec.values, place)
             if (values == wrong).any():
@@ -228,7 +229,7 @@ class Judge:
                 place = pointer_to_child(pointer, "arrays", name)
                 facts[name] = self.resolver.facts(value, place)
         nbytes = sum(8 * math.prod(f.shape) for f in facts.values())
-        if nbytes <= _SMALL_BYTES:
+        if nbytes <= SMALL_BYTES:
             made = build(spec, self.resolver, self.shape, self.maximize, pointer)
             if self.infinite is None:
                 self.infinite = _sample(made)

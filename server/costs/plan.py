@@ -12,9 +12,10 @@ from typing import Any
 
 from bigsap_server.costs import specs
 from bigsap_server.costs.budgets import check_budgets
-from bigsap_server.costs.members import Judge, expect, invalid
+from bigsap_server.costs.members import Judge, invalid
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.resolver import Resolver
+from bigsap_server.costs.rules import check_combination, check_start, check_tall
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import cores
 
@@ -45,6 +46,7 @@ def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
     found = plan_costs(request.cost, resolver, request.shape, request.options.maximize)
     limits = resolver.settings["limits"]
     options = request.options
+    check_combination(options)
     if options.device not in ("auto", *devices):
         raise invalid(f"the workers have no {options.device}", "/options/device")
     longest = limits["time_limit_s"]
@@ -60,7 +62,8 @@ def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
             pointer="/options/threads",
         )  # fmt: skip
     if found.shape is not None:
-        _check_start(request, resolver, found.shape)
+        check_tall(request, resolver, found.shape, devices)
+        check_start(request, resolver, found.shape)
         check_budgets(request, resolver, found.shape, found.dtype, found.kinds)
     return found
 
@@ -116,17 +119,3 @@ def _check_size(shape: tuple[int, int], limits: Any) -> None:
             raise HttpProblem(
                 "over-limit", f"{size} {name}; at most {limits[name]} are allowed", pointer="/shape"
             )
-
-
-def _check_start(request: JobRequest, resolver: Resolver, shape: tuple[int, int]) -> None:
-    """Sizes of the warm start's arrays and those of unassigned costs."""
-    prices = request.options.unassigned_cost
-    if prices is not None and not isinstance(prices, float):
-        expect(resolver.facts(prices, "/options/unassigned_cost"), (shape[0],),
-                "/options/unassigned_cost")  # fmt: skip
-    start = request.warm_start
-    if start is not None and start.v is not None:
-        expect(resolver.facts(start.v, "/warm_start/v"), (shape[1],), "/warm_start/v")
-        if start.col4row is not None:
-            facts = resolver.facts(start.col4row, "/warm_start/col4row")
-            expect(facts, (shape[0],), "/warm_start/col4row")

@@ -96,18 +96,23 @@ def check_parameters(given: Iterable[str], known: Sequence[str]) -> None:
     )
 
 
+def check_length(request: Request, limit: int) -> None:
+    """Refuse a body that says to be larger than ``limit`` bytes: 413."""
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > limit):
+        raise _too_large(limit)
+
+
+def _too_large(limit: int) -> HTTPException:
+    return http_error(HttpProblem("body-too-large", f"at most {limit} bytes are allowed here"))
+
+
 async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
     """The chunks of a body of at most ``limit`` bytes; 413, as early as possible.
 
     408 when nothing comes for ``limits.idle_s`` seconds.
     """
-
-    def too_large() -> HTTPException:
-        return http_error(HttpProblem("body-too-large", f"at most {limit} bytes are allowed here"))
-
-    length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > limit):
-        raise too_large()
+    check_length(request, limit)
     size = 0
     idle: float = request.app.state.settings.limits.idle_s
     chunks = request.stream()
@@ -125,7 +130,7 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
             raise http_error(problem) from None
         size += len(chunk)
         if size > limit:
-            raise too_large()
+            raise _too_large(limit)
         if chunk:
             yield chunk
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
+from typing import Any
 
 from bigsap_server.problems import HttpProblem
 
@@ -61,27 +62,39 @@ def matches(header: str | None, tag: str) -> bool:
     return "*" in tags or tag in tags
 
 
-def check_range(header: str | None, size: int) -> bool:
-    """Whether a Range header is to be honoured (RFC 9110: nonsense is ignored).
+def satisfiable(header: str | None, size: int) -> str | None:
+    """The Range header less the parts that lie outside; None where it is to be ignored.
 
-    Raises HttpProblem ``range-not-satisfiable``.
+    RFC 9110: nonsense is ignored, and one part that lies inside is enough.
+    Raises HttpProblem ``range-not-satisfiable`` when there is none.
     """
-    if header is None:
-        return False
     found = re.fullmatch(
-        r"bytes\s*=\s*(\d{0,18}-\d{0,18}(?:\s*,\s*\d{0,18}-\d{0,18}){0,7})", header
+        r"bytes\s*=\s*(\d{0,18}-\d{0,18}(?:\s*,\s*\d{0,18}-\d{0,18}){0,7})", header or ""
     )
     if found is None:
-        return False
-    satisfiable = False
+        return None
+    parts = []
     for item in found.group(1).split(","):
         first, _, last = item.strip().partition("-")
         if (not first and not last) or (first and last and int(first) > int(last)):
-            return False
-        satisfiable |= int(first) < size if first else int(last) > 0 and size > 0
-    if not satisfiable:
+            return None
+        if int(first) < size if first else int(last) > 0 and size > 0:
+            parts.append(f"{first}-{last}")
+    if not parts:
         raise HttpProblem(
             "range-not-satisfiable", f"there are {size} bytes",
             headers={"Content-Range": f"bytes */{size}"},
         )  # fmt: skip
-    return True
+    return "bytes=" + ",".join(parts)
+
+
+def narrow_range(scope: MutableMapping[str, Any], size: int) -> None:
+    """Leave of a request's Range what can be satisfied of ``size`` bytes.
+
+    Starlette answers the rest, and what is to be ignored, with errors of its own.
+    """
+    given = [value for name, value in scope["headers"] if name == b"range"]
+    wanted = satisfiable(given[0].decode("latin-1"), size) if given else None
+    dropped = (b"range", b"if-range") if wanted is None else (b"range",)
+    kept = [pair for pair in scope["headers"] if pair[0] not in dropped]
+    scope["headers"] = kept if wanted is None else [*kept, (b"range", wanted.encode())]

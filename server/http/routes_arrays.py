@@ -9,8 +9,8 @@ import numpy as np
 from bigsap_server.arrays.array_store import Meta
 from bigsap_server.costs.specs import ID_PATTERN
 from bigsap_server.http import schemas
-from bigsap_server.http.bodies import StrictRoute, limited
-from bigsap_server.http.negotiation import check_range
+from bigsap_server.http.bodies import StrictRoute, check_length, limited
+from bigsap_server.http.negotiation import narrow_range
 from bigsap_server.http.service import Reader, ReaderOrSubmitter, Service, Submitter, TheService
 from bigsap_server.http.views import array_view
 from bigsap_server.problems import HttpProblem
@@ -77,11 +77,12 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
 async def list_arrays(
     service: TheService,
     caller: Reader,
-    limit: Annotated[int, Query(ge=1, le=1000, description="arrays of a page")] = 100,
+    limit: Annotated[int, Query(ge=1, description="arrays of a page")] = 100,
     page_token: Annotated[str | None, Query(max_length=200, description="of the last page")] = None,
 ) -> Response:
     """One page of the caller's arrays, and the token of the next: None at the end."""
-    found, token = await run_in_threadpool(service.arrays.page, caller.sees, limit, page_token)
+    size = min(limit, service.settings.limits.page_size)
+    found, token = await run_in_threadpool(service.arrays.page, caller.sees, size, page_token)
     arrays = [array_view(meta, service.settings.limits) for meta in found]
     return JSONResponse({"arrays": arrays, "next_page_token": token})
 
@@ -95,7 +96,11 @@ async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter
 
 @router.get(
     "/{array_id}/data", summary="Download a sealed array",
-    responses={200: {"content": {"application/x-npy": {}}}, 206: {"description": "A range"}},
+    responses={
+        200: {"content": {"application/x-npy": {}}},
+        206: {"description": "A range"},
+        416: schemas.problem_response("The range lies outside"),
+    },
     response_class=Response,
 )  # fmt: skip
 async def data(
@@ -106,10 +111,7 @@ async def data(
     if meta.sealed is None:
         raise HttpProblem("array-incomplete", "the array is not sealed")
     file = service.arrays.file(meta)
-    if not check_range(request.headers.get("range"), meta.offset + meta.nbytes):
-        request.scope["headers"] = [
-            pair for pair in request.scope["headers"] if pair[0] not in (b"range", b"if-range")
-        ]
+    narrow_range(request.scope, meta.offset + meta.nbytes)
     headers = {"ETag": f'"{meta.sha256}"'}
     return FileResponse(
         file, media_type="application/x-npy", filename=f"{meta.id}.npy", headers=headers
@@ -149,6 +151,8 @@ async def put_rows(
 async def _receive(
     request: Request, service: Service, meta: Meta, start: int, size: int | None
 ) -> Response:
+    # Before the block is opened, which overtakes others of the same rows.
+    check_length(request, service.settings.limits.block_bytes)
     block = await run_in_threadpool(service.arrays.open_block, meta, start, size)
     n_bytes = 0
     try:

@@ -245,7 +245,10 @@ async def _changed(service: Service, job: JobRow, seconds: float) -> JobRow:
             await watch.wait(left)
 
 
-@router.post("/{job_id}/cancel", summary="Cancel a job", response_model=schemas.Job)
+@router.post(
+    "/{job_id}/cancel", summary="Cancel a job", response_model=schemas.Job,
+    responses=schemas.CANCEL_RESPONSES,
+)  # fmt: skip
 async def cancel(
     job_id: JobId, service: TheService, caller: Submitter, body: CancelRequest | None = None
 ) -> Response:
@@ -256,7 +259,9 @@ async def cancel(
     return JSONResponse(job_view(job), 200 if is_over(job) else 202, {"ETag": etag(job)})
 
 
-@router.post("/{job_id}/resume", summary="Resume a job", response_model=schemas.Job)
+@router.post(
+    "/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202
+)
 async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)

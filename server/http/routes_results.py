@@ -12,7 +12,7 @@ from bigsap_server.auth import Caller
 from bigsap_server.costs.previews import picture
 from bigsap_server.http import schemas
 from bigsap_server.http.bodies import StrictRoute
-from bigsap_server.http.negotiation import accepted, check_range, matches
+from bigsap_server.http.negotiation import accepted, matches, narrow_range
 from bigsap_server.http.routes_jobs import JobId
 from bigsap_server.http.service import Reader, Service, TheService
 from bigsap_server.http.views import etag, is_over, result_view
@@ -96,6 +96,7 @@ async def array(
     ] = None,
     accept: Annotated[str | None, Header()] = None,
     if_none_match: Annotated[str | None, Header()] = None,
+    # For the document: ``narrow_range`` reads what came.
     range_: Annotated[str | None, Header(alias="Range", description="of the npy file")] = None,
 ) -> Response:
     """By ``Accept``: the whole ``.npy`` file (with Range), CSV, or a JSON page."""
@@ -109,7 +110,7 @@ async def array(
     if matches(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     if kind == NPY:
-        return await _npy(request, file, name, range_, headers)
+        return await _npy(request, file, name, headers)
     values = await run_in_threadpool(_open, file)
     stop = len(values) if limit is None else min(len(values), offset + limit)
     if kind == CSV:
@@ -128,18 +129,12 @@ def _open(file: FilePath) -> np.ndarray[Any, Any]:
     return values
 
 
-async def _npy(
-    request: Request, file: FilePath, name: str, wanted: str | None, headers: dict[str, str]
-) -> Response:
+async def _npy(request: Request, file: FilePath, name: str, headers: dict[str, str]) -> Response:
     try:
         size = (await run_in_threadpool(file.stat)).st_size
     except OSError:
         raise HttpProblem("not-found", "the array is not there (any more)") from None
-    if wanted is not None and not check_range(wanted, size):
-        # Starlette would answer what RFC 9110 says to ignore with an error of its own.
-        request.scope["headers"] = [
-            pair for pair in request.scope["headers"] if pair[0] not in (b"range", b"if-range")
-        ]
+    narrow_range(request.scope, size)
     return FileResponse(file, media_type=NPY, filename=f"{name}.npy", headers=headers)
 
 

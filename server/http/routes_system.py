@@ -24,12 +24,18 @@ router = APIRouter(
     responses={503: schemas.problem_response("Not ready")},
 )  # fmt: skip
 
+# Of what asks for a key.
+_KEYED: dict[int | str, dict[str, Any]] = {
+    status: schemas.PROBLEM_RESPONSES[status] for status in (400, 401, 403, 429)
+}
+_CAPABILITIES = {**_KEYED, 422: schemas.PROBLEM_RESPONSES[422]}
+
 # Below this nothing more is accepted: checkpoints and results still have to fit.
 _LEAST_FREE_BYTES = 64 << 20
 _PACKAGES = ("bigsap", "numpy", "numba", "zarr", "dask", "distributed", "fastapi")
 
 
-@router.get("/v1/capabilities", summary="Limits, devices, versions")
+@router.get("/v1/capabilities", summary="Limits, devices, versions", responses=_CAPABILITIES)
 async def capabilities(service: TheService, caller: Reader) -> Response:
     """What this service offers and what it allows the caller."""
     settings = service.settings
@@ -113,7 +119,7 @@ def _checks(service: Service) -> dict[str, bool]:
     }
 
 
-@router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+@router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=_KEYED)
 async def metrics(service: TheService, caller: Reader) -> Response:
     """In the text format of Prometheus."""
     text: bytes = await run_in_threadpool(service.metrics.text)

@@ -193,6 +193,10 @@ SUBMIT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "Finished within Prefer: wait, or a dry run"},
     202: {"description": "Accepted; Location names the job"},
 }
+CANCEL_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The job is over"},
+    202: {"description": "The job will end soon", "model": Job},
+}
 EVENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},

@@ -68,3 +68,22 @@ def test_without_a_key_the_page_says_so(opened: Callable[..., Any], locked: Serv
     assert Axe().run(page).response["violations"] == []
     page.keyboard.press("Escape")
     wait_text(page, "[role=alert]", "key")
+
+
+def test_a_key_that_no_header_can_carry_is_not_kept(
+    opened: Callable[..., Any], locked: Service
+) -> None:
+    page = opened(locked.url, ready=False)
+    page.quiet = False
+    enter(page, "ключ")
+    wait_text(page, "#key-reason", "cannot be sent")
+    assert page.evaluate("sessionStorage.length") == 0
+    assert Axe().run(page).response["violations"] == []
+    enter(page, KEY)
+    page.locator("main[data-page=new]").wait_for()
+    page.get_by_role("button", name="Key").click()
+    enter(page, "ключ")
+    wait_text(page, "#key-reason", "cannot be sent")
+    page.keyboard.press("Escape")
+    page.reload()
+    page.locator("main[data-page=new]").wait_for()  # with the key from before

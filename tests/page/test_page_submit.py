@@ -218,6 +218,58 @@ def test_a_json_document_and_an_infeasible_problem_in_words(
     assert page.locator("#job-state").inner_text().strip() == "finished"
 
 
+def test_a_json_document_is_sent_as_it_was_typed(
+    opened: Callable[..., Any], service: Service
+) -> None:
+    """Numbers beyond 2**53, whatever else is chosen on the page; its own options win."""
+    large = 2**53 + 1
+    page = opened(service.url)
+    choose(page, "A JSON document")
+    text = (
+        ' { "cost" :{"type":"array", "values":[[9007199254740993, 1e20], [1.0, 5e-1]]},\n'
+        '"label": "{\\"a, b\\": [",'
+        ' "options": {"unassigned_cost": [9007199254740993, 7],\t"gap": 0.50 }}'
+    )
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_label("Gap").fill("3")
+    page.get_by_label("Threads").fill("1")
+    page.get_by_role("textbox", name="Label").fill("not this one")
+    with page.expect_request(lambda request: "dry_run" in request.url) as asked:
+        page.get_by_label("Job document (JSON)").fill(text)
+    sent = asked.value.post_data
+    for part in ("[[9007199254740993, 1e20], [1.0, 5e-1]]", "[9007199254740993, 7]", "0.50"):
+        assert part in sent
+    found = json.loads(sent)
+    assert found["label"] == '{"a, b": ['
+    assert found["options"] == {"unassigned_cost": [large, 7], "gap": 0.5, "threads": 1}
+    page.get_by_label("Job document (JSON)").fill(
+        '{"cost": {"type": "array", "values": [[9007199254740993]]}}'
+    )
+    page.get_by_label("Gap").fill("")
+    job = submit(page)
+    wait_text(page, "#verdict", "smallest cost possible")
+    assert service.get(f"/v1/jobs/{job}/result").json()["objective"] == large
+    assert service.get(f"/v1/jobs/{job}").json()["label"] == "not this one"
+
+
+def test_an_array_whose_name_is_none(
+    opened: Callable[..., Any], service: Service, written: Callable[..., str]
+) -> None:
+    page = opened(service.url)
+    choose(page, "An expression")
+    name = page.get_by_label("Name in the expression").first
+    name.fill("x(")
+    give(page, "Array x", written("x.csv", points(5, 20)))
+    picker = page.get_by_role("group", name=re.compile("Array x"))
+    assert re.match("20 . 2 numbers", picker.get_by_role("status").inner_text())
+    page.get_by_text("A name has letters, digits and _ and begins with a letter.").wait_for()
+    assert name.get_attribute("aria-invalid") == "true"
+    name.fill("x")
+    page.get_by_label("Cost of row i and column j").fill("abs(x[i,0] - x[j,1])")
+    page.get_by_label("Columns (m)").fill("20")
+    wait_text(page, "#estimate", "20 rows . 20 columns")
+
+
 def test_everything_by_keyboard(opened: Callable[..., Any], service: Service) -> None:
     page = opened(service.url)
     page.keyboard.press("Tab")

@@ -127,6 +127,71 @@ def test_nan_across_chunks_of_the_network(make_app: Callable[..., Any]) -> None:
     store.close_block(meta, block, whole=False)
 
 
+@pytest.mark.parametrize("shape", [(5, 0), (0, 0), (0, 5), (0,)])
+def test_arrays_without_numbers_are_whole_from_the_start(api: Any, shape: tuple[int, ...]) -> None:
+    array = create(api, "float32", shape)
+    assert api.get(array).json()["missing"] == []
+    assert api.get(array).json()["complete"]
+    if 0 in shape[1:] and shape[0]:
+        for start in (0, 2):
+            assert put(api, array, start, np.zeros((0,))).json()["missing"] == []
+        problem(put(api, array, 0, np.zeros(1)), 422, "invalid-spec")
+    sealed = api.post(array + "/seal")
+    assert sealed.status_code == 200
+    assert sealed.json()["sha256"] == hashlib.sha256(b"").hexdigest()
+    values = np.load(io.BytesIO(api.get(array + "/data").content))
+    assert (values.shape, values.dtype) == (shape, np.dtype("<f4"))
+    if len(shape) == 2:
+        job = solved(api, {"cost": {"type": "array", "array": sealed.json()["id"]}})
+        assert (job["state"], job["result"]["shape"]) == ("succeeded", list(shape)), job
+
+
+def test_ranges_of_the_data(api: Any) -> None:
+    array_id = upload(api, np.arange(12.0).reshape(3, 4))
+    link = f"/v1/arrays/{array_id}/data"
+    whole = api.get(link).content
+    for text, start, stop in (
+        ("bytes=0-3,100000-", 0, 4),
+        ("bytes=100000-,4-9, -0", 4, 10),
+        ("bytes=-100000", 0, len(whole)),
+    ):
+        answer = api.get(link, headers={"Range": text})
+        assert answer.status_code == 206, text
+        assert answer.content == whole[start:stop]
+        assert answer.headers["Content-Range"] == f"bytes {start}-{stop - 1}/{len(whole)}"
+    several = api.get(link, headers={"Range": "bytes=0-3,100000-,8-9"})
+    assert several.status_code == 206
+    assert several.headers["Content-Type"].startswith("multipart/byteranges")
+    found = api.get(link, headers={"Range": "bytes=100000-,-0"})
+    problem(found, 416, "range-not-satisfiable")
+    assert found.headers["Content-Range"] == f"bytes */{len(whole)}"
+    assert api.get(link, headers={"Range": "bytes=0-3,9-1"}).content == whole
+
+
+@pytest.mark.timed
+def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
+    address = serve_app(limits={"block_bytes": 1024})
+    with httpx.Client(base_url=address) as client:
+        array = create(client, shape=(4, 1))
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 10) as raw:
+            raw.sendall(
+                f"PUT {array}/rows/0 HTTP/1.1\r\nHost: {host}:{port}\r\n"
+                f"Content-Length: 32\r\n\r\n".encode()
+                + bytes(16)
+            )
+            until = time.monotonic() + 10
+            # Until the first block is open, which it is once sealing says so.
+            while "block" not in client.post(array + "/seal").json()["detail"]:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            problem(put(client, array, 0, np.zeros((129, 1))), 413, "body-too-large")
+            problem(put(client, array, 0, np.zeros((5, 1))), 422, "invalid-spec")
+            raw.sendall(bytes(16))
+            assert b" 200 " in raw.recv(100)
+        assert client.get(array).json()["missing"] == []
+
+
 @pytest.mark.timed
 def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -> None:
     address = serve_app()

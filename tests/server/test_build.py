@@ -194,7 +194,7 @@ def test_large_formulas_are_judged_without_their_arrays(
 ) -> None:
     import bigsap_server.costs.members
 
-    monkeypatch.setattr(bigsap_server.costs.members, "_SMALL_BYTES", 100)
+    monkeypatch.setattr(bigsap_server.costs.members, "SMALL_BYTES", 100)
     api = make_app()
     array_id = upload(api, np.ones((100, 3)))
     arrays = {"x": {"array": array_id}, "c": 2.0}

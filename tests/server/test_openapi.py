@@ -189,3 +189,25 @@ def test_errors_are_problem_documents_in_the_document() -> None:
             for status, answer in operation["responses"].items():
                 if status.startswith(("4", "5")) and not path.startswith(("/healthz",)):
                     assert list(answer["content"]) == ["application/problem+json"], path
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "statuses"),
+    [
+        ("post", "/v1/jobs/{job_id}/cancel", {"200", "202"}),
+        ("post", "/v1/jobs/{job_id}/resume", {"202"}),
+        ("get", "/v1/arrays/{array_id}/data", {"200", "206", "416"}),
+        ("get", "/v1/jobs/{job_id}/result/{name}", {"200", "206", "304", "416"}),
+        ("get", "/v1/capabilities", {"200", "401", "403", "422", "429"}),
+        ("get", "/metrics", {"200", "401", "403", "429"}),
+    ],
+)
+def test_answers_are_in_the_document(method: str, path: str, statuses: set[str]) -> None:
+    found = DOCUMENT["paths"][path][method]["responses"]
+    assert statuses <= set(found)
+    good = {status for status in found if status.startswith("2")}
+    assert good == {status for status in statuses if status.startswith("2")}
+    if path.endswith(("/cancel", "/resume")):
+        for status in good:
+            schema = found[status]["content"]["application/json"]["schema"]
+            assert schema["$ref"].endswith("/Job")

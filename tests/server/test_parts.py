@@ -18,7 +18,7 @@ import bigsap_server
 import pytest
 from bigsap_server import logs
 from bigsap_server.costs.estimate import size_bytes
-from bigsap_server.http.negotiation import accepted, check_range, matches, preferred_wait
+from bigsap_server.http.negotiation import accepted, matches, preferred_wait, satisfiable
 from bigsap_server.jobs.notify import Notifier
 from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to
 
@@ -110,14 +110,13 @@ def test_entity_tags() -> None:
 
 
 def test_ranges() -> None:
-    assert check_range("bytes=0-1, 5-", 10)
-    assert not check_range("bytes=5-1", 10)
-    assert not check_range("bytes=-", 10)
-    assert not check_range("BYTES 1", 10)
-    with pytest.raises(HttpProblem):
-        check_range("bytes=10-", 10)
-    with pytest.raises(HttpProblem):
-        check_range("bytes=-0", 10)
+    assert satisfiable("bytes=0-1, 5-", 10) == "bytes=0-1,5-"
+    assert satisfiable("bytes=0-1,10-,-3, 12-15,-0", 10) == "bytes=0-1,-3"
+    for ignored in (None, "", "bytes=5-1", "bytes=-", "BYTES 1", "bytes=0-1,5-1"):
+        assert satisfiable(ignored, 10) is None
+    for outside in ("bytes=10-", "bytes=-0", "bytes=10-,-0"):
+        with pytest.raises(HttpProblem):
+            satisfiable(outside, 10)
 
 
 @pytest.mark.parametrize(

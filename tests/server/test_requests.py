@@ -36,6 +36,17 @@ def test_pointers_lead_to_the_field(api: Any, cost: dict[str, Any], pointer: str
     problem(api.post("/v1/jobs", json={"cost": cost}), 422, "invalid-spec", pointer)
 
 
+def test_a_page_of_arrays_has_no_more_than_the_operator_says(make_app: Callable[..., Any]) -> None:
+    api = make_app(limits={"page_size": 2})
+    for _ in range(3):
+        upload(api, np.ones((1, 1)), seal=False)
+    for query in ("", "?limit=3", "?limit=100000"):
+        page = api.get("/v1/arrays" + query).json()
+        assert len(page["arrays"]) == 2
+        assert page["next_page_token"] is not None
+    assert len(api.get("/v1/arrays?limit=1").json()["arrays"]) == 1
+
+
 @pytest.mark.parametrize("number", ["1e999", "-1e400"])
 def test_numbers_beyond_float64_are_refused(api: Any, number: str) -> None:
     body = '{"cost": {"type": "array", "values": [[1, %s]]}}'

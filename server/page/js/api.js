@@ -30,11 +30,20 @@ export const key = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
+/** Whether a header can carry the key: it has characters of Latin-1 only. */
+export function canBeSent(given) {
+  try {
+    return withKey({}, given).has("Authorization");
+  } catch {
+    return false;
+  }
+}
+
 export const url = (path) => new URL(path, ROOT);
 
-function withKey(headers) {
+function withKey(headers, given) {
   const found = new Headers(headers);
-  if (key.get()) found.set("Authorization", `Bearer ${key.get()}`);
+  if (given) found.set("Authorization", `Bearer ${given}`);
   return found;
 }
 
@@ -68,7 +77,7 @@ export async function request(path, { headers = {}, ...options } = {}) {
     const used = key.get();
     let response;
     try {
-      response = await fetch(url(path), { ...options, headers: withKey(headers), cache: "no-store" });
+      response = await fetch(url(path), { ...options, headers: withKey(headers, used), cache: "no-store" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Unreachable("The service does not answer. Is it running, and are you connected?");
@@ -84,11 +93,11 @@ export async function getJson(path, options) {
   return (await request(path, options)).json();
 }
 
-/** Sends `body` as JSON and returns the JSON answer, or null for an empty one. */
+/** Sends `body`, JSON if it is text, as JSON and returns the JSON answer, or null for an empty one. */
 export async function sendJson(method, path, body, options = {}) {
   const response = await request(path, {
     method,
-    body: body === undefined ? undefined : JSON.stringify(body),
+    body: typeof body === "string" || body === undefined ? body : JSON.stringify(body),
     ...options,
     headers: { "Content-Type": "application/json", ...options.headers },
   });

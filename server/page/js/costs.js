@@ -2,7 +2,7 @@
  * The ways to say a cost: two point sets, a matrix, an expression, a whole JSON document.
  *
  * An editor has `node`, `parts()` (pointer -> field or picker, for marking), `check()` (marks what is
- * wrong, false then) and `document()`: {shape, cost}, or null while something is missing.
+ * wrong, false then) and `document()`: {shape, cost} or JSON text, or null while something is missing.
  */
 
 import { el, fill, freshId } from "./dom.js";
@@ -134,6 +134,8 @@ export class MatrixEditor {
   }
 }
 
+const isName = (text) => /^[A-Za-z_][A-Za-z_0-9]*$/.test(text ?? "");
+
 export class ExpressionEditor {
   constructor(onChange) {
     this.onChange = onChange;
@@ -198,7 +200,8 @@ export class ExpressionEditor {
     for (const [field, key, index] of [[this.rows, "rows", "i"], [this.columns, "columns", "j"]]) {
       if (this.typed[key]) continue;
       const found = this.arrays.find(({ name, picker }) =>
-        picker.table && name.value() && new RegExp(`(^|\\W)${name.value()}\\s*\\[\\s*${index}\\b`).test(code));
+        picker.table && isName(name.value()) &&
+        new RegExp(`(^|\\W)${name.value()}\\s*\\[\\s*${index}\\b`).test(code));
       field.control.value = found ? found.picker.table.shape[0] : "";
     }
   }
@@ -222,7 +225,7 @@ export class ExpressionEditor {
     for (const { name, picker } of this.arrays) {
       const text = name.value() ?? "";
       if (!picker.table) continue;
-      if (!/^[A-Za-z_][A-Za-z_0-9]*$/.test(text)) {
+      if (!isName(text)) {
         name.fail("A name has letters, digits and _ and begins with a letter.");
         fine = false;
       } else if (seen.has(text)) {
@@ -279,14 +282,10 @@ export class DocumentEditor {
     return { "": this.text };
   }
 
-  #parsed() {
-    return JSON.parse(this.text.value());
-  }
-
   check() {
     if (this.text.value() === undefined) return true;
     try {
-      const found = this.#parsed();
+      const found = JSON.parse(this.text.value());
       if (found && typeof found === "object" && !Array.isArray(found)) return true;
       this.text.fail("The document must be a JSON object.");
     } catch (error) {
@@ -296,7 +295,7 @@ export class DocumentEditor {
   }
 
   document() {
-    return this.text.value() === undefined ? null : this.#parsed();
+    return this.text.value() ?? null;
   }
 }
 

@@ -1,6 +1,6 @@
 /** The two dialogs of the page: the key, and "are you sure". */
 
-import { key } from "./api.js";
+import { canBeSent, key } from "./api.js";
 import { say } from "./dom.js";
 
 const part = (id) => document.getElementById(id);
@@ -48,7 +48,15 @@ export function prepareDialogs(onKey) {
     close("forget");
     onKey();
   });
-  part("key-form").addEventListener("submit", () => {
+  part("key-form").addEventListener("submit", (event) => {
+    const input = part("key-input");
+    const given = input.value.trim();
+    if (given && !canBeSent(given)) {
+      event.preventDefault();
+      say(part("key-reason"), "This is no key of a service: it has letters that cannot be sent. Was the keyboard set to another language?");
+      input.focus();
+      return;
+    }
     dialog.returnValue = "ok";
   });
   part("key-button").addEventListener("click", async () => {

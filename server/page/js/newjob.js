@@ -3,6 +3,7 @@
 import { capabilities, jobs } from "./api.js";
 import { chooser, DocumentEditor, ExpressionEditor, MatrixEditor, PointsEditor } from "./costs.js";
 import { el, fact, fill, say } from "./dom.js";
+import { withMembers } from "./jsontext.js";
 import { Options } from "./options.js";
 import { limits } from "./picker.js";
 import { showProblem } from "./problems.js";
@@ -73,11 +74,11 @@ export async function showNewJob(main, { signal }) {
     return { ...options.parts(), ...costs.chosen.editor.parts() };
   }
 
+  /** The request as JSON text, or null while something is missing. */
   function body() {
     const given = costs.chosen.editor.document();
     if (!given) return null;
-    const chosen = options.document();
-    return { ...chosen, ...given, ...(chosen.options && { options: { ...chosen.options, ...given.options } }) };
+    return withMembers(typeof given === "string" ? given : JSON.stringify(given), options.document());
   }
 
   function waiting(text = "Give the costs, and the service says here what memory and time the job takes.") {
@@ -112,7 +113,7 @@ export async function showNewJob(main, { signal }) {
       if (mine !== asking || signal.aborted) return;
       clearMarks();
       fill(problem);
-      showEstimate(needs, answer, document);
+      showEstimate(needs, answer);
     } catch (error) {
       if (error.name === "AbortError" || mine !== asking || signal.aborted) return;
       waiting("No estimate: the service does not accept this yet.");
@@ -179,9 +180,9 @@ export async function showNewJob(main, { signal }) {
 }
 
 /** The answer to a dry run. */
-export function showEstimate(place, answer, document) {
+export function showEstimate(place, answer) {
   const found = answer.estimate ?? answer;
-  const shape = answer.spec?.shape ?? answer.shape ?? document.shape;
+  const shape = answer.spec?.shape ?? answer.shape;
   const memory = found.memory_bytes;
   const [low, likely, high] = [found.seconds_low, found.seconds, found.seconds_high];
   const facts = [];
