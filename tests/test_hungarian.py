@@ -261,6 +261,14 @@ def test_tall_costs_that_have_no_transpose_are_refused():
         bigsap.solve(lambda i: cost[i] * 1.0, shape=cost.shape, method="hungarian")
 
 
+@pytest.mark.parametrize("method", ["hungarian", "auction"])
+def test_a_wide_file_by_columns_is_refused_by_its_own_shape(tmp_path, method):
+    np.save(tmp_path / "c.npy", np.asfortranarray(costs_of("n", 20, 90, 2)))
+    with pytest.raises(bigsap.OptionError, match=r"shape \(20, 90\).* copy in C order"):
+        bigsap.solve(bigsap.from_npy(tmp_path / "c.npy"), method=method)
+    bigsap.solve(np.ascontiguousarray(np.load(tmp_path / "c.npy")), method=method)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_warm_starts(variant):
     for n, m in ((60, 60), (40, 70)):
