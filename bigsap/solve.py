@@ -170,7 +170,8 @@ def solve(
     assignment known: that of the last whole phase, of the phase at hand completed by free
     columns, or the start's own. Cost and bound are settled within a grace of half a
     second or, unless ``cancel`` is set, a tenth of the time limit, where that is longer;
-    without time for a pass over the costs the bound is the one the start proved.
+    without time for a pass over the costs the bound is the one the start proved. A pass that
+    finds a row without an allowed column leads to ``infeasible``.
     The closing certificate counts as part of the solve: when it runs out of time the
     status says so, although the assignment may well be optimal. A solve stopped while costs
     are copied to a device is closed by the CPU, and no checkpoint is written. ``fun`` is None, and

@@ -83,6 +83,31 @@ def test_stopped_anywhere_the_answer_is_honest(shape, dtype, maximize, after):
             assert ticks[-1][1] is not None
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+@pytest.mark.parametrize("shape", [(20, 20), (12, 20), (20, 12), "by rows", "gated"])
+def test_a_stopped_solve_that_finds_a_row_without_a_column_says_infeasible(shape, method, maximize):
+    forbidden = -np.inf if maximize else np.inf
+    n, m = shape if isinstance(shape, tuple) else (20, 12)
+    cost = np.random.default_rng(0).random((n, m))
+    more, given = {}, cost
+    if n <= m or shape == "gated":
+        cost[4] = forbidden
+    elif shape == "by rows":
+        cost[3:] = forbidden
+        more, given = {"shape": (n, m)}, lambda i: cost[i]
+    else:
+        cost[:, 4] = forbidden
+    if shape == "gated":
+        more = {"unassigned_cost": forbidden}
+    result = bigsap.solve(given, method=method, time_limit=0, maximize=maximize, **more)
+    assert (result.status, result.fun, result.bound) == ("infeasible", None, None)
+    assert "infeasible" in result.message
+    if n <= m or shape == "gated":
+        assert result.violator.tolist() == [4]
+    result.verify(cost)
+
+
 def test_forbidden_pairs_are_completed_by_allowed_ones():
     n = 40
     rng = np.random.default_rng(3)

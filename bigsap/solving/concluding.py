@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
+
+import numpy as np
 
 from bigsap.errors import BigsapError
 from bigsap.methods.orientation import exchanged, inverse, rows_outside
+from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.solving.call import BLOCK_SECONDS, SolveCall
 from bigsap.solving.effort import last_report, solve_stats
@@ -17,6 +21,8 @@ from bigsap.sources.infinite import infinities
 def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) -> Result:
     """The result in the user's orientation."""
     problem = call.problem
+    if violator is None and found.certificate is not None and math.isinf(found.certificate.bound):
+        found, violator = Conclusion(None), _without_column(found.certificate.u, problem)
     col4row, certificate = found.column_of_row, found.certificate
     u, v = found.u, found.v
     status = call.stopped or Status.OPTIMAL
@@ -42,6 +48,13 @@ def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) 
         result.stats["magnitude"] = call.magnitude
     last_report(call, result)
     return result
+
+
+def _without_column(u: Array, problem: Problem) -> Array:
+    """The violating rows of an infinite bound, which a stopped solve's pass may be the first to
+    find: one row without an allowed column, or all of them where rows may be left over."""
+    rows = np.flatnonzero(np.isinf(u))
+    return rows if problem.n_virtual_columns else rows[:1]
 
 
 def of_infinities(call: SolveCall, violator: Array) -> str:
