@@ -87,7 +87,8 @@ def solve(
     method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
         evaluated a few times instead of dozens), ``"hungarian"`` (trees from all free rows at
         once, for whole numbers of a small range; no more rows than columns, or costs that give
-        columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline), or
+        columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline; it
+        needs all costs in memory, a ``memory_limit`` below that is an OptionError), or
         ``"auto"``, which chooses and says what and why in ``stats``. Arrays of up to 2**20 costs
         in memory, not mapped, it solves at once, ``stats["method"] == "dense"``, by one thread:
         searches without epsilon that fit a cache. So far none of the options below is given but
@@ -201,7 +202,7 @@ def solve(
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
     asked_for = (
         dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
-        checkpoint, saved,
+        checkpoint, saved, cluster,
     )  # fmt: skip
     plain = (method, variant, device, start) == ("auto", "auto", "cpu", "auto")
     plain = plain and (options.epsilon, options.certify, gap) == (True, True, 0)

@@ -343,6 +343,24 @@ def test_callback_rows(rows):
         assert max(steps) <= rows + 20
 
 
+WHOLE = {"callback_rows": 100, "threads": 2, "seed": 4, "memory_limit": 60_000, "cache": 60_000}
+REAL = {"gap": 1, "time_limit": 100, "callback_every": 1, "checkpoint_every": 1}
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *REAL])
+def test_numbers_of_numpy_are_numbers(name, tmp_path):
+    cost = CLASSES["disjoint"](60, seed=1)
+    for kind in (np.int64, np.uint16, np.float64, np.float32, np.float16):
+        if name in REAL or issubclass(kind, np.integer):
+            option = {name: kind((WHOLE | REAL)[name])}
+            res = bigsap.solve(cost, **option, checkpoint=tmp_path / "saved", method="ssp")
+            assert res.success
+            assert all(type(field) is float for field in (res.fun, res.bound, res.gap))
+    for wrong in (np.bool_(True), np.array([1, 2]), np.complex128(1), np.float64(-1), np.nan):
+        with pytest.raises(bigsap.OptionError, match=name):
+            bigsap.solve(cost, **{name: wrong}, method="ssp")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

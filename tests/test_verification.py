@@ -230,7 +230,7 @@ def test_an_optimal_result_of_integers_claims_no_gap():
     assert c.rounding
     fractions = dataclasses.replace(res, u=c.u, v=c.v)
     weak = dataclasses.replace(fractions, bound=res.bound - 1, gap=1)
-    with pytest.raises(CertificateError, match="duals sum to|claims a gap of 1"):
+    with pytest.raises(CertificateError, match="claims a gap of 1"):
         weak.verify(cost)
 
 

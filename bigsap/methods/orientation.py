@@ -48,8 +48,8 @@ def refuse_more_rows(problem: Problem, method: str) -> None:
         return
     if problem.transposed:
         raise OptionError(
-            f'method "{method}" needs no more rows than columns, or costs that lie by rows: those of'
-            f" shape {problem.shape[::-1]} are read by columns; pass a copy in C order"
+            f'method "{method}" needs no more rows than columns, or costs that lie by rows: those'
+            f" of shape {problem.shape[::-1]} are read by columns; pass a copy in C order"
         )
     raise OptionError(
         f'method "{method}" needs no more rows than columns, or costs that give columns as'

@@ -21,9 +21,11 @@ from bigsap.sources.infinite import infinities
 def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) -> Result:
     """The result in the user's orientation."""
     problem = call.problem
-    if violator is None and found.certificate is not None and math.isinf(found.certificate.bound):
-        found, violator = Conclusion(None), _without_column(found.certificate.u, problem)
-    col4row, certificate = found.column_of_row, found.certificate
+    certificate = found.certificate
+    if violator is None and certificate is not None and math.isinf(certificate.bound):
+        violator = _without_column(certificate.u, problem)
+        found, certificate = Conclusion(None), None
+    col4row = found.column_of_row
     u, v = found.u, found.v
     status = call.stopped or Status.OPTIMAL
     message = None
