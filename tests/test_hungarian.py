@@ -286,6 +286,18 @@ def test_warm_starts(variant):
         check(changed, variant=variant, warm_start=wild)
 
 
+@pytest.mark.parametrize("variant", ["tree", "auto"])
+@pytest.mark.parametrize("limit", [20_400, 40_000, 80_000])
+def test_trees_with_short_lists_are_left_to_searches(variant, limit):
+    """130 rows of rank 1, whose trees would read each row hundreds of times."""
+    x, y = np.random.default_rng(0).random((2, 130, 1))
+    result = bigsap.solve(
+        bigsap.lowrank(x, y), method="hungarian", variant=variant, memory_limit=limit
+    )
+    assert result.fun == pytest.approx(np.sort(x[:, 0]) @ np.sort(y[:, 0])[::-1])
+    assert result.stats["rows_evaluated"] < 250 * 130
+
+
 def test_hard_trees_are_left_to_searches(monkeypatch):
     monkeypatch.setattr(H, "_PATIENCE", 0)
     for n, m in ((80, 80), (50, 90)):
