@@ -95,7 +95,8 @@ def solve(
         ``maximize``, ``threads`` and ``seed``, neither of which changes its result; and never
         where it would need many searches, or prove nothing: those go the general way.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
-        after a trial of tight pairs, and searches row by row where trees take too long;
+        after a trial of tight pairs, and searches row by row where trees take too long (where
+        ``memory_limit`` keeps lists short, "tree" does too);
         ``"classical"``, zeros as bits, an eighth of a byte a pair: for comparison. Of
         ``"auction"``: ``"plain"``, one epsilon, or ``"scaled"``, falling ones (``"auto"``).
     epsilon: False for the plain method without epsilon phases.
