@@ -223,12 +223,14 @@ def test_a_weak_bound_is_found_where_rows_stay_unassigned(shape, maximize, statu
 
 
 def test_an_optimal_result_of_integers_claims_no_gap():
-    """Prices with fractions, whose bound is an integer all the same."""
+    """Prices with fractions: their sum is a fraction below the bound, an integer all the same."""
     cost = cost_of("integer")
     res = solved(cost)
-    c = certify(ArraySource(cost), res.col4row, nudged(res.v.astype(float), 0, 0.25))
-    assert c.rounding
+    c = certify(ArraySource(cost), res.col4row, res.v + 0.1 * np.arange(6))
+    assert c.optimal
+    assert res.fun - 1 < c.u.sum() + c.v.sum() < res.fun - 0.01
     fractions = dataclasses.replace(res, u=c.u, v=c.v)
+    fractions.verify(cost)
     weak = dataclasses.replace(fractions, bound=res.bound - 1, gap=1)
     with pytest.raises(CertificateError, match="claims a gap of 1"):
         weak.verify(cost)
