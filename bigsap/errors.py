@@ -26,7 +26,10 @@ Outcomes (infeasible, time limit, cancelled) are *returned* by ``solve`` as a
 
 from __future__ import annotations
 
+import numbers
+import operator
 from collections.abc import Sequence
+from typing import Any
 
 
 class BigsapError(Exception):
@@ -137,3 +140,21 @@ class InfeasibleError(BigsapError, ValueError):
 
 class CertificateError(BigsapError, ValueError):
     """A result is not what it claims: the message says in which respect."""
+
+
+def whole(value: Any) -> int | None:
+    """The integer that an option gives, Python's or numpy's, as Python's own; None for anything
+    else, bool included: an OptionError is due."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def number(value: Any) -> int | float | None:
+    """The same of a real number, which may be NaN or infinite."""
+    if isinstance(value, numbers.Integral):
+        return whole(value)
+    return float(value) if isinstance(value, numbers.Real) else None

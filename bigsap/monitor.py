@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from bigsap.errors import ClusterError, OptionError
+from bigsap.errors import ClusterError, OptionError, number, whole
 
 #: Names to arrays or JSON values: what a method needs to continue. Empty: no moment for that.
 Snapshot: TypeAlias = dict[str, Any]
@@ -103,12 +103,16 @@ class Monitor:
     bounds: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
-        _check_seconds("time_limit", self.time_limit)
-        _check_seconds("callback_every", self.interval)
-        _check_seconds("checkpoint_every", self.save_every)
-        rows = self.interval_rows
-        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-            raise OptionError(f"callback_rows must be a number of rows >= 1, got {rows!r}")
+        if self.time_limit is not None:
+            self.time_limit = _seconds("time_limit", self.time_limit)
+        self.interval = _seconds("callback_every", self.interval)
+        self.save_every = _seconds("checkpoint_every", self.save_every)
+        if self.interval_rows is not None:
+            rows = whole(self.interval_rows)
+            if rows is None or rows < 1:
+                given = self.interval_rows
+                raise OptionError(f"callback_rows must be a number of rows >= 1, got {given!r}")
+            self.interval_rows = rows
         if self.callback is not None and not callable(self.callback):
             raise OptionError(f"callback must be callable, got {type(self.callback).__name__}")
         self._cancellable = self.cancel is not None
@@ -356,9 +360,8 @@ class PartMonitor(Monitor):
         top.stage, top.level, top.level_rows, top.level_assigned = "start", 0, 0, 0
 
 
-def _check_seconds(name: str, value: float | None) -> None:
-    if value is None and name == "time_limit":
-        return
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not value >= 0:  # type: ignore[operator]
+def _seconds(name: str, value: float) -> float:
+    seconds = number(value)
+    if seconds is None or not seconds >= 0:
         raise OptionError(f"{name} must be a number of seconds >= 0, got {value!r}")
+    return seconds

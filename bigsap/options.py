@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bigsap.engine.core.team import check_threads
-from bigsap.errors import OptionError
+from bigsap.errors import OptionError, number, whole
 from bigsap.memory import free_memory
 from bigsap.methods import METHODS, auction
 from bigsap.methods.first_prices import STARTS
@@ -65,17 +65,20 @@ class Options:
             )
         if self.device not in ("cpu", "auto"):
             device_numbers(self.device)
-        if not isinstance(self.gap, (int, float)) or not self.gap >= 0:
+        gap, seed = number(self.gap), whole(self.seed)
+        if gap is None or not gap >= 0:
             raise OptionError(f"gap must be a number >= 0, got {self.gap!r}")
         if self.certify not in (True, False, "pairs"):
             raise OptionError(f'certify must be True, False or "pairs", got {self.certify!r}')
         if self.gap > 0 and not self.certify:
             raise OptionError("gap needs the certificate: certify=False leaves it unknown")
-        if isinstance(self.seed, bool) or not hasattr(self.seed, "__index__") or self.seed < 0:
+        if seed is None or seed < 0:
             raise OptionError(f"seed must be an integer >= 0, got {self.seed!r}")
         if self.checkpoint is not None and not isinstance(self.checkpoint, (str, os.PathLike)):
             raise OptionError(f"checkpoint must be a path, got {self.checkpoint!r}")
         check_threads(self.threads)
+        object.__setattr__(self, "gap", gap)  # numpy's scalars would reach results and checkpoints
+        object.__setattr__(self, "seed", seed)
 
     def cache_budget(self, problem: Problem) -> int:
         """Bytes for rows of the problem.

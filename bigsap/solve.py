@@ -87,14 +87,16 @@ def solve(
     method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
         evaluated a few times instead of dozens), ``"hungarian"`` (trees from all free rows at
         once, for whole numbers of a small range; no more rows than columns, or costs that give
-        columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline), or
+        columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline; it
+        needs all costs in memory, a ``memory_limit`` below that is an OptionError), or
         ``"auto"``, which chooses and says what and why in ``stats``. Arrays of up to 2**20 costs
         in memory, not mapped, it solves at once, ``stats["method"] == "dense"``, by one thread:
         searches without epsilon that fit a cache. So far none of the options below is given but
         ``maximize``, ``threads`` and ``seed``, neither of which changes its result; and never
         where it would need many searches, or prove nothing: those go the general way.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
-        after a trial of tight pairs, and searches row by row where trees take too long;
+        after a trial of tight pairs, and searches row by row where trees take too long (where
+        ``memory_limit`` keeps lists short, "tree" does too);
         ``"classical"``, zeros as bits, an eighth of a byte a pair: for comparison. Of
         ``"auction"``: ``"plain"``, one epsilon, or ``"scaled"``, falling ones (``"auto"``).
     epsilon: False for the plain method without epsilon phases.
@@ -170,7 +172,8 @@ def solve(
     assignment known: that of the last whole phase, of the phase at hand completed by free
     columns, or the start's own. Cost and bound are settled within a grace of half a
     second or, unless ``cancel`` is set, a tenth of the time limit, where that is longer;
-    without time for a pass over the costs the bound is the one the start proved.
+    without time for a pass over the costs the bound is the one the start proved. A pass that
+    finds a row without an allowed column leads to ``infeasible``.
     The closing certificate counts as part of the solve: when it runs out of time the
     status says so, although the assignment may well be optimal. A solve stopped while costs
     are copied to a device is closed by the CPU, and no checkpoint is written. ``fun`` is None, and
@@ -200,7 +203,7 @@ def solve(
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
     asked_for = (
         dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
-        checkpoint, saved,
+        checkpoint, saved, cluster,
     )  # fmt: skip
     plain = (method, variant, device, start) == ("auto", "auto", "cpu", "auto")
     plain = plain and (options.epsilon, options.certify, gap) == (True, True, 0)

@@ -107,6 +107,18 @@ def test_an_invalid_cost_is_refused_before_any_bid(bad, monkeypatch):
         bigsap.solve(-cost, method="auction", maximize=True)
 
 
+def test_a_memory_limit_below_all_costs_is_refused():
+    x, y = np.random.default_rng(0).random((2, 60, 2))
+    with pytest.raises(bigsap.OptionError, match=r"28800 bytes; memory_limit allows 28000"):
+        bigsap.solve(bigsap.points(x, y), method="auction", memory_limit=28_000)
+    res = bigsap.solve(bigsap.points(x, y), method="auction", memory_limit=28_800)
+    assert res.stats["auction"]["bids"]
+    cost = costs_of("10n", 60, 60, 2)  # costs in memory take none
+    check(cost, memory_limit=1000)
+    with pytest.raises(bigsap.OptionError, match="needs all costs in memory"):
+        bigsap.solve(np.asfortranarray(cost[:40]), method="auction", memory_limit=1000)
+
+
 def test_endless_bids_are_left_to_searches(monkeypatch):
     monkeypatch.setattr(auction, "_MOST", 1)
     cost = costs_of("product", 50, 50, 2)

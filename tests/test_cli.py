@@ -279,6 +279,20 @@ def test_wrong_usage_is_exit_2(line, capsys):
     assert left.value.code == 2
 
 
+@pytest.mark.parametrize("line", [
+    "--json", "solve --json", "solve c.npy --method nonsense --json", "jobs --json --limit x",
+    "fly --json",
+])  # fmt: skip
+def test_wrong_usage_is_one_json_object_too(line, capsys):
+    with pytest.raises(SystemExit) as left:
+        run(*line.split())
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert (record["error"], record["exit_code"]) == ("UsageError", left.value.code)
+    assert err.startswith("usage: bigsap")
+    assert err.rstrip().endswith(f"error: {record['message']}")
+
+
 def test_verify_rejects_another_matrix_with_exit_5(costs, tmp_path, capsys):
     run("solve", costs, "-o", tmp_path / "r.npz")
     changed = COST.copy()

@@ -432,6 +432,35 @@ def test_tall_matrices_in_memory_are_solved_by_their_columns(dtype, maximize, me
     assert res.stats["rows_evaluated"] < 1.6 * 1000
 
 
+@pytest.mark.parametrize("dtype", ["f8", "i2", "f2"])
+@pytest.mark.parametrize("method", ["ssp", "compressed", "hungarian", "auction"])
+def test_a_matrix_in_memory_is_solved_the_same_way_however_it_lies(dtype, method):
+    """By the shorter side: others take many times the scans."""
+    cost = (np.random.default_rng(3).random((150, 400)) * 1000).astype(dtype)
+    by_rows = bigsap.solve(cost, method=method)
+    for wide in (np.asfortranarray(cost), np.ascontiguousarray(cost.T).T):
+        res = bigsap.solve(wide, method=method)
+        assert np.array_equal(res.col4row, by_rows.col4row)
+        assert res.stats["rows_scanned"] == by_rows.stats["rows_scanned"]
+        assert res.stats["transposed"] is False
+        res.verify(cost)
+    for tall in (np.ascontiguousarray(cost.T), cost.T):
+        res = bigsap.solve(tall, method=method)
+        assert np.array_equal(res.row4col, by_rows.col4row)
+        assert res.stats["rows_scanned"] == by_rows.stats["rows_scanned"]
+        assert res.stats["transposed"] is True
+
+
+def test_a_wide_matrix_by_columns_keeps_to_the_memory_limit():
+    cost = np.random.default_rng(3).random((150, 1000))
+    wanted = bigsap.solve(cost)
+    for limit in (150 * 1000 * 8, 40_000):
+        res = bigsap.solve(np.asfortranarray(cost), memory_limit=limit)
+        assert np.array_equal(res.col4row, wanted.col4row)
+        assert res.stats["rows_scanned"] < 3 * 150
+        assert res.stats["rows_evaluated"] < 3 * 150
+
+
 def test_tall_matrices_in_files_are_read_by_rows(tmp_path):
     """A column of a mapped file may be a page an item."""
     np.save(tmp_path / "c.npy", np.random.default_rng(3).random((1300, 1000)))

@@ -83,6 +83,31 @@ def test_stopped_anywhere_the_answer_is_honest(shape, dtype, maximize, after):
             assert ticks[-1][1] is not None
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+@pytest.mark.parametrize("shape", [(20, 20), (12, 20), (20, 12), "by rows", "gated"])
+def test_a_stopped_solve_that_finds_a_row_without_a_column_says_infeasible(shape, method, maximize):
+    forbidden = -np.inf if maximize else np.inf
+    n, m = shape if isinstance(shape, tuple) else (20, 12)
+    cost = np.random.default_rng(0).random((n, m))
+    more, given = {}, cost
+    if n <= m or shape == "gated":
+        cost[4] = forbidden
+    elif shape == "by rows":
+        cost[3:] = forbidden
+        more, given = {"shape": (n, m)}, lambda i: cost[i]
+    else:
+        cost[:, 4] = forbidden
+    if shape == "gated":
+        more = {"unassigned_cost": forbidden}
+    result = bigsap.solve(given, method=method, time_limit=0, maximize=maximize, **more)
+    assert (result.status, result.fun, result.bound) == ("infeasible", None, None)
+    assert "infeasible" in result.message
+    if n <= m or shape == "gated":
+        assert result.violator.tolist() == [4]
+    result.verify(cost)
+
+
 def test_forbidden_pairs_are_completed_by_allowed_ones():
     n = 40
     rng = np.random.default_rng(3)
@@ -316,6 +341,24 @@ def test_callback_rows(rows):
         assert len(seen) >= total / rows * 0.5
         steps = [max(b[1] - a[1], b[2] - a[2]) for a, b in itertools.pairwise(seen)]
         assert max(steps) <= rows + 20
+
+
+WHOLE = {"callback_rows": 100, "threads": 2, "seed": 4, "memory_limit": 60_000, "cache": 60_000}
+REAL = {"gap": 1, "time_limit": 100, "callback_every": 1, "checkpoint_every": 1}
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *REAL])
+def test_numbers_of_numpy_are_numbers(name, tmp_path):
+    cost = CLASSES["disjoint"](60, seed=1)
+    for kind in (np.int64, np.uint16, np.float64, np.float32, np.float16):
+        if name in REAL or issubclass(kind, np.integer):
+            option = {name: kind((WHOLE | REAL)[name])}
+            res = bigsap.solve(cost, **option, checkpoint=tmp_path / "saved", method="ssp")
+            assert res.success
+            assert all(type(field) is float for field in (res.fun, res.bound, res.gap))
+    for wrong in (np.bool_(True), np.array([1, 2]), np.complex128(1), np.float64(-1), np.nan):
+        with pytest.raises(bigsap.OptionError, match=name):
+            bigsap.solve(cost, **{name: wrong}, method="ssp")
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,14 @@ def test_tall_costs_that_have_no_transpose_are_refused():
         bigsap.solve(lambda i: cost[i] * 1.0, shape=cost.shape, method="hungarian")
 
 
+@pytest.mark.parametrize("method", ["hungarian", "auction"])
+def test_a_wide_file_by_columns_is_refused_by_its_own_shape(tmp_path, method):
+    np.save(tmp_path / "c.npy", np.asfortranarray(costs_of("n", 20, 90, 2)))
+    with pytest.raises(bigsap.OptionError, match=r"shape \(20, 90\).* copy in C order"):
+        bigsap.solve(bigsap.from_npy(tmp_path / "c.npy"), method=method)
+    bigsap.solve(np.ascontiguousarray(np.load(tmp_path / "c.npy")), method=method)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_warm_starts(variant):
     for n, m in ((60, 60), (40, 70)):
@@ -276,6 +284,18 @@ def test_warm_starts(variant):
         check(changed, variant=variant, warm_start=cold.v)
         wild = np.random.default_rng(0).integers(-900, 900, m).astype(float)
         check(changed, variant=variant, warm_start=wild)
+
+
+@pytest.mark.parametrize("variant", ["tree", "auto"])
+@pytest.mark.parametrize("limit", [20_400, 40_000, 80_000])
+def test_trees_with_short_lists_are_left_to_searches(variant, limit):
+    """130 rows of rank 1, whose trees would read each row hundreds of times."""
+    x, y = np.random.default_rng(0).random((2, 130, 1))
+    result = bigsap.solve(
+        bigsap.lowrank(x, y), method="hungarian", variant=variant, memory_limit=limit
+    )
+    assert result.fun == pytest.approx(np.sort(x[:, 0]) @ np.sort(y[:, 0])[::-1])
+    assert result.stats["rows_evaluated"] < 250 * 130
 
 
 def test_hard_trees_are_left_to_searches(monkeypatch):

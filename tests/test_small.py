@@ -236,6 +236,13 @@ def test_options_that_ask_for_something_else(options, tmp_path, monkeypatch, cap
     assert other.fun == pytest.approx(bigsap.solve(cost).fun)
 
 
+@pytest.mark.parametrize("cluster", [5, "x"])
+def test_a_cluster_that_is_none_is_refused_for_small_arrays_too(cluster):
+    wrong = (bigsap.OptionError, bigsap.ClusterError)
+    with pytest.raises(wrong, match=r"cluster|no scheduler"):
+        bigsap.solve(np.random.default_rng(8).random((9, 9)), cluster=cluster)
+
+
 def test_what_is_no_small_array(tmp_path):
     cost = np.random.default_rng(9).random((9, 9))
     np.save(tmp_path / "c.npy", cost)

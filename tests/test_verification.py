@@ -189,6 +189,54 @@ def test_verify_a_bound_without_assignment():
 
 
 @pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(6, 6), (4, 7)])
+def test_an_infinite_bound_is_proved_by_a_row_without_a_column(shape, maximize):
+    forbidden = -np.inf if maximize else np.inf
+    allowed = cost_of("real", shape)
+    cost = allowed.copy()
+    cost[2] = forbidden
+    c = certify(ArraySource(cost), None, np.zeros(shape[1]), maximize=maximize)
+    res = Result.from_assignment(
+        None, None, c, shape=shape, status=Status.TIME_LIMIT, maximize=maximize
+    )
+    assert res.bound == forbidden
+    assert res.verify(cost).bound == forbidden
+    with pytest.raises(CertificateError, match="no feasible dual"):
+        res.verify(allowed)
+    with pytest.raises(CertificateError, match="duals sum to"):
+        dataclasses.replace(res, bound=0.0).verify(cost)
+    with pytest.raises(CertificateError, match="no feasible dual"):
+        dataclasses.replace(res, u=nudged(res.u, 0, 2 * forbidden)).verify(cost)
+
+
+@pytest.mark.parametrize("status", [Status.OPTIMAL, Status.GAP_REACHED])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(20, 20), (20, 12), (12, 20)])
+def test_a_weak_bound_is_found_where_rows_stay_unassigned(shape, maximize, status):
+    cost = np.random.default_rng(0).integers(0, 1000, shape)
+    for gate in (500, np.linspace(100, 700, shape[0])):
+        res = bigsap.solve(cost, unassigned_cost=gate, maximize=maximize)
+        assert res.verify(cost).optimal
+        weak = res.bound + (1 if maximize else -1)
+        with pytest.raises(CertificateError, match="duals sum to"):
+            dataclasses.replace(res, bound=weak, gap=1, status=status).verify(cost)
+
+
+def test_an_optimal_result_of_integers_claims_no_gap():
+    """Prices with fractions: their sum is a fraction below the bound, an integer all the same."""
+    cost = cost_of("integer")
+    res = solved(cost)
+    c = certify(ArraySource(cost), res.col4row, res.v + 0.1 * np.arange(6))
+    assert c.optimal
+    assert res.fun - 1 < c.u.sum() + c.v.sum() < res.fun - 0.01
+    fractions = dataclasses.replace(res, u=c.u, v=c.v)
+    fractions.verify(cost)
+    weak = dataclasses.replace(fractions, bound=res.bound - 1, gap=1)
+    with pytest.raises(CertificateError, match="claims a gap of 1"):
+        weak.verify(cost)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("shift", [-3.0, 5.0])
 def test_the_duals_of_a_square_problem_may_be_shifted(shift, maximize):
     cost = cost_of("real")

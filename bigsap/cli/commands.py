@@ -24,6 +24,8 @@ from bigsap.cli.common import (
     COSTS_HELP,
     EXIT_CODES,
     ExitStatus,
+    Parser,
+    UsageExit,
     add_output_flags,
     check_output,
     exit_of,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole grammar of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="bigsap",
         description="Exact linear assignment when the cost matrix does not fit.",
         epilog=EXIT_CODES,
@@ -162,8 +164,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (argparse leaves by SystemExit)."""
-    args = build_parser().parse_args(argv)
+    """Run one command and return its exit code (wrong usage and --help leave by SystemExit)."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        args = build_parser().parse_args(words)
+    except UsageExit as leaving:
+        if "--json" in words:
+            _print_failure("UsageError", leaving.message, ExitStatus.USAGE)
+        raise
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -196,18 +204,21 @@ def _fail(args: argparse.Namespace, code: ExitStatus, text: str, error: Exceptio
     message = " ".join(text.split())
     print(f"bigsap: error: {message}", file=sys.stderr)
     if getattr(args, "json", False):
-        record: dict[str, Any] = {
-            "error": type(error).__name__ if error is not None else "KeyboardInterrupt",
-            "message": message,
-            "exit_code": int(code),
-        }
+        more: dict[str, Any] = {}
         for place in ("row", "column"):
             if getattr(error, place, None) is not None:
-                record[place] = getattr(error, place)
+                more[place] = getattr(error, place)
         if isinstance(error, ServiceError):
-            record["problem"] = error.problem
-        print_json(record)
+            more["problem"] = error.problem
+        name = type(error).__name__ if error is not None else "KeyboardInterrupt"
+        _print_failure(name, message, code, more)
     return int(code)
+
+
+def _print_failure(
+    error: str, message: str, code: ExitStatus, more: dict[str, Any] | None = None
+) -> None:
+    print_json({"error": error, "message": message, "exit_code": int(code), **(more or {})})
 
 
 def _show_warning(

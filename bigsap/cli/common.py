@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bigsap.errors import InputError
 from bigsap.show.text import plain
@@ -58,6 +58,24 @@ STATUS_EXIT = {
 }
 
 COSTS_HELP = "matrix in a .npy file, a zarr store, or a .json cost spec"
+
+
+class UsageExit(SystemExit):
+    """Wrong usage of the command line, which has been told on stderr."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(int(ExitStatus.USAGE))
+        self.message = message
+
+
+class Parser(argparse.ArgumentParser):
+    """One whose errors leave by ``UsageExit``; its subcommands' parsers are of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Usage and message on stderr."""
+        self.print_usage(sys.stderr)
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        raise UsageExit(message)
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.dense.bidding import auction, run_bids
+from bigsap.errors import OptionError
 from bigsap.methods.orientation import inverse, refuse_more_rows, resident
 from bigsap.methods.parts import all_costs
 from bigsap.methods.placement import device_bids
@@ -45,8 +46,8 @@ def run_auction(
     variant: "plain", one phase with the last epsilon; "scaled" (and "auto") phases with
     falling ones, of square problems: with fewer rows than columns, columns that nobody bids for
     must keep their first price. All costs are read once into memory (n_rows * n_columns), unless
-    they are there, or on a device, which then bids: the same bids. By one thread; the same for any
-    number. Raises OptionError for more rows than columns.
+    they are there, or on a device, which then bids: the same bids; see ``refuse_many_costs``. By
+    one thread; the same for any number. Raises OptionError for more rows than columns.
     """
     refuse_more_rows(problem, "auction")
     n, m = problem.shape
@@ -75,6 +76,19 @@ def run_auction(
     open_rows = n - int((row_of_column != S.FREE).sum())
     counts = {"phases": phases, "bids": bids, "epsilon": epsilon, "open": open_rows}
     return Warm(v, inverse(row_of_column, n)), counts
+
+
+def refuse_many_costs(problem: Problem, memory: int | None) -> None:
+    """Raise OptionError where all costs, which bids need in memory, exceed ``memory`` bytes."""
+    if memory is None or resident(problem) is not None:
+        return
+    n, m = problem.shape
+    nbytes = n * m * problem.source.dtype.itemsize
+    if nbytes > memory:
+        raise OptionError(
+            f'method "auction" needs all costs in memory, {nbytes} bytes; memory_limit allows'
+            f" {memory}: other methods need less"
+        )
 
 
 def _on_grid(epsilon: float, grid: float) -> float:

@@ -44,6 +44,8 @@ _LEVELS = 1 << 15
 #: Work without a sixty-fourth of the first roots being matched after which searches from one
 #: row after the other go on: so many times the entries of all lists.
 _PATIENCE = 24
+#: Evaluations a row after which they go on where memory is short: lists end at nearly each step.
+_MOST_EVALUATIONS = 16
 _SLICE_SECONDS = 0.1
 _FIRST_WORK, _LEAST_WORK = 1 << 18, 1 << 12
 
@@ -83,8 +85,8 @@ def solve_hungarian(
 ) -> None:  # fmt: skip
     """Solve by the Hungarian method into ``solved``.
 
-    variant: "auto" tries tight pairs first and leaves what is hard for trees to searches
-    row by row; "tree" does neither. snapshot, phases, warm: as for ``solve_compressed``.
+    variant: "auto" tries tight pairs first and leaves what is hard for trees to searches row by
+    row; "tree" does so only for lists that memory keeps short. The others: as ``solve_compressed``.
     Memory: 12 bytes an entry of the lists, and some thirty vectors.
     """
     refuse_more_rows(problem, "hungarian")
@@ -300,8 +302,7 @@ def _run(
 
 def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
     """Grow trees until all rows are matched, cannot be, or it takes too long."""
-    f, lists = growth.forest, engine.lists
-    n = engine.problem.shape[0]
+    f, n = growth.forest, engine.problem.shape[0]
     enough = np.iinfo(np.int64).max
     if growth.variant == "auto":
         enough = _PATIENCE * max(1, n) * LIST_SIZE
@@ -310,10 +311,13 @@ def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
         clock = time.perf_counter()
         if f.at.step == T.EVALUATE:
             _evaluate_ended(engine, f)
-            lists = engine.lists
+            counts = engine.lists.counts
+            short = counts.pool_limit < LIST_SIZE * n or counts.refused
+            if short and counts.evaluations > _MOST_EVALUATIONS * n:
+                return int(S.LIMIT)
         status = growing.run_forest(
-            lists, engine.v, engine.column_of_row, engine.row_of_column, engine.match_cost, f,
-            engine.infinity, enough, budget,
+            engine.lists, engine.v, engine.column_of_row, engine.row_of_column, engine.match_cost,
+            f, engine.infinity, enough, budget,
         )  # fmt: skip
         engine.monitor.progress.assigned = int(n - f.at.left)
         solved.trees = growth.told()

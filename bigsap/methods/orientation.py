@@ -22,19 +22,20 @@ def resident(problem: Problem) -> Array | None:
 def orient(problem: Problem) -> Problem:
     """The problem or its transpose: rows must be cheap, and the fewer the better.
 
-    A matrix that lies in memory by columns is solved by its columns; a tall problem
-    is transposed when the source gives columns as cheaply as rows, or lies in memory: columns
+    A matrix in memory is solved with no more rows than columns, however it lies there: columns
     across memory are dearer to read, but searches with more rows than columns are many times
-    longer. Not in a mapped file, where each of them may be a page an item.
+    longer. A square one, and one in a mapped file, where each item of a column may be a page, is
+    solved by what lies together. Other tall problems are transposed when the source gives columns
+    as cheaply as rows.
     """
-    matrix = resident(problem)
-    if matrix is not None:
-        n, m = problem.shape
-        source = problem.source
-        if n > m and isinstance(source, ArraySource) and not source.mapped:
-            return Problem(source.across(), problem.maximize, not problem.transposed)
-        return problem
+    source = problem.source
     n, m = problem.shape
+    if isinstance(source, ArraySource) and not source.mapped and n != m:
+        if n < m:
+            return problem
+        return Problem(source.across(), problem.maximize, not problem.transposed)
+    if resident(problem) is not None:
+        return problem
     other = problem.transpose()
     if other is None or (n <= m and resident(other) is None):
         return problem
@@ -43,11 +44,17 @@ def orient(problem: Problem) -> Problem:
 
 def refuse_more_rows(problem: Problem, method: str) -> None:
     """Raise OptionError where ``orient`` has left more rows than columns."""
-    if problem.n_virtual_columns:
+    if not problem.n_virtual_columns:
+        return
+    if problem.transposed:
         raise OptionError(
-            f'method "{method}" needs no more rows than columns, or costs that give columns as'
-            f" cheaply as rows; the shape is {problem.shape}: solve the transpose"
+            f'method "{method}" needs no more rows than columns, or costs that lie by rows: those'
+            f" of shape {problem.shape[::-1]} are read by columns; pass a copy in C order"
         )
+    raise OptionError(
+        f'method "{method}" needs no more rows than columns, or costs that give columns as'
+        f" cheaply as rows; the shape is {problem.shape}: solve the transpose"
+    )
 
 
 def inverse(columns: Array, n_columns: int) -> Array:

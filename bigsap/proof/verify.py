@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,8 @@ def check_duals(result: Claim, certificate: Certificate, sign: int) -> None:
     """The claimed u against the largest feasible one, and the sign of the longer side."""
     n, m = result.shape
     claimed, most = sign * result.u, sign * certificate.u
-    reach = max((float(np.abs(a).max()) for a in (claimed, result.v) if a.size), default=0.0)
+    # Rows without an allowed column have the dual inf, which must not excuse the others'.
+    reach = max(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in (claimed, result.v))
     tolerance = allowance(max(n, m), UNIT * reach) if certificate.rounding else 0
     above = np.flatnonzero(~(claimed <= most + tolerance))
     if above.size:
@@ -139,10 +141,13 @@ def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded:
                 f"bound {result.bound} is not proved by the duals, only {certificate.bound}"
             )
         duals, rounded = _sum_of_duals(result, certificate)
-        if abs(duals - result.bound) > tolerance + rounded:
+        short = 0 if duals == result.bound else sign * (duals - result.bound)
+        if not -(tolerance + rounded) <= short <= max(tolerance, rounded - tolerance):
             raise CertificateError(f"the duals sum to {duals}, the bound is {result.bound}")
     if result.fun is not None and result.bound is not None and result.gap is not None:
         _agree("gap", result.gap, abs(result.fun - result.bound), tolerance)
+    if result.status == "optimal" and result.gap and isinstance(certificate.bound, int):
+        raise CertificateError(f"status is optimal, but the result claims a gap of {result.gap}")
     if result.status == "optimal" and result.fun is not None and not certificate.optimal:
         if not bounded:
             raise CertificateError(
@@ -157,7 +162,11 @@ def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded:
 
 
 def _sum_of_duals(result: Claim, certificate: Certificate) -> tuple[Any, int]:
-    """sum(u) + sum(v), and what rounding the bound to an integer may add to it."""
+    """sum(u) + sum(v), and below what rounding changes the bound where it is an integer: it is
+    rounded up, but down with rows left over at a price (``unassigned._better_bound``)."""
+    if math.isinf(certificate.bound):
+        # No assignment is allowed, and some u are infinite.
+        return float(np.sum(result.u)), 0
     if certificate.rounding or not isinstance(certificate.bound, int):
         return exact_sum(result.u) + exact_sum(result.v), int(isinstance(certificate.bound, int))
     if any((dual != np.rint(dual)).any() for dual in (result.u, result.v)):

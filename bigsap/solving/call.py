@@ -13,6 +13,7 @@ from bigsap.engine.core.precision import choose
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
+from bigsap.methods.auction import refuse_many_costs
 from bigsap.methods.course import Solved
 from bigsap.methods.orientation import resident
 from bigsap.methods.placement import engine_where, refuse_slabs, refuse_streaming
@@ -64,6 +65,8 @@ class SolveCall:
             refuse_streaming(problem.source)
         else:
             refuse_slabs(problem.source)
+        if self.method == "auction":
+            refuse_many_costs(problem, options.memory_for_lists(problem))
         large = large or (saved is not None and saved.facts.get("price") == "int64")
         self.arithmetic = choose(problem, large=large)
         self.lists: Solved | None = None  # of methods on lists

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
+
+import numpy as np
 
 from bigsap.errors import BigsapError
 from bigsap.methods.orientation import exchanged, inverse, rows_outside
+from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.solving.call import BLOCK_SECONDS, SolveCall
 from bigsap.solving.effort import last_report, solve_stats
@@ -17,7 +21,11 @@ from bigsap.sources.infinite import infinities
 def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) -> Result:
     """The result in the user's orientation."""
     problem = call.problem
-    col4row, certificate = found.column_of_row, found.certificate
+    certificate = found.certificate
+    if violator is None and certificate is not None and math.isinf(certificate.bound):
+        violator = _without_column(certificate.u, problem)
+        found, certificate = Conclusion(None), None
+    col4row = found.column_of_row
     u, v = found.u, found.v
     status = call.stopped or Status.OPTIMAL
     message = None
@@ -42,6 +50,13 @@ def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) 
         result.stats["magnitude"] = call.magnitude
     last_report(call, result)
     return result
+
+
+def _without_column(u: Array, problem: Problem) -> Array:
+    """The violating rows of an infinite bound, which a stopped solve's pass may be the first to
+    find: one row without an allowed column, or all of them where rows may be left over."""
+    rows = np.flatnonzero(np.isinf(u))
+    return rows if problem.n_virtual_columns else rows[:1]
 
 
 def of_infinities(call: SolveCall, violator: Array) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bigsap.engine.core.crowd import Crowd, Waits
-from bigsap.errors import OptionError
+from bigsap.errors import OptionError, whole
 from bigsap.memory import system_file
 
 
@@ -50,9 +50,10 @@ def check_threads(threads: int | None) -> int:
     """
     if threads is None:
         return available_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+    count = whole(threads)
+    if count is None or count < 1:
         raise OptionError(f"threads must be a positive integer or None, got {threads!r}")
-    return threads
+    return count
 
 
 #: However few cores or columns there are, so many threads are given to whoever asks for them.

@@ -51,7 +51,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import BigsapError, DtypeError, OptionError, SourceError, StoreError
+from bigsap.errors import BigsapError, DtypeError, OptionError, SourceError, StoreError, number
 from bigsap.sources.base import Array, CostSource, Ids
 from bigsap.sources.convert import check_rows, convert, cost_dtype, cost_shape
 from bigsap.sources.remote.fetcher import Fetcher, Ticket
@@ -104,17 +104,14 @@ def from_http(
     """
     n_rows, n_columns = cost_shape(shape, "shape=")
     wire_dtype = _wire_dtype(dtype)
-    if (
-        isinstance(timeout, bool)
-        or not isinstance(timeout, (int, float))
-        or not 0 < timeout < math.inf
-    ):
+    seconds = number(timeout)
+    if seconds is None or not 0 < seconds < math.inf:
         raise OptionError(f"timeout must be a positive number of seconds, got {timeout!r}")
     _check_count("retries", retries, 0, 1000)
     _check_count("in_flight", in_flight, 1, _MOST_IN_FLIGHT)
     if block_rows is not None:
         _check_count("block_rows", block_rows, 1, None)
-    wire = Wire(url, headers, float(timeout), retries, in_flight, client)
+    wire = Wire(url, headers, float(seconds), retries, in_flight, client)
     fetcher = Fetcher(wire.rows, wire.close, in_flight)
     try:
         known = _result(fetcher, fetcher.demand(wire.describe), wire, None, "the description")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import BigsapError, OptionError, StoreError
+from bigsap.errors import BigsapError, OptionError, StoreError, whole
 from bigsap.sources.arrays.matrix import ArraySource, from_npy
 from bigsap.sources.base import CostSource, Prefetching
 from bigsap.sources.zarr.chunk_layout import Layout, describe, import_zarr, open_array
@@ -99,7 +99,7 @@ def rechunk(
     """
     source_file = os.fspath(source_path)
     target = Path(target_path)
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+    if rows is not None and (whole(rows) is None or rows < 1):
         raise OptionError(f"rows must be a positive integer, got {rows!r}")
     if "://" in os.fspath(target_path):
         raise OptionError(f"the target must be a local path, got {os.fspath(target_path)!r}")
