@@ -7,7 +7,7 @@ in the spec are uploaded. Needs `pip install "bigsap[server]"`.
     python examples/service_client.py --url http://host:8765 --key KEY
     python examples/service_client.py --full                         # n = 50,000
 
-Measured on 2 shared cores: n = 50,000 (full size) in 16.5 s from submission to arrays, gap 5e-13,
+Measured on 2 shared cores: n = 50,000 (full size) in 8.7 s from submission to arrays, gap 5e-13,
 verified; n = 3,000 in 4.1 s.
 """
 

@@ -11,7 +11,7 @@
 # rows scanned per augmentation with and without epsilon phases, and how fast the prices
 # converge as epsilon falls. Needs matplotlib.
 #
-# Measured on 2 shared cores: n = 1,000 (full size, minutes): 24,022 rows scanned plainly, 12,311
+# Measured on 2 shared cores: n = 1,000 (full size, a minute): 24,022 rows scanned plainly, 12,311
 # in phases; n = 200 in 4 s: 2,309 and 1,684.
 
 # %%

@@ -7,8 +7,7 @@ solves it under a memory limit of a fraction of its size. Needs `pip install "bi
     python examples/zarr_larger_than_memory.py --store costs.zarr --full    # n = 60,000, 14 GB
 
 Measured on 2 shared cores: n = 60,000 (full size), a store of 13,735 MiB with a cache of 3,434 MiB,
-in 74.5 s (170 s with writing the store), 3.47 reads a row, at most 1.3 GiB resident; n = 2,000, a
-store of 15 MiB with a cache of 4 MiB, in 1.2 s, 3.6 reads a row.
+in 109 s (346 s with writing the store), 2.43 reads a row.
 """
 
 from __future__ import annotations
