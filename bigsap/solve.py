@@ -203,7 +203,7 @@ def solve(
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
     asked_for = (
         dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
-        checkpoint, saved, cluster,
+        checkpoint, saved,
     )  # fmt: skip
     plain = (method, variant, device, start) == ("auto", "auto", "cpu", "auto")
     plain = plain and (options.epsilon, options.certify, gap) == (True, True, 0)
@@ -211,6 +211,9 @@ def solve(
     small = source.array if isinstance(source, ArraySource) and not source.mapped else None
     small = small if plain and suits(small) else None
     if small is not None:
+        if cluster is not None:
+            with hired(cluster):  # judged, and not needed: the bits are those without it
+                pass
         found = solve_small(small, options.maximize)
         if found is not None:
             return found  # what is hard for its size needs epsilon phases

@@ -154,7 +154,7 @@ def test_the_estimate_follows_the_formula() -> None:
     compiled = Plan((10_000, 10_000), pair_ns=2.0)
     found = guessed(compiled, 4)
     assert found["spread"]["pays"] is False
-    assert any("does not help" in note for note in found["notes"])
+    assert any("are computed where the search runs" in note for note in found["notes"])
 
 
 def test_the_formula() -> None:
