@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 # Each file runs in one of a few processes, in their order; all of the page (a browser and the service) in the
 # same one (tests/beside.py). Many tests wait for a process: one process of tests more than there are cores,
-# five at most. Tests that watch a clock follow, three at a time: mostly they wait.
+# five at most. Tests that watch a clock follow, two at a time.
 BESIDE := --dist loadfile --no-loadscope-reorder -m
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
 SHARED = -n $(PROCESSES) $(BESIDE)
@@ -50,8 +50,8 @@ ifdef PYTEST_ARGS
 else
 	@echo "==> tests, side by side"
 	$(BIN)/python -m pytest -q $(SHARED) "not (timed or slow)"
-	@echo "==> tests that watch a clock, three at a time"
-	$(BIN)/python -m pytest -q -n 3 $(BESIDE) "timed and not slow"
+	@echo "==> tests that watch a clock, two at a time"
+	$(BIN)/python -m pytest -q -n 2 $(BESIDE) "timed and not slow"
 endif
 
 test-all: lint browser ## test, the slow tests, other random examples in each run, mutations
