@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import anyio
 from bigsap_server.arrays.array_store import ArrayStore
-from bigsap_server.auth import Caller, Keys
+from bigsap_server.auth import Caller, Keys, Scope
 from bigsap_server.costs.resolver import Resolver
 from bigsap_server.http.service_metrics import Metrics
 from bigsap_server.jobs.notify import Notifier
@@ -56,38 +57,23 @@ _bearer = HTTPBearer(auto_error=False, description="A key, where the service has
 _header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same, shorter")
 
 
-async def _reader(
-    request: Request,
-    _: Annotated[Any, Security(_bearer)],
-    __: Annotated[Any, Security(_header)],
-) -> Caller:
-    caller: Caller = request.state.caller
-    caller.require("read")
-    return caller
+def _with_one_of(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
+    """A route's caller, who needs one of these scopes."""
 
+    async def judged(
+        request: Request,
+        _: Annotated[Any, Security(_bearer)],
+        __: Annotated[Any, Security(_header)],
+    ) -> Caller:
+        caller: Caller = request.state.caller
+        caller.require(*scopes)
+        return caller
 
-async def _submitter(
-    request: Request,
-    _: Annotated[Any, Security(_bearer)],
-    __: Annotated[Any, Security(_header)],
-) -> Caller:
-    caller: Caller = request.state.caller
-    caller.require("submit")
-    return caller
-
-
-async def _either(
-    request: Request,
-    _: Annotated[Any, Security(_bearer)],
-    __: Annotated[Any, Security(_header)],
-) -> Caller:
-    caller: Caller = request.state.caller
-    caller.require("read", "submit")
-    return caller
+    return judged
 
 
 #: Parameters of routes. Admission has found the caller; these judge its scopes.
 TheService = Annotated[Service, Depends(_service)]
-Reader = Annotated[Caller, Depends(_reader)]
-Submitter = Annotated[Caller, Depends(_submitter)]
-ReaderOrSubmitter = Annotated[Caller, Depends(_either)]
+Reader = Annotated[Caller, Depends(_with_one_of("read"))]
+Submitter = Annotated[Caller, Depends(_with_one_of("submit"))]
+ReaderOrSubmitter = Annotated[Caller, Depends(_with_one_of("read", "submit"))]
