@@ -1,5 +1,5 @@
-"""Optima far smaller than the largest costs, and prices far larger than any: rounding of the large
-numbers must not stay in the answer."""
+"""Optima far smaller than the largest costs, prices far larger than any, or prices of 0 beside them:
+rounding of the large numbers must not stay in the answer."""
 
 from __future__ import annotations
 
@@ -66,3 +66,38 @@ def test_first_prices_far_apart(method, size, tmp_path):
     again = bigsap.resume(path, cost)
     assert again.fun == pytest.approx(best, rel=1e-12)
     assert (again.col4row == whole.col4row).all()
+
+
+KINDS = {
+    "shifted": lambda rng, shape: rng.random(shape) + 0.1,
+    "signed": lambda rng, shape: rng.normal(size=shape) + 2,
+    "tiny": lambda rng, shape: rng.random(shape) ** 8,
+    "whole": lambda rng, shape: rng.integers(-3, 4, shape),
+}
+
+
+@pytest.mark.parametrize("certify", [True, "pairs", False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(20, 20), (20, 31), (31, 20)])
+def test_no_pair_is_dearer_than_its_row(kind, shape, certify):
+    """A price of 0 beside duals that are rounding alone: these do not tell what was clipped."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        cost = KINDS[kind](rng, shape)
+        for price in (0, rng.choice([0.0, 0.5, 1.0], shape[0])):
+            result = bigsap.solve(cost, unassigned_cost=price, certify=certify)
+            prices = np.broadcast_to(price, shape[:1])
+            paid = cost[result.row_ind, result.col_ind]
+            assert (paid <= prices[result.row_ind]).all()
+            assert paid.sum() + prices[result.col4row < 0].sum() == pytest.approx(result.fun)
+            if certify:
+                result.verify(cost)
+
+
+def test_a_gap_of_integers_is_rounded_down():
+    """Up to 1 more than it says may be in a pair that was clipped."""
+    cost = np.array([[3, 3, 0, 1], [1, 5, 4, 1], [4, 5, 5, 4], [0, 1, 0, 4]])
+    prices = np.array([2, 1, 0, 3])
+    result = bigsap.solve(cost, unassigned_cost=prices, gap=0.5)
+    paid = cost[result.row_ind, result.col_ind].sum() + prices[result.col4row < 0].sum()
+    assert paid == result.fun
