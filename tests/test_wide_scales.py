@@ -1,4 +1,4 @@
-"""Optima far smaller than the largest costs, prices far larger than any, or prices of 0 beside them:
+"""Optima far smaller than the largest costs, prices far larger than any, or of 0 beside them:
 rounding of the large numbers must not stay in the answer."""
 
 from __future__ import annotations
