@@ -122,8 +122,8 @@ def solve(
         it and only the others are searched for. Any start leads to an optimum.
     unassigned_cost: number, or (n,) one a row: a row may stay unassigned at this price, which
         counts into ``fun`` and ``bound``; ``inf`` (``-inf`` under ``maximize``): it must not.
-        Solved exactly, as part of the problem. With few admissible pairs a row
-        ``epsilon=False`` is several times faster.
+        Solved exactly, as part of the problem. Where few pairs cost less than their row's
+        price nothing else is searched, with ``method="auto"`` or "compressed".
     gap: stop once the assignment is proved to be this close to optimal, cost units;
         judged after each phase by a pass over the costs, where that looks promising.
     time_limit: seconds; then the best assignment known, with a valid bound where one can be

@@ -139,6 +139,11 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     # Large enough for the probe, and of a kind that takes first prices of levels.
     wide = generator.integers(0, 15, (_PROBED, 2))
     yield "first prices of levels", partial(solve, (wide @ wide.T).astype(np.float64))
+    start = np.zeros(_SIZE), np.arange(_SIZE)
+    for kind, costs in ("float64", small.astype(np.float64)), ("int64", small << 40):
+        few = int(np.quantile(costs, 0.2))
+        gate = partial(solve, costs, unassigned_cost=few, warm_start=start)
+        yield f"rows left unassigned, {kind} prices", gate
     x = generator.random((_SIZE, 3))
     y = generator.random((_SIZE, 3))
     for policy in ("slru", "lfu"):

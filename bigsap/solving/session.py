@@ -34,6 +34,7 @@ from bigsap.solving.closing import certified, confirmed, prove_now, within_gap
 from bigsap.solving.compile_ahead import compile_ahead
 from bigsap.solving.concluding import conclude
 from bigsap.solving.effort import first_bounds, list_bounds
+from bigsap.solving.gated_first import before_keeping, gated_outcome
 from bigsap.solving.identity import identity
 from bigsap.solving.keeping import kept_problem
 from bigsap.solving.sorted_first import sorted_outcome
@@ -132,11 +133,13 @@ class Run(SolveCall):
             found: Array | None = None
             self.reading = self.problem
             try:
-                self.reading = kept_problem(self)
-                if self.method in ON_LISTS:
-                    outcome = self._search_lists()
-                else:
-                    outcome = self._search()
+                first = before_keeping(self)
+                outcome = self._gated() if first else None
+                if outcome is None:
+                    self.reading = kept_problem(self)
+                    outcome = None if first else self._gated()
+                if outcome is None:
+                    outcome = self._search_lists() if self.method in ON_LISTS else self._search()
                 if outcome.violator.size:
                     outcome = confirmed(self, outcome)
                 if outcome.violator.size:
@@ -221,8 +224,7 @@ class Run(SolveCall):
     def _search_lists(self) -> Outcome:
         """Solve by compressed rows, row by row or with trees; the dense engine closes, and
         repairs if need be."""
-        solved = Solved()
-        self.lists = solved
+        solved = self.lists = self.lists or Solved()
         setting = self._setting()
         outcome = self._sorted()
         if outcome is not None:
@@ -254,20 +256,33 @@ class Run(SolveCall):
             self.standing = outcome.column_of_row, outcome.v
         return outcome
 
-    def _sorted(self) -> Outcome | None:
-        """The answer for costs that sorting makes Monge, where nothing else was asked for."""
-        options = self.options
-        fresh = self.warm_start is None and not self._snapshot()
-        named = options.method in ("ssp", "hungarian", "auction")
-        asked = options.start != "auto" or named or not options.epsilon
-        if not fresh or asked:
+    def _gated(self) -> Outcome | None:
+        """The answer from the few pairs that are worth it, where rows may stay unassigned."""
+        if self.crew is not None or self._snapshot() or self._asked():
             return None
-        if self.lists is None:
+        return gated_outcome(self, self._shortcut(), self._setting(), self._warm())
+
+    def _sorted(self) -> Outcome | None:
+        """The answer for costs that sorting makes Monge."""
+        if self.warm_start is not None or self._snapshot() or self._asked():
+            return None
+        return sorted_outcome(self, self._shortcut(), partial(prove_now, self))
+
+    def _asked(self) -> bool:
+        """Whether a certain way to the answer was asked for."""
+        options = self.options
+        named = options.method in ("ssp", "hungarian", "auction")
+        return options.start != "auto" or named or not options.epsilon
+
+    def _shortcut(self) -> Solved:
+        """What takes note of a way that needs no phases; other ways may follow."""
+        if self.method in ON_LISTS:
+            self.lists = self.lists or Solved()
+            return self.lists
+        if self.levels is None:
             self.levels = Solved()
             self.levels.first_prices = "estimate"
-        solved = self.lists or self.levels
-        assert solved is not None
-        return sorted_outcome(self, solved, partial(prove_now, self))
+        return self.levels
 
     def _search_without_lists(self, solved: Solved) -> Outcome:
         """Go on by scans of whole rows from the prices that the lists have come to."""

@@ -1,0 +1,137 @@
+"""All pairs that cost less than leaving their row unassigned, row by row.
+
+Most pairs of a gated problem are not worth it, and need never be looked at again. Bounds
+of blocks of columns (``bounds``) spare the sight of most of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bigsap.engine.lists.bounds import BLOCK, GROUP, Blocks, bound_row
+from bigsap.engine.lists.layout import PANEL
+from bigsap.engine.lists.reading import Costs
+from bigsap.native.kernel import kernel
+from bigsap.sources.base import Array
+from bigsap.sources.compiled import address_of, call, call_fill
+
+#: Costs are compared so many at a time before one of them is looked at.
+_STRETCH = 64
+
+
+class RowReader(NamedTuple):
+    """How kernels read the signed costs of whole rows.
+
+    costs: where they lie, or what reads them as they are computed. fill_address, fill_context:
+    of the ``Fill`` that computes them, 0 where they lie in memory. sign: of the problem, in
+    the type of prices. blocks: bounds of ``c`` for blocks of columns, fitted to prices 0, or none.
+    """
+
+    costs: Costs
+    fill_address: int
+    fill_context: int
+    sign: float
+    n_columns: int
+    blocks: Blocks
+
+
+class Found(NamedTuple):
+    """What each thread has found: its own room, with a leading axis of threads.
+
+    ids: int32 (threads, room), costs: P (threads, room), room for at least one whole row. taken:
+    int64 (threads,) pairs there. done: int64 (threads,) rows of the thread's part that are
+    finished, and pairs: int64 (threads,) those looked at, a bound of a block counting as one.
+    raw: uint8, near: P (threads, PANEL), bound: float64 (threads, n_all), for one row's costs.
+    """
+
+    ids: Array
+    costs: Array
+    taken: Array
+    done: Array
+    pairs: Array
+    raw: Array
+    near: Array
+    bound: Array
+
+
+@kernel
+def _look(
+    row: int, column: int, width: int, limit: float, r: RowReader, raw_at: int, near: Array,
+    ids: Array, costs: Array, used: int,
+) -> int:  # fmt: skip
+    """Append those of at most PANEL pairs that are below the limit to ``used`` others; how many
+    then."""
+    near_at, at = address_of(near), r.costs.start + row * r.costs.stride + column * r.costs.item
+    if r.fill_address:
+        at = near_at if r.costs.plain else raw_at
+        call_fill(r.fill_address, r.fill_context, row, column, column + width, at)
+    if at != near_at:
+        call(r.costs.copy, (at, 0, width, near_at))
+    for first in range(0, width, _STRETCH):
+        last = min(first + _STRETCH, width)
+        below = 0
+        for j in range(first, last):
+            # NaN is not at least the limit either: whoever gets it complains.
+            below += 0 if r.sign * near[j] >= limit else 1
+        if below > 0:
+            for j in range(first, last):
+                x = r.sign * near[j]
+                if not x >= limit:
+                    ids[used] = column + j
+                    costs[used] = x
+                    used += 1
+    return used
+
+
+@kernel
+def _look_within(
+    row: int, limit: float, r: RowReader, raw_at: int, near: Array, bound: Array, ids: Array,
+    costs: Array, used: int,
+) -> tuple[int, int]:  # fmt: skip
+    """As ``_look`` over the whole row, but for the blocks that bounds rule out; pairs looked at."""
+    b = r.blocks
+    n_groups = b.offset.size - b.n_blocks
+    looked = n_groups
+    limits = bound[b.n_blocks :]
+    bound_row(row, b, b.n_blocks, b.offset.size, limits)
+    for group in range(n_groups):
+        if limits[group] >= limit:
+            continue
+        first, last = group * GROUP, min((group + 1) * GROUP, b.n_blocks)
+        bound_row(row, b, first, last, bound[first:])
+        looked += last - first
+        for block in range(first, last):
+            if bound[block] >= limit:
+                continue
+            column = block * BLOCK
+            width = min(BLOCK, r.n_columns - column)
+            used = _look(row, column, width, limit, r, raw_at, near, ids, costs, used)
+            looked += width
+    return used, looked
+
+
+@kernel
+def run_below(
+    thread: int, n_threads: int, rows: Array, limit: Array, size: Array, r: RowReader, f: Found
+) -> int:
+    """Find the pairs of ``rows`` that cost less than ``limit``, P (n_rows,), until the thread's
+    room is full. size: int64 (k,), how many each row has. Each thread has a part of its own.
+    """
+    begin, end = rows.size * thread // n_threads, rows.size * (thread + 1) // n_threads
+    ids, costs, near, bound = f.ids[thread], f.costs[thread], f.near[thread], f.bound[thread]
+    raw_at = address_of(f.raw[thread])
+    place, used, m = begin + f.done[thread], 0, r.n_columns
+    while place < end and used + m <= ids.size:
+        row, before = rows[place], used
+        if r.blocks.offset.size:
+            used, looked = _look_within(row, limit[row], r, raw_at, near, bound, ids, costs, used)
+        else:
+            looked = m
+            for column in range(0, m, PANEL):
+                width = min(PANEL, m - column)
+                used = _look(row, column, width, limit[row], r, raw_at, near, ids, costs, used)
+        f.pairs[thread] += looked
+        size[place] = used - before
+        place += 1
+    f.done[thread], f.taken[thread] = place - begin, used
+    return 0

@@ -1,0 +1,198 @@
+"""Successive shortest paths where each row has a private column besides few listed pairs.
+
+A row may always take its private column, at the price of leaving it unassigned; no other row
+can. So a path may end in the private column of any row that it comes to, and no search goes
+farther than its own row's price. This is Dijkstra on the sparse graph of all pairs
+that are worth it (Volgenant 1996, "Linear and semi-assignment problems: a core oriented
+approach", with a core that is complete), from prices at which each free column costs 0:
+a column that was matched once stays matched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.record import record
+from bigsap.engine.core.state import FREE, ID
+from bigsap.engine.lists.workspace import clear, compact, pop, push
+from bigsap.native.kernel import kernel
+from bigsap.sources.base import Array
+
+#: In place of a column: the row's own.
+PRIVATE = -2
+
+
+class PrivateStanding:
+    """Where the searches stand."""
+
+    position: int  # next place in the order
+    scans: int
+    entries: int  # looked at by scans
+
+
+class PrivatePairs(NamedTuple):
+    """Costs, prices and matching. P is the price type; costs are signed, less a number a row.
+
+    start: int64 (n_rows + 1,) row i has the entries start[i] to start[i + 1] - 1 of ids, int32, and
+    costs, P. own: P (n_rows,) the cost of the private column, whose price is 0. v: P
+    (n_columns,) <= 0, and 0 where free. column_of_row, row_of_column: ID, inverse of each other;
+    FREE, or PRIVATE. match_cost: P (n_rows,) of the pair, where there is one.
+    """
+
+    start: Array
+    ids: Array
+    costs: Array
+    own: Array
+    v: Array
+    column_of_row: Array
+    row_of_column: Array
+    match_cost: Array
+
+
+class PrivateFrontier(NamedTuple):
+    """Workspace of a search, as in ``workspace.Frontier``. at: see ``PrivateStanding``."""
+
+    dist: Array
+    pred: Array
+    pred_cost: Array
+    heap_key: Array
+    heap_item: Array
+    touched: Array
+    settled: Array
+    settled_dist: Array
+    at: PrivateStanding
+
+
+def private_frontier(n_columns: int, price: np.dtype[Any]) -> PrivateFrontier:
+    """A fresh workspace."""
+    m, room = n_columns, 2 * n_columns + 16
+    return PrivateFrontier(
+        dist=np.full(m, S.infinity(price), price), pred=np.zeros(m, ID),
+        pred_cost=np.zeros(m, price), heap_key=np.zeros(room, price),
+        heap_item=np.zeros(room, ID), touched=np.zeros(m, ID), settled=np.zeros(m, ID),
+        settled_dist=np.zeros(m, price), at=record(PrivateStanding, price),
+    )  # fmt: skip
+
+
+@kernel
+def _flip(
+    root: int, row: int, column: int, cost: float, p: PrivatePairs, f: PrivateFrontier
+) -> None:
+    """Flip the path that ends with this row and column."""
+    while True:
+        old = p.column_of_row[row]
+        p.column_of_row[row] = column
+        if column >= 0:
+            p.row_of_column[column] = row
+            p.match_cost[row] = cost
+        if row == root:
+            return
+        column, cost, row = old, f.pred_cost[old], f.pred[old]
+
+
+@kernel
+def _search(
+    root: int, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float
+) -> None:
+    """Augment the row by a shortest path. O(entries of the rows scanned, times log)."""
+    at, dist, v = f.at, f.dist, p.v
+    zero = p.own[root] - p.own[root]
+    n_heap = n_touched = n_settled = 0
+    row, h, label = root, zero, -infinity
+    best, sink, sink_row, sink_cost = infinity, PRIVATE, root, zero
+    while row >= 0:
+        at.scans += 1
+        at.entries += p.start[row + 1] - p.start[row]
+        if h + p.own[row] < best:
+            best, sink, sink_row = h + p.own[row], PRIVATE, row
+        for k in range(p.start[row], p.start[row + 1]):
+            j = p.ids[k]
+            g = h + (p.costs[k] - v[j])
+            if g >= best or g >= dist[j]:
+                continue
+            if p.row_of_column[j] < 0:
+                best, sink, sink_row, sink_cost = g, j, row, p.costs[k]
+                continue
+            if dist[j] == infinity:
+                f.touched[n_touched] = j
+                n_touched += 1
+            dist[j], f.pred[j], f.pred_cost[j] = g, row, p.costs[k]
+            if n_heap == f.heap_key.size:
+                n_heap = compact(f.heap_key, f.heap_item, n_heap, dist)
+            n_heap = push(f.heap_key, f.heap_item, n_heap, g, j)
+        row = -1
+        while n_heap > 0 and row < 0 and f.heap_key[0] < best:
+            key, j = f.heap_key[0], f.heap_item[0]
+            n_heap = pop(f.heap_key, f.heap_item, n_heap)
+            if dist[j] == key:
+                dist[j] = blocked
+                label = max(label, key)
+                f.settled[n_settled], f.settled_dist[n_settled] = j, key
+                n_settled += 1
+                row = p.row_of_column[j]
+                h = label - (p.match_cost[row] - v[j])
+    clear(n_touched, f.touched, dist, infinity)
+    # The running maximum, lest rounding make a price rise.
+    label = max(label, best)
+    for k in range(n_settled):
+        v[f.settled[k]] -= label - f.settled_dist[k]
+    _flip(root, sink_row, sink, sink_cost, p, f)
+
+
+@kernel
+def run_private(
+    order: Array, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float, budget: int
+) -> int:
+    """Search from the rows of ``order`` that are still ahead, until as many scans are made as the
+    budget says; 1 when none is left. Prices only fall; at each return they are dual
+    feasible with ``min(own, c - v)``, and pairs are tight."""
+    at = f.at
+    last = at.scans + budget
+    while at.position < order.size and at.scans < last:
+        _search(order[at.position], p, f, infinity, blocked)
+        at.position += 1
+    return 1 if at.position == order.size else 0
+
+
+@kernel
+def keep_tight(p: PrivatePairs, rounding: float, span: float, rounds: int) -> bool:
+    """Keep of the pairs at hand, under prices <= 0, those that stay tight when all other columns
+    cost 0; False if that takes more rounds. O(rounds * entries).
+
+    Rows without a pair first take the column that is best for them, where it has no row.
+    The price of a column that is freed rises to 0, which may make other rows' pairs loose.
+    rounding: how far from tight pairs may be, relative to their numbers and the span of prices.
+    """
+    v = p.v
+    for row in range(p.own.size):
+        if p.column_of_row[row] < 0:
+            best, at = p.own[row], -1
+            for k in range(p.start[row], p.start[row + 1]):
+                if p.costs[k] - v[p.ids[k]] < best:
+                    best, at = p.costs[k] - v[p.ids[k]], k
+            if at >= 0 and p.row_of_column[p.ids[at]] < 0:
+                p.column_of_row[row], p.row_of_column[p.ids[at]] = p.ids[at], row
+                p.match_cost[row] = p.costs[at]
+    for j in range(v.size):
+        if p.row_of_column[j] < 0:
+            v[j] = 0
+    for _ in range(rounds):
+        freed = 0
+        for row in range(p.own.size):
+            column = p.column_of_row[row]
+            if column < 0:
+                continue
+            low = p.own[row]
+            for k in range(p.start[row], p.start[row + 1]):
+                low = min(low, p.costs[k] - v[p.ids[k]])
+            pair = p.match_cost[row] - v[column]
+            if pair - low > rounding * (abs(pair) + abs(low) + span):
+                p.column_of_row[row] = p.row_of_column[column] = FREE
+                v[column] = 0
+                freed += 1
+        if freed == 0:
+            return True
+    return False

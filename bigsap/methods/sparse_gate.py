@@ -1,0 +1,311 @@
+"""Rows that may stay unassigned at a price, where few pairs cost less: all others are left out.
+
+The gated problem (``sources.gated``) clips a pair at its row's price. Here only the pairs below
+the price are kept, each row's in one complete list, and the row gets a private column that costs
+the price (``engine.lists.private_columns``). With prices ``v <= 0``, 0 where a column is free, a
+dual solution of that sparse problem is one of the clipped problem: ``u[i] <= price[i]`` holds, and
+so ``u[i] + v[j] <= price[i]`` for every pair that was left out. Rows that end in their private
+columns take any free columns in the end, where a clipped pair costs just the price. So what
+follows, the proof above all, sees an answer of the gated problem like any other.
+
+No phases: a search ends at its row's price, and so goes about as far as there are pairs worth it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.precision import largest_cost
+from bigsap.engine.lists.below_price import Found, RowReader, run_below
+from bigsap.engine.lists.bounds import (
+    FEW_COORDINATES,
+    blocks_of,
+    fit,
+    no_blocks,
+    separated_columns,
+)
+from bigsap.engine.lists.layout import ENTRY_BYTES, PANEL
+from bigsap.engine.lists.ordering import compact_order
+from bigsap.engine.lists.private_columns import (
+    PRIVATE,
+    PrivatePairs,
+    keep_tight,
+    private_frontier,
+    run_private,
+)
+from bigsap.engine.lists.reading import costs_in
+from bigsap.methods.course import Setting, Solved
+from bigsap.methods.parts import Counts
+from bigsap.methods.warm import Warm
+from bigsap.problem import Problem
+from bigsap.proof.tightness import UNIT, allowance
+from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
+from bigsap.sources.filling import fill_of
+from bigsap.sources.gated import Gated
+
+#: Rows sampled first. With more pairs below their price than a share of the row, or than so many,
+#: epsilon phases on the clipped problem take less.
+_SAMPLED = 64
+_SHARE, _FEW, _MANY = 8, 16, 1024
+#: So many times the pairs that the sample foretold end the collection,
+_SURPRISE = 4
+#: and so many times all pairs, as entries of lists, the search: it has then taken longer than a
+#: reading of the costs, and what follows takes some readings.
+_PATIENCE = 4
+#: Rounds for the pairs of a warm start; after more of them the search begins from nothing.
+_ROUNDS = 64
+_SLICE_SECONDS = 0.05
+_FIRST_SCANS = 4096
+#: Smaller problems are not worth waking the team for.
+_SHARED_PAIRS = 1 << 20
+
+
+class _TooMany(Exception):
+    """Too many pairs cost less than their row's price."""
+
+
+def bounded(gated: Gated) -> bool:
+    """Whether bounds of the costs spare most pairs."""
+    given = gated.given
+    terms = given.separable() if isinstance(given, Separable) else None
+    return terms is not None and terms.y.shape[0] <= FEW_COORDINATES and not gated.maximize
+
+
+def sparse_gate(
+    gated: Gated, source: CostSource, setting: Setting, solved: Solved, warm: Warm | None
+) -> SparseGate | None:
+    """The search of a gated problem on the pairs that cost less than their row's price.
+
+    source: what is read, ``gated`` itself or a matrix of its costs. None where these pairs are
+    many, where a row must be assigned, or where kernels cannot read the rows: nothing has changed
+    then but the counts. Invalid costs are left to whoever follows, too.
+
+    Each pair is read once, of points those that bounds leave open. Memory: 12 bytes for each pair
+    below its price, twice that while they are collected, and about eight vectors.
+    """
+    price = setting.arithmetic.price
+    limit, _ = largest_cost(Problem(gated, gated.maximize), price)
+    whole = gated.dtype.kind in "iu"
+    cap = (-1 if gated.maximize else 1) * gated.cap.astype(price)
+    if not np.isfinite(cap).all() or (whole and np.abs(cap).max() > limit):
+        return None
+    rows = _rows(gated, source, setting)
+    if rows is None:
+        return None
+    try:
+        size, ids, costs = rows.below(cap, setting, solved.counts)
+    except _TooMany:
+        return None
+    if not np.isfinite(costs).all() or (whole and costs.size and costs.min() < -limit):
+        return None
+    start = np.concatenate(([0], np.cumsum(size)))
+    # Costs less their row's smallest: huge ones do not absorb the prices.
+    least = cap.copy()
+    some = np.flatnonzero(size)
+    if some.size:
+        least[some] = np.minimum.reduceat(costs, start[some])
+    with np.errstate(over="ignore"):
+        costs -= np.repeat(least, size)
+        own = cap - least
+    if not np.isfinite(own).all():
+        return None
+    pairs = PrivatePairs(
+        start, ids, costs, own, v=np.zeros(gated.shape[1], price),
+        column_of_row=np.full(size.size, S.FREE, S.ID),
+        row_of_column=np.full(gated.shape[1], S.FREE, S.ID), match_cost=np.zeros(size.size, price),
+    )  # fmt: skip
+    if warm is not None:
+        _adopt(pairs, warm, whole)
+    return SparseGate(pairs, cap, least, setting)
+
+
+class SparseGate:
+    """The search, and its answer.
+
+    cap: P (n,) what leaving a row unassigned costs, signed. least: P (n,), taken from all costs of
+    the row.
+    """
+
+    def __init__(self, pairs: PrivatePairs, cap: Array, least: Array, setting: Setting) -> None:
+        self.pairs, self.cap, self.least = pairs, cap, least
+        self._monitor, self._price = setting.monitor, setting.arithmetic.price
+        self._frontier = private_frontier(pairs.v.size, self._price)
+        # Without pairs there is nothing to search.
+        pairs.column_of_row[pairs.start[1:] == pairs.start[:-1]] = PRIVATE
+        self.order = np.flatnonzero(pairs.column_of_row == S.FREE).astype(S.ID)
+
+    @property
+    def scans(self) -> int:
+        return int(self._frontier.at.scans)
+
+    def run(self) -> bool:
+        """Match every row; False when that has taken longer than it should. The monitor may stop
+        it between two searches."""
+        f, monitor, pairs = self._frontier, self._monitor, self.pairs
+        price, at = self._price, self._frontier.at
+        n, m = pairs.own.size, pairs.v.size
+        progress, count = monitor.progress, monitor.counter()
+        progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
+        budget, done = _FIRST_SCANS, False
+        while not done:
+            clock = time.perf_counter()
+            done = bool(
+                run_private(self.order, pairs, f, S.infinity(price), S.blocked_price(price), budget)
+            )
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            budget = max(1, min(4 * budget, int(budget * _SLICE_SECONDS / seconds)))
+            if at.entries > _PATIENCE * n * m:
+                return done
+            progress.assigned = n - int(self.order.size - at.position)
+            count(self.scans, 0)
+            monitor.tick()
+        return True
+
+    def column_of_row(self) -> Array:
+        """(n,) the matching of the gated problem as it stands: rows in private columns, and those
+        whose search is still ahead, have any free ones."""
+        matching = self.pairs.column_of_row.astype(np.intp)
+        (left,) = np.nonzero(matching < 0)
+        # From the end: the columns that a tall problem was given stand there, and say at once
+        # that the row is unassigned.
+        free = np.flatnonzero(self.pairs.row_of_column < 0)[::-1]
+        matching[left] = free[: left.size]
+        return matching
+
+
+def _adopt(p: PrivatePairs, warm: Warm, whole: bool) -> None:
+    """Begin with the pairs that are tight at the prices of a warm start; those given come first."""
+    n, m = p.own.size, p.v.size
+    v = np.minimum(np.floor(warm.v) if whole else warm.v, 0)
+    if whole and v.min(initial=0) < -(1 << 59):
+        return
+    p.v[:] = v
+    if warm.column_of_row is not None:
+        row_of_entry = np.repeat(np.arange(n), np.diff(p.start))
+        given = np.flatnonzero(p.ids == np.asarray(warm.column_of_row)[row_of_entry])
+        rows, columns = row_of_entry[given], p.ids[given]
+        p.column_of_row[rows], p.row_of_column[columns] = columns, rows
+        p.match_cost[rows] = p.costs[given]
+    rounding = 0.0 if whole else 0.75 * float(allowance(max(n, m), UNIT))
+    if not keep_tight(p, rounding, -p.v.min(initial=0), _ROUNDS):
+        p.v[:] = 0
+        p.column_of_row[:] = S.FREE
+        p.row_of_column[:] = S.FREE
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows as kernels read them. columns: the column at each place, None for the source's order.
+    keep: what must outlive the addresses that kernels have."""
+
+    reader: RowReader
+    columns: Array | None
+    dtype: np.dtype[Any]
+    keep: tuple[object, ...]
+
+    def below(self, cap: Array, setting: Setting, counts: Counts) -> tuple[Array, Array, Array]:
+        """All pairs below the rows' prices: how many of each row, their columns, and signed costs,
+        row by row. Raises _TooMany, and Stopped."""
+        n, m = cap.size, self.reader.n_columns
+        allowed = max(_FEW, min(m // _SHARE, _MANY))
+        most = n * allowed
+        if n > 2 * _SAMPLED:
+            some = np.random.default_rng([setting.seed, n, 17]).permutation(n)[:_SAMPLED]
+            found = self._below(some, cap, setting, counts, _SAMPLED * allowed)[0].mean()
+            most = min(most, int(_SURPRISE * n * max(found, 1.0)))
+        if setting.memory is not None:
+            most = min(most, setting.memory // (2 * ENTRY_BYTES))
+        return self._below(np.arange(n), cap, setting, counts, most)
+
+    def _below(
+        self, rows: Array, cap: Array, setting: Setting, counts: Counts, most: int
+    ) -> tuple[Array, Array, Array]:
+        reader, team, monitor = self.reader, setting.team, setting.monitor
+        m, price = reader.n_columns, setting.arithmetic.price
+        width = 1 if rows.size * m < _SHARED_PAIRS else team.n_threads
+        room = max(2 * m, 1 << 14)
+        f = Found(
+            ids=np.empty((width, room), np.int32), costs=np.empty((width, room), price),
+            taken=np.zeros(width, np.int64), done=np.zeros(width, np.int64),
+            pairs=np.zeros(width, np.int64),
+            raw=np.empty((width, PANEL * self.dtype.itemsize), np.uint8),
+            near=np.empty((width, PANEL), price),
+            bound=np.empty((width, max(1, reader.blocks.offset.size))),
+        )  # fmt: skip
+        size = np.zeros(rows.size, np.int64)
+        found: list[tuple[Array, Array]] = []
+        start, batch, total = 0, 16 * width, 0
+        while start < rows.size:
+            part = rows[start : start + batch]
+            f.done[:] = 0
+            of_thread: list[list[tuple[Array, Array]]] = [[] for _ in range(width)]
+            clock = time.perf_counter()
+            while int(f.done.sum()) < part.size:
+                team.run_some(
+                    width, run_below, part, cap, size[start : start + part.size], reader, f
+                )
+                for thread, taken in enumerate(f.taken.tolist()):
+                    of_thread[thread].append(
+                        (f.ids[thread, :taken].copy(), f.costs[thread, :taken].copy())
+                    )
+                total += int(f.taken.sum())
+                if total > most:
+                    self._count(counts, int(size.size), f)
+                    raise _TooMany
+                monitor.tick()
+            found += [piece for pieces in of_thread for piece in pieces]
+            seconds = max(time.perf_counter() - clock, 1e-6)
+            start += part.size
+            batch = max(width, min(4 * batch, int(part.size * _SLICE_SECONDS / seconds)))
+            monitor.reached(0, counts.rows + start)
+        self._count(counts, rows.size, f)
+        ids = np.concatenate([piece[0] for piece in found])
+        if self.columns is not None:
+            ids = self.columns[ids]
+        return size, ids.astype(np.int32), np.concatenate([piece[1] for piece in found])
+
+    @staticmethod
+    def _count(counts: Counts, rows: int, f: Found) -> None:
+        counts.rows += rows
+        counts.pairs += int(f.pairs.sum())
+
+
+def _rows(gated: Gated, source: CostSource, setting: Setting) -> _Rows | None:
+    """How rows are read: of points, by blocks of neighbours; a matrix where it lies."""
+    given, price, columns = gated.given, setting.arithmetic.price, None
+    blocks, fill, like = no_blocks(), None, None
+    m = gated.n_columns
+    if source is not gated:
+        like = source.resident() if isinstance(source, Resident) else None
+    elif bounded(gated) and isinstance(given, Selectable):
+        assert isinstance(given, Separable)
+        terms = given.separable()
+        assert terms is not None
+        columns = compact_order(terms.y.T)
+        ordered = given.select(np.arange(gated.shape[0]), columns)
+        if ordered is None:
+            return None
+        fill, blocks = fill_of(ordered), blocks_of(ordered)
+        if blocks.offset.size:
+            assert isinstance(ordered, Separable)
+            fit(blocks, separated_columns(ordered), np.zeros(m), setting.team)
+    else:
+        like = given.resident() if isinstance(given, Resident) else None
+        fill = fill_of(given) if like is None else None
+    if like is None and fill is None:
+        return None
+    dtype = given.dtype if source is gated else source.dtype
+    if dtype == np.int64 and gated.dtype.kind == "f" and source is gated:
+        return None  # too large for floats, perhaps: see ``Gated``
+    slots = np.empty((1, 1), dtype) if like is None else like
+    costs = costs_in(slots, price, there=like is not None)
+    reader = RowReader(
+        costs, fill.address if fill else 0, fill.context if fill else 0,
+        price.type(-1 if gated.maximize else 1), m, blocks,
+    )  # fmt: skip
+    return _Rows(reader, columns, np.dtype(dtype), (slots, fill))
