@@ -169,7 +169,7 @@ class Result:
     @classmethod
     def later(
         cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool,
-        shape: tuple[int, int],
+        shape: tuple[int, int], unassigned_cost: Array | None = None,
     ) -> Result:  # fmt: skip
         """A result whose fields are put together when one of them is looked at first.
 
@@ -177,7 +177,10 @@ class Result:
         solved in less time than that takes.
         """
         result = object.__new__(cls)
-        result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, told))
+        # What the class has a default for is never missing, and so must be here at once.
+        result.__dict__.update(
+            maximize=maximize, shape=shape, unassigned_cost=unassigned_cost, _later=(fields, told)
+        )
         return result
 
     def _complete(self) -> None:

@@ -28,6 +28,7 @@ from bigsap.rows import RowCache
 from bigsap.show.progress_bar import Bar
 from bigsap.solving.session import Run
 from bigsap.solving.small_arrays import solve_small, suits
+from bigsap.solving.small_gated import solve_small_gated, suits_gated
 from bigsap.solving.warm_start import parse_warm_start
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
@@ -202,27 +203,30 @@ def solve(
         cost, saved = cost.cost, cost.saved
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
     asked_for = (
-        dtype, cache, memory_limit, warm_start, unassigned_cost, time_limit, callback, cancel,
-        checkpoint, saved,
+        dtype, cache, memory_limit, warm_start, time_limit, callback, cancel, checkpoint, saved,
     )  # fmt: skip
     plain = (method, variant, device, start) == ("auto", "auto", "cpu", "auto")
     plain = plain and (options.epsilon, options.certify, gap) == (True, True, 0)
     plain = plain and not progress and all(option is None for option in asked_for)
     small = source.array if isinstance(source, ArraySource) and not source.mapped else None
     small = small if plain and suits(small) else None
-    if small is not None:
-        if cluster is not None:
-            with hired(cluster):  # judged, and not needed: the bits are those without it
-                pass
-        found = solve_small(small, options.maximize)
-        if found is not None:
-            return found  # what is hard for its size needs epsilon phases
-    if cluster is not None and device != "cpu":
-        raise OptionError('cluster= evaluates rows on the CPUs of its workers: leave device="cpu"')
     gated = None
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
         warm_start = widen_start(warm_start, gated)
+        small = small if suits_gated(gated) else None
+    if small is not None:
+        if cluster is not None:
+            with hired(cluster):  # judged, and not needed: the bits are those without it
+                pass
+        if gated is None:
+            found = solve_small(small, options.maximize)
+        else:
+            found = solve_small_gated(small, gated)
+        if found is not None:
+            return found  # what is hard for its size needs epsilon phases
+    if cluster is not None and device != "cpu":
+        raise OptionError('cluster= evaluates rows on the CPUs of its workers: leave device="cpu"')
     source = place_costs(
         source, options.device, options.memory_limit, monitor, options.cache,
         by_rows=options.method == "hungarian",

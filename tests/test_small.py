@@ -222,7 +222,7 @@ def test_neither_threads_nor_seed_show():
     "options",
     [
         {"method": "ssp"}, {"epsilon": False}, {"dtype": "f8"}, {"cache": "1MiB"},
-        {"memory_limit": "1MiB"}, {"warm_start": np.zeros(9)}, {"unassigned_cost": 9.0},
+        {"memory_limit": "1MiB"}, {"warm_start": np.zeros(9)},
         {"gap": 0.5}, {"time_limit": 60.0}, {"callback": print}, {"certify": False},
         {"cancel": threading.Event()}, {"checkpoint": "saved"},
     ],

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.engine.lists import private_columns
 from bigsap.methods import sparse_gate
+from bigsap.proof.unassigned import ungate, widen_start
+from bigsap.sources import as_source
+from bigsap.sources.gated import Gated
 from examples_of import examples
 from oracle import optimum, value
 
@@ -32,6 +35,13 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(sparse_gate.SparseGate, "run", noted)
     return seen
+
+
+def solve(cost, price, *, warm_start=None, **options):
+    """``solve(..., unassigned_cost=price)``, not by the kernel for small arrays."""
+    gated = Gated(as_source(cost), price, maximize=options.get("maximize", False))
+    start = widen_start(warm_start, gated)
+    return ungate(bigsap.solve(gated, warm_start=start, **options), gated)
 
 
 def matrix(rng, shape, kind, maximize=False, forbidden=0.2):
@@ -78,14 +88,14 @@ def test_the_optimum_of_the_textbook(n, m, kind, maximize, prices, seed, warm):
     start = (rng.integers(-9, 3, m), rng.permutation(max(n, m))[:n]) if warm else None
     if start is not None:
         start[1][start[1] >= m] = -1
-    result = bigsap.solve(cost, unassigned_cost=price, maximize=maximize, warm_start=start)
+    result = solve(cost, price, maximize=maximize, warm_start=start)
     wide = np.full((n, m + n), -np.inf if maximize else np.inf)
     wide[:, :m] = cost
     wide[np.arange(n), m + np.arange(n)] = price
     best, _ = optimum(wide, maximize)
     assert abs(exact_total(cost, price, result) - best) <= 1e-12 * (1 + abs(best))
     assert result.verify(cost, unassigned_cost=price).optimal
-    plain = bigsap.solve(cost, unassigned_cost=price, maximize=maximize, method="ssp")
+    plain = solve(cost, price, maximize=maximize, method="ssp")
     assert plain.fun == pytest.approx(result.fun, rel=1e-12, abs=1e-12)
 
 
@@ -100,9 +110,9 @@ def test_the_answer_of_the_long_way(asked, shape, maximize, kind):
         ends = [1.0, 0.96]
     finite = cost[np.isfinite(cost)].astype(float)
     price = rng.choice(np.quantile(finite, ends), shape[0]).round()
-    few = bigsap.solve(cost, unassigned_cost=price, maximize=maximize)
+    few = solve(cost, price, maximize=maximize)
     assert asked == [True]
-    long = bigsap.solve(cost, unassigned_cost=price, maximize=maximize, method="ssp")
+    long = solve(cost, price, maximize=maximize, method="ssp")
     assert asked == [True]
     assert few.fun == pytest.approx(long.fun, rel=1e-12)
     assert few.stats["unassigned_rows"] > 0
@@ -118,11 +128,11 @@ def test_points_open_few_blocks(asked, metric, gate):
     source = bigsap.points(x, y, metric)
     price = gate * spacing
     price = price**2 if metric == "sqeuclidean" else price
-    found = bigsap.solve(source, unassigned_cost=price)
+    found = solve(source, price)
     n, m = found.shape
     costs = np.empty((n, m))
     source.read(np.arange(n), slice(0, m), costs)
-    same = bigsap.solve(costs, unassigned_cost=price)
+    same = solve(costs, price)
     assert asked == [True, True]
     assert found.fun == same.fun
     assert (found.col4row == same.col4row).all()
@@ -133,7 +143,7 @@ def test_points_open_few_blocks(asked, metric, gate):
 def test_many_coordinates(asked):
     """Blocks are in no use any more: rows are kept as they are read, each once."""
     x, y, spacing = tracks(1500, 4, d=8, spread=0.05)
-    found = bigsap.solve(bigsap.points(x, y, "euclidean"), unassigned_cost=spacing)
+    found = solve(bigsap.points(x, y, "euclidean"), spacing)
     assert asked == [True]
     n, m = found.shape
     assert found.stats["pairs_evaluated"] == n * m
@@ -144,8 +154,8 @@ def test_many_coordinates(asked):
 def test_threads_find_the_same(threads, monkeypatch):
     monkeypatch.setattr(sparse_gate, "_SHARED_PAIRS", 0)
     x, y, spacing = tracks(2100, 5)
-    one = bigsap.solve(bigsap.points(x, y), unassigned_cost=spacing**2, threads=1)
-    more = bigsap.solve(bigsap.points(x, y), unassigned_cost=spacing**2, threads=threads)
+    one = solve(bigsap.points(x, y), spacing**2, threads=1)
+    more = solve(bigsap.points(x, y), spacing**2, threads=threads)
     assert (one.col4row == more.col4row).all()
     assert (one.v == more.v).all()
     for count in ("rows_scanned", "pairs_evaluated", "rows_evaluated"):
@@ -157,11 +167,9 @@ def test_lists_longer_than_a_threads_room(asked):
     rng = np.random.default_rng(6)
     cost = rng.random((900, 3000))
     price = np.quantile(cost, 0.1)
-    found = bigsap.solve(cost, unassigned_cost=price)
+    found = solve(cost, price)
     assert asked == [True]
-    assert found.fun == pytest.approx(
-        bigsap.solve(cost, unassigned_cost=price, method="ssp").fun, rel=1e-12
-    )
+    assert found.fun == pytest.approx(solve(cost, price, method="ssp").fun, rel=1e-12)
 
 
 def test_from_the_frame_before():
@@ -169,12 +177,12 @@ def test_from_the_frame_before():
     rng = np.random.default_rng(7)
     x, y, spacing = tracks(4000, 7, spread=0.05)
     price = spacing**2
-    before = bigsap.solve(bigsap.points(x, y), unassigned_cost=price)
+    before = solve(bigsap.points(x, y), price)
     moved = rng.permutation(len(x))[:20]
     x[moved] += rng.normal(0, spacing, (20, 2))
     costs = bigsap.points(x, y)
-    warm = bigsap.solve(costs, unassigned_cost=price, warm_start=before)
-    cold = bigsap.solve(costs, unassigned_cost=price)
+    warm = solve(costs, price, warm_start=before)
+    cold = solve(costs, price)
     assert warm.fun == pytest.approx(cold.fun, rel=1e-12)
     assert warm.stats["rows_scanned"] < 0.3 * cold.stats["rows_scanned"]
     assert warm.verify(costs, unassigned_cost=price).optimal
@@ -190,14 +198,14 @@ def test_pairs_that_unravel_round_by_round(monkeypatch):
     v = -np.arange(n)[::-1].astype(float)
     v[:] = -0.5 * np.arange(n)
     start = (v, np.arange(n))
-    whole = bigsap.solve(cost, unassigned_cost=50.0)
-    assert bigsap.solve(cost, unassigned_cost=50.0, warm_start=start).fun == whole.fun == 2.0 * n
+    whole = solve(cost, 50.0)
+    assert solve(cost, 50.0, warm_start=start).fun == whole.fun == 2.0 * n
     # Without the last column, all but one row move on.
     cost[-1, -1] = np.inf
-    one = bigsap.solve(cost, unassigned_cost=50.0, warm_start=start)
+    one = solve(cost, 50.0, warm_start=start)
     monkeypatch.setattr(sparse_gate, "_ROUNDS", 1)
-    two = bigsap.solve(cost, unassigned_cost=50.0, warm_start=start)
-    assert one.fun == two.fun == bigsap.solve(cost, unassigned_cost=50.0, method="ssp").fun
+    two = solve(cost, 50.0, warm_start=start)
+    assert one.fun == two.fun == solve(cost, 50.0, method="ssp").fun
 
 
 @pytest.mark.parametrize("why", ["must", "many", "named", "started", "no epsilon", "memory"])
@@ -218,7 +226,7 @@ def test_other_problems_go_the_long_way(asked, why):
         options = {"epsilon": False}
     elif why == "memory":
         options = {"memory_limit": 20_000}
-    found = bigsap.solve(cost, unassigned_cost=price, **options)
+    found = solve(cost, price, **options)
     assert asked == []
     assert found.status == "optimal"
 
@@ -229,12 +237,10 @@ def test_a_search_that_takes_too_long_is_left(asked, monkeypatch):
     price = np.quantile(cost, 0.05)
     monkeypatch.setattr(sparse_gate, "_FIRST_SCANS", 16)
     monkeypatch.setattr(sparse_gate, "_PATIENCE", 0.01)
-    found = bigsap.solve(cost, unassigned_cost=price)
+    found = solve(cost, price)
     assert asked == [False]
     assert found.status == "optimal"
-    assert found.fun == pytest.approx(
-        bigsap.solve(cost, unassigned_cost=price, method="ssp").fun, rel=1e-12
-    )
+    assert found.fun == pytest.approx(solve(cost, price, method="ssp").fun, rel=1e-12)
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
@@ -243,14 +249,14 @@ def test_invalid_costs_are_named(bad, certify):
     cost = np.random.default_rng(10).random((200, 220))
     cost[17, 33] = bad
     with pytest.raises(bigsap.InvalidCostError, match=r"cost\[17, 33\]"):
-        bigsap.solve(cost, unassigned_cost=0.02, certify=certify)
+        solve(cost, 0.02, certify=certify)
 
 
 def test_a_stop_has_the_matching_at_hand():
     """Rows that are still ahead stay unassigned, and the bound holds."""
     x, y, spacing = tracks(30_000, 11, spread=0.6)
     costs, price = bigsap.points(x, y), (2 * spacing) ** 2
-    best = bigsap.solve(costs, unassigned_cost=price)
+    best = solve(costs, price)
     seen = []
 
     def enough(progress):
@@ -258,9 +264,7 @@ def test_a_stop_has_the_matching_at_hand():
         if progress.stage == "search" and progress.assigned > 1000:
             raise StopIteration
 
-    found = bigsap.solve(
-        costs, unassigned_cost=price, callback=enough, callback_every=0.0, certify=True
-    )
+    found = solve(costs, price, callback=enough, callback_every=0.0, certify=True)
     assert found.status in ("cancelled", "optimal")
     assert seen
     assert found.bound <= best.fun * (1 + 1e-12)
@@ -270,7 +274,7 @@ def test_a_stop_has_the_matching_at_hand():
 
 def test_nobody_is_worth_it():
     cost = np.random.default_rng(12).random((50, 60)) + 1
-    found = bigsap.solve(cost, unassigned_cost=0.5)
+    found = solve(cost, 0.5)
     assert (found.col4row == -1).all()
     assert found.fun == 25.0
     assert found.stats["rows_scanned"] == 0
@@ -282,8 +286,8 @@ def test_prices_far_above_all_costs():
     cost = np.full((400, 400), np.inf)
     near = rng.random((400, 400)) < 0.01
     cost[near] = rng.random(near.sum())
-    found = bigsap.solve(cost, unassigned_cost=1e7)
-    other = bigsap.solve(cost, unassigned_cost=1e7, method="ssp")
+    found = solve(cost, 1e7)
+    other = solve(cost, 1e7, method="ssp")
     assert found.fun == pytest.approx(other.fun, rel=1e-13)
     assert found.verify(cost, unassigned_cost=1e7).optimal
 
@@ -293,17 +297,17 @@ def test_large_integers_are_exact(asked):
     rng = np.random.default_rng(14)
     cost = rng.integers(0, 100, (120, 130)) + (1 << 49)
     price = (1 << 49) + 4
-    found = bigsap.solve(cost, unassigned_cost=price)
+    found = solve(cost, price)
     assert asked[-1:] == [True]
-    small = bigsap.solve(cost - (1 << 49), unassigned_cost=4)
+    small = solve(cost - (1 << 49), 4)
     assert found.fun == small.fun + 120 * (1 << 49)
 
 
 def test_without_a_certificate():
     x, y, spacing = tracks(2500, 15)
     costs, price = bigsap.points(x, y), spacing**2
-    proved = bigsap.solve(costs, unassigned_cost=price)
-    found = bigsap.solve(costs, unassigned_cost=price, certify=False)
+    proved = solve(costs, price)
+    found = solve(costs, price, certify=False)
     assert (found.col4row == proved.col4row).all()
     assert found.fun == pytest.approx(proved.fun, rel=1e-12)
     assert found.verify(costs, unassigned_cost=price).optimal
@@ -321,9 +325,9 @@ def test_rows_that_python_delivers(asked):
         return cost[i]
 
     source = bigsap.from_function(row, cost.shape, kind="row", dtype=float)
-    found = bigsap.solve(source, unassigned_cost=0.002)
+    found = solve(source, 0.002)
     assert asked == [True]
-    assert found.fun == bigsap.solve(cost, unassigned_cost=0.002).fun
+    assert found.fun == solve(cost, 0.002).fun
     assert set(calls) == set(range(1600))
     assert len(calls) == 1600 + 1 + found.stats["unassigned_rows"]
 
@@ -361,5 +365,5 @@ def test_warnings_stay_away():
     cost = np.array([[1e308, 1.0], [-1e308, 1.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = bigsap.solve(cost, unassigned_cost=1.2e308)
+        found = solve(cost, 1.2e308)
     assert found.fun == -1e308

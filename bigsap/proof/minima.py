@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bigsap.errors import OverflowRiskError
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, geometry, select
 from bigsap.proof.row_minima import row_minima
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.together import Left, first_failure, run_together
-from bigsap.sources.base import Array, CostSource, Minimised
+from bigsap.sources.base import Array, CostSource, Minimised, Resident
 from bigsap.sources.filling import fill_of
+from bigsap.sources.gated import Gated
 
 #: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.
 LEAST_ROWS = 4096
@@ -68,8 +71,43 @@ def minima(
             pairs, bounds = found.pairs, found.bounds
         elif found is not None:
             return found
-    u, matched = row_minima(source, matching, prices, maximize, threads, block_bytes, tick)
-    return u, matched, Looked("pairs", pairs + math.prod(source.shape), bounds)
+    every = Looked("pairs", pairs + math.prod(source.shape), bounds)
+    if isinstance(source, Gated) and _lies_as_it_is(source):
+        with suppress(OverflowRiskError):  # the pass over clipped costs says what is wrong
+            return *_clipped(source, matching, prices, threads, block_bytes, tick), every
+    return *row_minima(source, matching, prices, maximize, threads, block_bytes, tick), every
+
+
+def _lies_as_it_is(gate: Gated) -> bool:
+    """Whether the costs before the gate lie in memory, of the same type."""
+    given = gate.given
+    here = isinstance(given, Resident) and given.resident() is not None
+    return here and given.dtype == gate.dtype and gate.n_columns > 0
+
+
+def _clipped(
+    gate: Gated, matching: Array | None, prices: Array, threads: int, block_bytes: int,
+    tick: Callable[[int], None] | None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """``row_minima`` of the gate's costs from those before it, without copies of blocks."""
+    m, maximize = gate.n_columns, gate.maximize
+    u, matched = row_minima(gate.given, None, prices[:m], maximize, threads, block_bytes, tick)
+    cap = gate.cap.astype(prices.dtype)
+    # min(c, cap) - v is the less of both differences, rounded as they are; that of the cap is least
+    # at the largest price.
+    np.minimum(u, (-cap if maximize else cap) - prices.max(), out=u)
+    if matching is not None:
+        (rows,) = np.nonzero(matching >= 0)
+        matched[rows] = gate.cap[rows]
+        rows = rows[matching[rows] < m]
+        assert isinstance(gate.given, Resident)
+        matrix = gate.given.resident()
+        assert matrix is not None
+        clip = np.maximum if maximize else np.minimum
+        matched[rows] = clip(matrix[rows, matching[rows]], gate.cap[rows])
+        if not np.isfinite(matched).all():
+            raise OverflowRiskError("a forbidden pair: the pass says which")
+    return u, matched
 
 
 def by_bounds(

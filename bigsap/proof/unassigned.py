@@ -35,11 +35,15 @@ from bigsap.proof.verify import (
     unknown,
 )
 from bigsap.sources.base import Array, CostSource, Resident
+from bigsap.sources.compiled import read_pairs
+from bigsap.sources.filling import fill_of
 from bigsap.sources.gated import Gated
 
 _Claim = TypeVar("_Claim", bound=Claim)
 #: What rounding may have changed, in the size of the largest numbers: a thousand times as much.
 _MARGIN = 1e-9
+#: Pairs read at a time.
+_AT_ONCE = 4096
 
 
 def widen_start(warm_start: Any, gated: Gated) -> Any:
@@ -78,9 +82,8 @@ def ungate(result: _Claim, gated: Gated) -> _Claim:
     n, m = gated.given.shape
     col4row = result.col4row.copy()
     col4row[col4row >= m] = -1
-    for row in _doubtful(result, gated, col4row).tolist():
-        if not _worth_it(gated, row, int(col4row[row])):
-            col4row[row] = -1
+    rows = _doubtful(result, gated, col4row)
+    col4row[rows[~_worth_it(gated, rows, col4row[rows])]] = -1
     (row_ind,) = np.nonzero(col4row >= 0)
     row4col = np.full(m, -1, np.intp)
     row4col[col4row[row_ind]] = row_ind
@@ -96,9 +99,10 @@ def ungate(result: _Claim, gated: Gated) -> _Claim:
 
 
 def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
-    """The rows whose pair may have been clipped."""
+    """The rows whose pair may have been clipped: all of them, where looking is cheap."""
     (rows,) = np.nonzero(col4row >= 0)
-    if result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
+    cheap = isinstance(gated.source, Resident) and gated.source.resident() is not None
+    if cheap or result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
         return rows
     sign = -1 if result.maximize else 1
     # Without a certificate u was made of the pairs' costs, see ``bigsap.solving.uncertified``.
@@ -116,18 +120,25 @@ def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
     return rows[~(sign * (u + v) + gap + _MARGIN * size < prices)]
 
 
-def _worth_it(gated: Gated, row: int, column: int) -> bool:
-    """Whether a pair is allowed and costs no more than its row's price."""
-    if isinstance(gated.source, Resident) and (matrix := gated.source.resident()) is not None:
-        cost = matrix[row, column].item()
+def _worth_it(gated: Gated, rows: Array, columns: Array) -> Array:
+    """Whether these pairs are allowed and cost no more than their row's price."""
+    costs = np.empty(rows.size, gated.dtype)
+    matrix = gated.source.resident() if isinstance(gated.source, Resident) else None
+    fill = fill_of(gated.source)
+    if matrix is not None:
+        costs[:] = matrix[rows, columns]
+    elif fill is not None and fill.in_parts:
+        for start in range(0, rows.size, _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            read_pairs(fill, rows[some], columns[some], costs[some])
     else:
         one = np.empty((1, 1), gated.dtype)
-        gated.source.read(np.array([row]), slice(column, column + 1), one)
-        cost = one[0, 0].item()
-    price = gated.prices[row].item()
-    if math.isinf(cost):
-        return False
-    return bool(cost >= price if gated.maximize else cost <= price)
+        for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+            gated.source.read(np.array([row]), slice(column, column + 1), one)
+            costs[k] = one[0, 0]
+    cap = gated.cap[rows]
+    worth: Array = np.isfinite(costs) & (costs >= cap if gated.maximize else costs <= cap)
+    return worth
 
 
 def _better_bound(result: Claim, m: int) -> tuple[Any, Any]:

@@ -113,6 +113,7 @@ def check_duals(result: Claim, certificate: Certificate, sign: int) -> None:
     claimed, most = sign * result.u, sign * certificate.u
     # Rows without an allowed column have the dual inf, which must not excuse the others'.
     reach = max(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in (claimed, result.v))
+    reach += magnitude_of(result)  # of numbers that these are differences of
     tolerance = allowance(max(n, m), UNIT * reach) if certificate.rounding else 0
     above = np.flatnonzero(~(claimed <= most + tolerance))
     if above.size:

@@ -349,6 +349,9 @@ class Run(SolveCall):
             return self._uncertified(outcome)
         told = unproved(self.problem, found, costs, outcome.v)
         self.magnitude = told.magnitude
+        if told.magnitude and self.warm_start is not None:
+            # Duals are what is left of the prices of the beginning.
+            self.magnitude += float(np.abs(self.warm_start.v).max())
         return Conclusion(found, told.fun, u=told.u, v=told.v)
 
     def _stopped(self, stop: Stopped, found: Array | None) -> Conclusion:

@@ -1,0 +1,48 @@
+"""Small arrays whose rows may stay unassigned: their clipped costs, by the dense kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigsap.proof.unassigned import ungate
+from bigsap.result import Result
+from bigsap.solving.small_arrays import solve_small
+from bigsap.sources.base import Array
+from bigsap.sources.gated import Gated
+
+#: Clipped costs of the largest problems that are taken: beyond, searches of the pairs that are
+#: worth it are faster (``methods.sparse_gate``), since many clipped costs tie.
+_MOST_COSTS = 1 << 17
+
+
+def suits_gated(gated: Gated) -> bool:
+    """Whether ``solve_small_gated`` is for a problem of this size."""
+    n, m = gated.shape
+    return 0 < n * m <= _MOST_COSTS
+
+
+def solve_small_gated(costs: Array, gated: Gated) -> Result | None:
+    """The result of ``gated``, whose costs lie in an array that ``suits``; or None, as
+    ``solve_small``. Raises InvalidCostError as ``solve``."""
+    n, m = gated.shape
+    if costs.shape == (n, m) and costs.dtype == gated.dtype:
+        clip = np.maximum if gated.maximize else np.minimum
+        clipped = clip(costs, gated.cap[:, None])
+    else:
+        clipped = np.empty((n, m), gated.dtype)
+        gated.read(np.arange(n), slice(0, m), clipped)
+    found = solve_small(clipped, gated.maximize)
+    if found is None:
+        return None
+    return Result.later(
+        _fields, (found, gated), maximize=gated.maximize, shape=(n, gated.n_columns),
+        unassigned_cost=gated.prices,
+    )  # fmt: skip
+
+
+def _fields(told: tuple[Result, Gated]) -> dict[str, Any]:
+    result = ungate(*told)
+    result.stats["source"] = "Gated"
+    return vars(result)

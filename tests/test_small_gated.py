@@ -1,0 +1,113 @@
+"""Small arrays whose rows may stay unassigned: one compiled call, the answers of the general way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bigsap
+from bigsap.proof.unassigned import ungate
+from bigsap.sources import as_source
+from bigsap.sources.gated import Gated
+from examples_of import examples
+from oracle import optimum, value
+
+KINDS = ["f8", "f4", "i8", "i4", "u1", "?"]
+
+
+def costs_of(rng, shape, kind, maximize):
+    if kind[0] == "f":
+        cost = rng.normal(0, 3, shape).astype(kind)
+        cost[rng.random(shape) < 0.3] = -np.inf if maximize else np.inf
+        return cost
+    return rng.integers(0, 2 if kind == "?" else 60, shape).astype(kind)
+
+
+@examples(150)
+@given(
+    st.integers(1, 8), st.integers(1, 8), st.sampled_from(KINDS), st.booleans(),
+    st.sampled_from(["one", "each", "half", "must"]), st.integers(0, 10**6),
+)  # fmt: skip
+def test_the_textbook_and_the_general_way(n, m, kind, maximize, prices, seed):
+    rng = np.random.default_rng(seed)
+    cost = costs_of(rng, (n, m), kind, maximize)
+    price = rng.integers(-20, 50, n)
+    if prices == "one":
+        price = int(price[0])
+    elif prices == "half":
+        price = price / 2
+    elif prices == "must":
+        price = price.astype(float)
+        price[rng.random(n) < 0.3] = -np.inf if maximize else np.inf
+    found = bigsap.solve(cost, unassigned_cost=price, maximize=maximize)
+    each = np.broadcast_to(np.asarray(price, float), (n,))
+    wide = np.full((n, m + n), -np.inf if maximize else np.inf)
+    wide[:, :m] = cost
+    wide[np.arange(n), m + np.arange(n)] = each
+    best = optimum(wide, maximize)
+    gated = Gated(as_source(cost), price, maximize=maximize)
+    general = ungate(bigsap.solve(gated, maximize=maximize), gated)
+    assert found.status == general.status
+    if best is None:
+        assert found.status == "infeasible"
+        assert found.message == general.message
+        return
+    out = found.col4row < 0
+    own = value(cost, found.row_ind, found.col_ind)
+    total = float(own) + float(each[out].sum())
+    assert total == pytest.approx(float(best[0]), rel=1e-12, abs=1e-12)
+    assert found.fun == pytest.approx(float(best[0]), rel=1e-12, abs=1e-12)
+    assert type(found.fun) is type(general.fun)
+    assert found.verify(cost, unassigned_cost=price).optimal
+    assert found.stats["unassigned_rows"] == out.sum()
+    assert found.stats["source"] == general.stats["source"] == "Gated"
+    assert set(found.stats) == set(general.stats) | {"magnitude"}
+    assert found.shape == (n, m)
+    assert (found.unassigned_cost == general.unassigned_cost).all()
+
+
+def test_only_small_arrays_without_options():
+    rng = np.random.default_rng(0)
+    small, large = rng.random((50, 60)), rng.random((400, 400))
+
+    def method(cost, **options):
+        return bigsap.solve(cost, unassigned_cost=0.01, **options).stats["method"]
+
+    assert method(small) == "dense"
+    assert method(large) != "dense"
+    assert method(small.tolist()) == "dense"
+    assert method(small, method="ssp") == "ssp"
+    assert method(small, certify=False) != "dense"
+    assert method(small, time_limit=10) != "dense"
+    assert method(small, warm_start=np.zeros(60)) != "dense"
+
+
+def test_a_pair_that_costs_its_price_stays_and_a_dearer_one_does_not():
+    cost = np.array([[2.0, 9.0], [9.0, 7.0]])
+    found = bigsap.solve(cost, unassigned_cost=[2.0, 6.5])
+    assert found.col4row.tolist() == [0, -1]
+    assert found.fun == 8.5
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_invalid_costs(bad):
+    cost = np.ones((5, 4))
+    cost[3, 2] = bad
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[3, 2\]"):
+        bigsap.solve(cost, unassigned_cost=0.5)
+
+
+def test_prices_are_judged_first():
+    with pytest.raises(bigsap.InvalidCostError, match="unassigned_cost of row 1"):
+        bigsap.solve(np.ones((2, 2)), unassigned_cost=[1, np.nan])
+
+
+def test_saved_and_loaded(tmp_path):
+    cost = np.random.default_rng(1).random((20, 30))
+    found = bigsap.solve(cost, unassigned_cost=0.02)
+    found.save(tmp_path / "found.npz")
+    again = bigsap.Result.load(tmp_path / "found.npz")
+    assert again.fun == found.fun
+    assert again.verify(cost).optimal
