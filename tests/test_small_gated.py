@@ -1,4 +1,4 @@
-"""Small arrays whose rows may stay unassigned: one compiled call, the answers of the general way."""
+"""Small arrays whose rows may stay unassigned: one compiled call, the general way's answers."""
 
 from __future__ import annotations
 
