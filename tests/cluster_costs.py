@@ -97,3 +97,11 @@ class Sliceable:
         rows, columns = key
         some = np.arange(len(self.x))[rows]
         return np.stack([row(i, self.x, self.y) for i in np.atleast_1d(some)])[:, columns]
+
+
+def die_first(path, values):
+    """``on_worker.hold``, of which the first worker dies."""
+    if not os.path.exists(path):
+        open(path, "w").close()
+        os._exit(1)
+    return on_worker.hold(values)

@@ -191,6 +191,20 @@ MUTATIONS = [
              "tests/test_auction_simulated.py -k hosts_bids"),
     Mutation("bigsap/engine/dense/dense_engine.py", "        if not other or searching:",
              "        if not other:", "tests/test_team.py -k changes_all_the_time"),
+    # Rows that may stay unassigned.
+    Mutation("bigsap/engine/lists/private_columns.py",
+             "best, sink, sink_row = h + p.own[row], PRIVATE, row",
+             "best, sink, sink_row = h + p.own[row], PRIVATE, root", "tests/test_sparse_gate.py"),
+    Mutation("bigsap/engine/lists/private_columns.py",
+             "v[f.settled[k]] -= label - f.settled_dist[k]", "v[f.settled[k]] -= label - best",
+             "tests/test_sparse_gate.py"),
+    Mutation("bigsap/engine/lists/below_price.py", "if bound[block] >= limit:",
+             "if bound[block] >= 0.5 * limit:", "tests/test_sparse_gate.py"),
+    Mutation("bigsap/proof/minima.py",
+             "np.minimum(u, (-cap if maximize else cap) - prices.max(), out=u)",
+             "np.minimum(u, np.inf, out=u)", "tests/test_sparse_gate.py tests/test_gating.py"),
+    Mutation("bigsap/proof/unassigned.py", "np.isfinite(costs) & (costs >= cap",
+             "np.isfinite(costs) & (costs > cap", "tests/test_small_gated.py"),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -549,6 +550,19 @@ def test_workers_die_join_and_are_slow(cluster, client):
         client.wait_for_workers(2, timeout=60)
     assert same(one, spread)
     assert killed[0] > 0
+
+
+def test_a_worker_that_dies_with_what_all_need(cluster, client, tmp_path, monkeypatch):
+    """A scheduler that allows no failures, as the service's, gives such a task up at once."""
+    cost = called("slow_row", 120)
+    options = {"method": "compressed", "cache": few_rows(120)}
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    dying = functools.partial(cluster_costs.die_first, str(tmp_path / "died"))
+    monkeypatch.setattr(on_worker, "hold", dying)
+    spread = bigsap.solve(cost, cluster=client, **options)
+    client.wait_for_workers(2, timeout=60)
+    assert (tmp_path / "died").exists()
+    assert same(bigsap.solve(cost, **options), spread)
 
 
 def test_a_worker_that_hangs(cluster, client):

@@ -87,6 +87,8 @@ class BenchSettings:
     small_sizes: tuple[int, ...] = (3, 10, 50, 100, 200, 500, 1000)
     many_sizes: tuple[int, ...] = (10, 50)
     many_count: int = 1000
+    gated_sizes: tuple[int, ...] = (50, 300, 1000, 4000)
+    gated_points: tuple[int, ...] = (20_000, 200_000, 1_000_000)
     curve_sizes: tuple[int, ...] = (16000, 64000, 256000, 1024000)
     # Those of the curve at which POT's solver without a matrix runs beside, if it is installed.
     lazy_sizes: tuple[int, ...] = (16000,)
@@ -139,6 +141,8 @@ QUICK = {
     "small_sizes": (3, 30),
     "many_sizes": (10,),
     "many_count": 10,
+    "gated_sizes": (30, 60),
+    "gated_points": (300,),
     "curve_sizes": (200, 400),
     "lazy_sizes": (200, 400),
     "demo_pixels": 200,

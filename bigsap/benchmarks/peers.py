@@ -200,6 +200,13 @@ def lapx_batch(costs: Array) -> Any:
     return lap.lapjvx_batch(costs, return_cost=False)
 
 
+def lapx_gated(cost: Array, price: float) -> Any:
+    """lapx' way to leave rows unassigned at a price."""
+    import lap
+
+    return lap.lapjv(cost, extend_cost=True, cost_limit=price)
+
+
 def find(name: str) -> Solver:
     """A solver by its name: ``bigsap METHOD [DEVICE]``, one of PEERS, or ``module:attribute``.
 

@@ -20,6 +20,7 @@ from bigsap.benchmarks import (
     curve,
     decay,
     demo,
+    gated,
     machine,
     outofcore,
     page,
@@ -41,8 +42,8 @@ from bigsap.errors import InputError
 EXPERIMENTS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
-        table1, versus, small, curve, threads, cached, outofcore, bandwidth, startup, peak_memory,
-        paths, decay, trees, demo,
+        table1, versus, small, gated, curve, threads, cached, outofcore, bandwidth, startup,
+        peak_memory, paths, decay, trees, demo,
     )
 }  # fmt: skip
 LOG, REPORT, PAGE = "runs.jsonl", "RESULTS.md", "report.html"

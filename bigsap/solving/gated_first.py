@@ -30,10 +30,14 @@ def gated_outcome(
 ) -> Outcome | None:
     """The outcome of ``methods.sparse_gate``; None where it is not for this problem.
 
-    solved: takes note of what was done. A stop finds the matching at hand.
+    Not for rows that Python delivers: with a cluster, workers evaluate these as the lists ask for
+    them, and the answer is to have the same bits. solved: takes note of what was done. A stop
+    finds the matching at hand.
     """
     source, problem = call.problem.source, call.reading
     if not isinstance(source, Gated) or device_name(source) != "cpu":
+        return None
+    if not before_keeping(call) and source.fill() is None:
         return None
     clock = time.perf_counter()
     gate = None

@@ -56,14 +56,14 @@ class Found(NamedTuple):
 
 @kernel
 def _look(
-    row: int, column: int, width: int, limit: float, r: RowReader, raw_at: int, near: Array,
-    ids: Array, costs: Array, used: int,
-) -> int:  # fmt: skip
-    """Append those of at most PANEL pairs that are below the limit to ``used`` others; how many
-    then."""
+    row: int, column: int, width: int, limit: float, r: RowReader, f: Found, thread: int, used: int
+) -> int:
+    """Append those of at most PANEL pairs that are below the limit to ``used`` others of the
+    thread; how many then."""
+    near, ids, costs = f.near[thread], f.ids[thread], f.costs[thread]
     near_at, at = address_of(near), r.costs.start + row * r.costs.stride + column * r.costs.item
     if r.fill_address:
-        at = near_at if r.costs.plain else raw_at
+        at = near_at if r.costs.plain else address_of(f.raw[thread])
         call_fill(r.fill_address, r.fill_context, row, column, column + width, at)
     if at != near_at:
         call(r.costs.copy, (at, 0, width, near_at))
@@ -85,11 +85,10 @@ def _look(
 
 @kernel
 def _look_within(
-    row: int, limit: float, r: RowReader, raw_at: int, near: Array, bound: Array, ids: Array,
-    costs: Array, used: int,
-) -> tuple[int, int]:  # fmt: skip
+    row: int, limit: float, r: RowReader, f: Found, thread: int, used: int
+) -> tuple[int, int]:
     """As ``_look`` over the whole row, but for the blocks that bounds rule out; pairs looked at."""
-    b = r.blocks
+    b, bound = r.blocks, f.bound[thread]
     n_groups = b.offset.size - b.n_blocks
     looked = n_groups
     limits = bound[b.n_blocks :]
@@ -105,7 +104,7 @@ def _look_within(
                 continue
             column = block * BLOCK
             width = min(BLOCK, r.n_columns - column)
-            used = _look(row, column, width, limit, r, raw_at, near, ids, costs, used)
+            used = _look(row, column, width, limit, r, f, thread, used)
             looked += width
     return used, looked
 
@@ -118,18 +117,16 @@ def run_below(
     room is full. size: int64 (k,), how many each row has. Each thread has a part of its own.
     """
     begin, end = rows.size * thread // n_threads, rows.size * (thread + 1) // n_threads
-    ids, costs, near, bound = f.ids[thread], f.costs[thread], f.near[thread], f.bound[thread]
-    raw_at = address_of(f.raw[thread])
     place, used, m = begin + f.done[thread], 0, r.n_columns
-    while place < end and used + m <= ids.size:
+    while place < end and used + m <= f.ids.shape[1]:
         row, before = rows[place], used
         if r.blocks.offset.size:
-            used, looked = _look_within(row, limit[row], r, raw_at, near, bound, ids, costs, used)
+            used, looked = _look_within(row, limit[row], r, f, thread, used)
         else:
             looked = m
             for column in range(0, m, PANEL):
                 width = min(PANEL, m - column)
-                used = _look(row, column, width, limit[row], r, raw_at, near, ids, costs, used)
+                used = _look(row, column, width, limit[row], r, f, thread, used)
         f.pairs[thread] += looked
         size[place] = used - before
         place += 1

@@ -235,7 +235,8 @@ class Roster:
         """The future of what blocks need, sent when the first block needs it, and the changes
         since."""
         base, since = shared.based()
-        if base.future is None:
+        # Its worker may have died with it, which some schedulers answer with an error at once.
+        if base.future is None or base.future.status in ("error", "cancelled"):
             self.hold(base)
         return base.future, since
 
