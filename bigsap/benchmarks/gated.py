@@ -12,7 +12,7 @@ import bigsap
 from bigsap.benchmarks.bench_settings import BenchSettings
 from bigsap.benchmarks.peers import find, lapx_gated
 from bigsap.benchmarks.records import Log
-from bigsap.benchmarks.report import DASH, ratio_text, seconds_text, table
+from bigsap.benchmarks.report import DASH, seconds_text, table
 from bigsap.sources.base import Array
 
 NAME = "gated"
@@ -112,9 +112,9 @@ def render(settings: BenchSettings, log: Log) -> str:
             ours, theirs = times[OURS], times[LAPX]
             rows.append([
                 kind, f"{n:,}", *(_milli(times[name]) for name in (OURS, LAPX, SCIPY)),
-                ratio_text(ours / theirs if ours and theirs else None),
+                f"{theirs / ours:,.3g}" if ours and theirs else DASH,
             ])  # fmt: skip
-    head = ["what", "rows", f"{OURS}, ms", f"{LAPX}, ms", f"{SCIPY}, ms", f"{OURS} / {LAPX}"]
+    head = ["what", "rows", f"{OURS}, ms", f"{LAPX}, ms", f"{SCIPY}, ms", f"{LAPX} / {OURS}"]
     parts = [table(head, rows)]
     alone = [
         [
@@ -138,4 +138,6 @@ def render(settings: BenchSettings, log: Log) -> str:
 
 
 def _milli(seconds: float | None) -> str:
-    return DASH if seconds is None else f"{1e3 * seconds:,.3g}"
+    if seconds is None:
+        return DASH
+    return f"{1e3 * seconds:,.0f}" if seconds > 1 else f"{1e3 * seconds:.3g}"
