@@ -89,6 +89,9 @@ def test_a_pair_that_costs_its_price_stays_and_a_dearer_one_does_not():
     found = bigsap.solve(cost, unassigned_cost=[2.0, 6.5])
     assert found.col4row.tolist() == [0, -1]
     assert found.fun == 8.5
+    gain = bigsap.solve(-cost, unassigned_cost=[-2.0, -6.5], maximize=True)
+    assert gain.col4row.tolist() == [0, -1]
+    assert gain.fun == -8.5
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
