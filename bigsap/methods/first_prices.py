@@ -256,8 +256,11 @@ def _between(rest: Array) -> float:
 
 def _mean_square(rest: Array) -> float:
     """Of what is not NaN."""
-    mean = float(np.einsum("ij,ij->", rest, rest)) / max(1, rest.size)
-    return float(np.nanmean(rest**2)) if math.isnan(mean) else mean
+    total = float(np.einsum("ij,ij->", rest, rest))
+    if not math.isnan(total):
+        return total / max(1, rest.size)
+    known = rest[~np.isnan(rest)]
+    return float(known @ known) / max(1, known.size)
 
 
 def means_share(costs: Array) -> float:
