@@ -110,7 +110,7 @@ def solve(
         same answer. Of more than the cores, and than one for 64 columns, 8 or so are used;
         ``stats["threads"]`` says how many.
     device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems where
-        there is one. Needs CuPy, ``pip install "bigsap[gpu13]"``. Costs in memory are copied
+        there is one, but for ``unassigned_cost``. Needs CuPy, ``pip install "bigsap[gpu13]"``. Costs in memory are copied
         to the device; where they do not fit (``memory_limit`` is then of its memory) rows are
         copied when they are evaluated, as many as fit stay there, and the method is
         "compressed"; points, low rank, expressions and ``cuda_kernel`` are computed there.

@@ -16,12 +16,14 @@ from bigsap.engine.core.state import BLOCK
 from bigsap.engine.gpu.device_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.gpu.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
+from bigsap.methods import placement
 from bigsap.methods.placement import device_method, place_costs, refuse_streaming
 from bigsap.monitor import Monitor
 from bigsap.sources.device.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.device.device_kernels import OPTIONS, compile_error, full_text
 from bigsap.sources.device.function import cuda_kernel
 from bigsap.sources.device.placed import StreamedToDevice, device_numbers
+from bigsap.sources.gated import Gated
 from pairwise import each
 
 GENERATOR = np.random.default_rng(11)
@@ -311,6 +313,14 @@ class TestChoice:
     def test_small_problems_stay_on_the_cpu(self) -> None:
         result = bigsap.solve(np.eye(4), device="auto")
         assert result.stats["device"] == "cpu"
+
+    def test_auto_leaves_gated_costs_to_the_cpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(placement, "CROSSOVER", 2)
+        monkeypatch.setattr(placement, "has_device", lambda: True)
+        gated = Gated(bigsap.points(X, Y), 0.5)
+        assert place_costs(gated, "auto", None, Monitor()) is gated
+        plain = bigsap.points(X, Y)
+        assert place_costs(plain, "auto", None, Monitor()) is not plain
 
     def test_the_cpu_leaves_costs_alone(self) -> None:
         source = bigsap.points(X, Y)

@@ -37,6 +37,7 @@ from bigsap.sources.device.placed import (
 )
 from bigsap.sources.device.row_blocks import RowsOnDevices, is_matrix
 from bigsap.sources.device.slabs import SlabsOnDevices
+from bigsap.sources.gated import Gated
 
 #: ``device="auto"``: fewer rows or columns than this stay on the CPU (tests/bench/GPU.md).
 CROSSOVER = 4096
@@ -68,8 +69,8 @@ def place_costs(
     rows where these are asked for.
 
     ``"cpu"`` leaves them alone, and refuses costs that only a device has. ``"auto"`` takes the
-    first device for large problems, where there is one. memory_limit: of the device. cache:
-    for rows that stay there when not all of them fit.
+    first device for large problems, where there is one, unless rows may stay unassigned.
+    memory_limit: of the device. cache: for rows that stay there when not all of them fit.
 
     A limit or cancel that strikes while costs are copied leaves them where they were: the
     monitor has ended then, and the host's solve puts the answer together at its first tick.
@@ -83,7 +84,10 @@ def place_costs(
             )
         return source
     if device == "auto":
-        if not there and (min(source.shape) < CROSSOVER or not has_device()):
+        # Few pairs of gated costs are ever looked at, as a rule: see ``sparse_gate``.
+        given = source.given if isinstance(source, Gated) else source
+        gated = given is not source and not isinstance(given, (OnDevice, Placeable))
+        if gated or (not there and (min(source.shape) < CROSSOVER or not has_device())):
             return source
         numbers: tuple[int, ...] = (source.device if isinstance(source, OnDevice) else 0,)
     else:
