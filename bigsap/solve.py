@@ -110,11 +110,11 @@ def solve(
         same answer. Of more than the cores, and than one for 64 columns, 8 or so are used;
         ``stats["threads"]`` says how many.
     device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems where
-        there is one, but for ``unassigned_cost``. Needs CuPy, ``pip install "bigsap[gpu13]"``. Costs in memory are copied
-        to the device; where they do not fit (``memory_limit`` is then of its memory) rows are
-        copied when they are evaluated, as many as fit stay there, and the method is
-        "compressed"; points, low rank, expressions and ``cuda_kernel`` are computed there.
-        The same optimum, certified; of several optima it may find another.
+        there is one, but for ``unassigned_cost``. Needs CuPy, ``pip install "bigsap[gpu13]"``.
+        Costs in memory are copied to the device; where they do not fit (``memory_limit`` is then
+        of its memory) rows are copied when they are evaluated, as many as fit stay there, and the
+        method is "compressed"; points, low rank, expressions and ``cuda_kernel`` are computed
+        there. The same optimum, certified; of several optima it may find another.
         ``"cuda:0,1"``, or ``["cuda:0", "cuda:1"]``: several devices, each with a slab of the
         columns and that part of the costs; of the method "ssp", for matrices larger than
         the memory of one (``memory_limit`` is of each). Of "hungarian" each has rows of a matrix.
