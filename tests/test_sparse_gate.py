@@ -162,8 +162,9 @@ def test_threads_find_the_same(threads, monkeypatch):
         assert one.stats[count] == more.stats[count]
 
 
-def test_lists_longer_than_a_threads_room(asked):
+def test_lists_longer_than_a_threads_room(asked, monkeypatch):
     """Rows that all come at once do not fit into the room of one reading."""
+    monkeypatch.setattr(sparse_gate, "_ROOM", 100)
     rng = np.random.default_rng(6)
     cost = rng.random((900, 3000))
     price = np.quantile(cost, 0.1)

@@ -59,6 +59,10 @@ _SURPRISE = 4
 _PATIENCE = 4
 #: Rounds for the pairs of a warm start; after more of them the search begins from nothing.
 _ROUNDS = 64
+#: Entries that a thread collects at a time, beside one row's.
+_ROOM = 1 << 16
+#: So many times their bytes do entries take while they are collected.
+_COPIES = 2
 _SLICE_SECONDS = 0.05
 _FIRST_SCANS = 4096
 #: Smaller problems are not worth waking the team for.
@@ -219,7 +223,7 @@ class _Rows:
             found = self._below(some, cap, setting, counts, _SAMPLED * allowed)[0].mean()
             most = min(most, int(_SURPRISE * n * max(found, 1.0)))
         if setting.memory is not None:
-            most = min(most, setting.memory // (2 * ENTRY_BYTES))
+            most = min(most, setting.memory // (_COPIES * ENTRY_BYTES))
         return self._below(np.arange(n), cap, setting, counts, most)
 
     def _below(
@@ -228,7 +232,7 @@ class _Rows:
         reader, team, monitor = self.reader, setting.team, setting.monitor
         m, price = reader.n_columns, setting.arithmetic.price
         width = 1 if rows.size * m < _SHARED_PAIRS else team.n_threads
-        room = max(2 * m, 1 << 14)
+        room = m + _ROOM  # of which only what is written becomes memory
         f = Found(
             ids=np.empty((width, room), np.int32), costs=np.empty((width, room), price),
             taken=np.zeros(width, np.int64), done=np.zeros(width, np.int64),
@@ -238,8 +242,9 @@ class _Rows:
             bound=np.empty((width, max(1, reader.blocks.offset.size))),
         )  # fmt: skip
         size = np.zeros(rows.size, np.int64)
-        found: list[tuple[Array, Array]] = []
-        start, batch, total = 0, 16 * width, 0
+        of_ids: list[Array] = []
+        of_costs: list[Array] = []
+        start, batch, total = 0, width, 0
         while start < rows.size:
             part = rows[start : start + batch]
             f.done[:] = 0
@@ -258,16 +263,19 @@ class _Rows:
                     self._count(counts, int(size.size), f)
                     raise _TooMany
                 monitor.tick()
-            found += [piece for pieces in of_thread for piece in pieces]
+            for piece in (piece for pieces in of_thread for piece in pieces):
+                of_ids.append(piece[0])
+                of_costs.append(piece[1])
             seconds = max(time.perf_counter() - clock, 1e-6)
             start += part.size
             batch = max(width, min(4 * batch, int(part.size * _SLICE_SECONDS / seconds)))
             monitor.reached(0, counts.rows + start)
         self._count(counts, rows.size, f)
-        ids = np.concatenate([piece[0] for piece in found])
+        ids = np.concatenate(of_ids)
+        of_ids.clear()
         if self.columns is not None:
             ids = self.columns[ids]
-        return size, ids.astype(np.int32), np.concatenate([piece[1] for piece in found])
+        return size, ids, np.concatenate(of_costs)
 
     @staticmethod
     def _count(counts: Counts, rows: int, f: Found) -> None:
@@ -286,7 +294,7 @@ def _rows(gated: Gated, source: CostSource, setting: Setting) -> _Rows | None:
         assert isinstance(given, Separable)
         terms = given.separable()
         assert terms is not None
-        columns = compact_order(terms.y.T)
+        columns = compact_order(terms.y.T).astype(np.int32)
         ordered = given.select(np.arange(gated.shape[0]), columns)
         if ordered is None:
             return None
