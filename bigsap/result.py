@@ -169,7 +169,7 @@ class Result:
     @classmethod
     def later(
         cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool,
-        shape: tuple[int, int], unassigned_cost: Array | None = None,
+        shape: tuple[int, int],
     ) -> Result:  # fmt: skip
         """A result whose fields are put together when one of them is looked at first.
 
@@ -177,10 +177,7 @@ class Result:
         solved in less time than that takes.
         """
         result = object.__new__(cls)
-        # What the class has a default for is never missing, and so must be here at once.
-        result.__dict__.update(
-            maximize=maximize, shape=shape, unassigned_cost=unassigned_cost, _later=(fields, told)
-        )
+        result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, told))
         return result
 
     def _complete(self) -> None:

@@ -147,6 +147,16 @@ def test_options(client, options):
     assert spread.stats["cluster"]["rows"] > 0
 
 
+@pytest.mark.parametrize("price", [0.001, 0.3])
+def test_gated_costs_in_a_mapped_file(client, tmp_path, price):
+    """They are looked at here, whether few of their pairs are worth it or many."""
+    x, y = points(600)
+    np.save(tmp_path / "costs.npy", ((x[:, None] - y) ** 2).sum(axis=2))
+    with pytest.warns(bigsap.sources.functions.speed.PerformanceWarning, match="does not pay"):
+        spread = bigsap.solve(tmp_path / "costs.npy", unassigned_cost=price, cluster=client)
+    assert same(bigsap.solve(tmp_path / "costs.npy", unassigned_cost=price), spread)
+
+
 @pytest.mark.usefixtures("handed")
 @pytest.mark.parametrize("which", ["points", "ordered expression", "mapped distances"])
 def test_stopped_within_a_wave_and_resumed(client, tmp_path, which):

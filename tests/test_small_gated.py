@@ -114,3 +114,16 @@ def test_saved_and_loaded(tmp_path):
     again = bigsap.Result.load(tmp_path / "found.npz")
     assert again.fun == found.fun
     assert again.verify(cost).optimal
+
+
+def test_the_array_may_be_another_frames_afterwards():
+    """A result is complete when it is returned: nothing of it is read from the array later."""
+    rng = np.random.default_rng(2)
+    buffer, results = np.empty((30, 30)), []
+    frames = [rng.random((30, 30)) for _ in range(3)]
+    for frame in frames:
+        buffer[:] = frame
+        results.append(bigsap.solve(buffer, unassigned_cost=0.05))
+    buffer[:] = 0
+    for frame, found in zip(frames, results, strict=True):
+        assert found.verify(frame, unassigned_cost=0.05).optimal

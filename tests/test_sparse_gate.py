@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.engine.lists import private_columns
 from bigsap.methods import sparse_gate
+from bigsap.proof.minima import minima
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.sources import as_source
 from bigsap.sources.gated import Gated
@@ -302,6 +303,54 @@ def test_large_integers_are_exact(asked):
     assert asked[-1:] == [True]
     small = solve(cost - (1 << 49), 4)
     assert found.fun == small.fun + 120 * (1 << 49)
+
+
+@pytest.mark.parametrize("certify", [True, False])
+@pytest.mark.parametrize("maximize", [True, False])
+def test_large_integers_and_rows_that_must_be_assigned(maximize, certify):
+    """What stands for no price at all, the end of int64, has no other sign."""
+    rng = np.random.default_rng(18)
+    cost = rng.integers(0, 1 << 33, (120, 120))
+    price = np.full(120, float((1 << 33) * (0.995 if maximize else 0.005) // 1))
+    price[::7] = -np.inf if maximize else np.inf
+    found = solve(cost, price, maximize=maximize, certify=certify)
+    wide = np.full((120, 240), -np.inf if maximize else np.inf)
+    wide[:, :120] = cost
+    wide[np.arange(120), 120 + np.arange(120)] = price
+    best, _ = optimum(wide, maximize)
+    assert found.fun == best
+    assert (found.col4row[::7] >= 0).all()
+    assert found.verify(cost, unassigned_cost=price).optimal
+
+
+def test_the_pass_over_a_matrix_in_place():
+    """Rows that must be assigned have no clipped costs, whatever the prices of columns are."""
+    cost = np.random.default_rng(19).integers(0, 1 << 40, (3, 4))
+    for maximize in (False, True):
+        must = -np.inf if maximize else np.inf
+        gated = Gated(as_source(cost), np.array([must, 5, 1 << 39]), maximize=maximize)
+        clipped = np.empty(gated.shape, gated.dtype)
+        gated.read(np.arange(3), slice(0, 4), clipped)
+        v = np.array([-1, -2, -3, -(1 << 30)])
+        u, matched, _ = minima(gated, np.array([3, 1, -1]), v, maximize)
+        assert (u == ((-clipped if maximize else clipped) - v).min(axis=1)).all()
+        assert matched.tolist() == [clipped[0, 3], clipped[1, 1], 0]
+
+
+def test_rows_that_were_read_are_counted(monkeypatch):
+    """Where too many pairs are below the price, those of the rows until then."""
+    seen = []
+    count = sparse_gate._Rows._count
+    monkeypatch.setattr(sparse_gate, "_SHARED_PAIRS", 1 << 60)
+    monkeypatch.setattr(
+        sparse_gate._Rows, "_count",
+        staticmethod(lambda counts, rows, f: seen.append(rows) or count(counts, rows, f)),
+    )  # fmt: skip
+    cost = np.ones((2000, 2000))
+    cost[:900] = 0  # most of the sample, and more than a row's share
+    found = solve(cost, 0.5)
+    assert found.status == "optimal"
+    assert 0 < sum(seen) < 500
 
 
 def test_without_a_certificate():

@@ -96,7 +96,7 @@ def sparse_gate(
     limit, _ = largest_cost(Problem(gated, gated.maximize), price)
     whole = gated.dtype.kind in "iu"
     cap = (-1 if gated.maximize else 1) * gated.cap.astype(price)
-    if not np.isfinite(cap).all() or (whole and np.abs(cap).max() > limit):
+    if not np.isfinite(gated.prices).all() or (whole and np.abs(cap).max() > limit):
         return None
     rows = _rows(gated, source, setting)
     if rows is None:
@@ -196,7 +196,7 @@ def _adopt(p: PrivatePairs, warm: Warm, whole: bool) -> None:
         p.column_of_row[rows], p.row_of_column[columns] = columns, rows
         p.match_cost[rows] = p.costs[given]
     rounding = 0.0 if whole else 0.75 * float(allowance(max(n, m), UNIT))
-    if not keep_tight(p, rounding, -p.v.min(initial=0), _ROUNDS):
+    if not keep_tight(p, rounding, _ROUNDS):
         p.v[:] = 0
         p.column_of_row[:] = S.FREE
         p.row_of_column[:] = S.FREE
@@ -260,7 +260,7 @@ class _Rows:
                     )
                 total += int(f.taken.sum())
                 if total > most:
-                    self._count(counts, int(size.size), f)
+                    self._count(counts, start + int(f.done.sum()), f)
                     raise _TooMany
                 monitor.tick()
             for piece in (piece for pieces in of_thread for piece in pieces):

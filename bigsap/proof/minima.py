@@ -13,7 +13,7 @@ import numpy as np
 
 from bigsap.errors import OverflowRiskError
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, geometry, select
-from bigsap.proof.row_minima import row_minima
+from bigsap.proof.row_minima import reach, row_minima
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.together import Left, first_failure, run_together
 from bigsap.sources.base import Array, CostSource, Minimised, Resident
@@ -92,10 +92,13 @@ def _clipped(
     """``row_minima`` of the gate's costs from those before it, without copies of blocks."""
     m, maximize = gate.n_columns, gate.maximize
     u, matched = row_minima(gate.given, None, prices[:m], maximize, threads, block_bytes, tick)
-    cap = gate.cap.astype(prices.dtype)
+    free = np.flatnonzero(np.isfinite(gate.prices))
+    cap = (-1 if maximize else 1) * gate.cap[free].astype(prices.dtype)
+    if prices.dtype.kind == "i" and max(reach(cap), reach(prices)) >= 1 << 62:
+        raise OverflowRiskError("a difference may leave int64")
     # min(c, cap) - v is the less of both differences, rounded as they are; that of the cap is least
     # at the largest price.
-    np.minimum(u, (-cap if maximize else cap) - prices.max(), out=u)
+    u[free] = np.minimum(u[free], cap - prices.max())
     if matching is not None:
         (rows,) = np.nonzero(matching >= 0)
         matched[rows] = gate.cap[rows]

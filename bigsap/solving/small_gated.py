@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bigsap.proof.unassigned import ungate
@@ -36,13 +34,7 @@ def solve_small_gated(costs: Array, gated: Gated) -> Result | None:
     found = solve_small(clipped, gated.maximize)
     if found is None:
         return None
-    return Result.later(
-        _fields, (found, gated), maximize=gated.maximize, shape=(n, gated.n_columns),
-        unassigned_cost=gated.prices,
-    )  # fmt: skip
-
-
-def _fields(told: tuple[Result, Gated]) -> dict[str, Any]:
-    result = ungate(*told)
+    # At once, not when somebody looks at it: the array may be another frame's by then.
+    result = ungate(found, gated)
     result.stats["source"] = "Gated"
-    return vars(result)
+    return result

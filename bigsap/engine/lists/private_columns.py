@@ -158,7 +158,7 @@ def run_private(
 
 
 @kernel
-def keep_tight(p: PrivatePairs, rounding: float, span: float, rounds: int) -> bool:
+def keep_tight(p: PrivatePairs, rounding: float, rounds: int) -> bool:
     """Keep of the pairs at hand, under prices <= 0, those that stay tight when all other columns
     cost 0; False if that takes more rounds. O(rounds * entries).
 
@@ -176,9 +176,11 @@ def keep_tight(p: PrivatePairs, rounding: float, span: float, rounds: int) -> bo
             if at >= 0 and p.row_of_column[p.ids[at]] < 0:
                 p.column_of_row[row], p.row_of_column[p.ids[at]] = p.ids[at], row
                 p.match_cost[row] = p.costs[at]
+    span = 0.0
     for j in range(v.size):
         if p.row_of_column[j] < 0:
             v[j] = 0
+        span = max(span, -v[j])
     for _ in range(rounds):
         freed = 0
         for row in range(p.own.size):

@@ -29,6 +29,7 @@ from bigsap.sources.base import (
 from bigsap.sources.beside import read_by_kernels
 from bigsap.sources.convert import check_rows
 from bigsap.sources.functions.speed import PerformanceWarning
+from bigsap.sources.gated import Gated
 from bigsap.sources.spread.crew import Crew, cores_here
 from bigsap.sources.spread.recipes import LiesHereError, recipe_of
 
@@ -63,6 +64,8 @@ def spread_out(source: CostSource, crew: Crew) -> CostSource:
     stay as they are, see ``handing_over``."""
     if 0 in source.shape or read_by_kernels(source):
         return source
+    if isinstance(source, Gated) and read_by_kernels(source.given):
+        return source  # few of its pairs are ever looked at: see ``methods.sparse_gate``
     with suppress(LiesHereError):
         return spread(source, crew)
     return source
