@@ -201,8 +201,9 @@ MUTATIONS = [
     Mutation("bigsap/engine/lists/below_price.py", "if bound[block] >= limit:",
              "if bound[block] >= 0.5 * limit:", "tests/test_sparse_gate.py"),
     Mutation("bigsap/proof/minima.py",
-             "np.minimum(u, (-cap if maximize else cap) - prices.max(), out=u)",
-             "np.minimum(u, np.inf, out=u)", "tests/test_sparse_gate.py tests/test_gating.py"),
+             "u[free] = np.minimum(u[free], cap - prices.max())",
+             "u[free] = np.minimum(u[free], np.inf)",
+             "tests/test_sparse_gate.py tests/test_gating.py"),
     Mutation("bigsap/proof/unassigned.py", "np.isfinite(costs) & (costs >= cap",
              "np.isfinite(costs) & (costs > cap", "tests/test_small_gated.py"),
 ]  # fmt: skip
