@@ -24,6 +24,9 @@ PYTEST_ARGS ?=
 BESIDE := --dist loadfile --no-loadscope-reorder -m
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
 SHARED = -n $(PROCESSES) $(BESIDE)
+# The files with tests that watch a clock (tests/timed.py sees to it that none is missing): each process
+# would collect all others in vain.
+TIMED = $(shell grep -rl --include='*.py' 'mark\.timed' tests | sed 's,/conftest\.py$$,,')
 BENCH_ARGS ?=
 # How long the searches of test-all last: random expressions, minutes of random requests, kills.
 TEXTS ?= 1000000
@@ -51,7 +54,7 @@ else
 	@echo "==> tests, side by side"
 	$(BIN)/python -m pytest -q $(SHARED) "not (timed or slow)"
 	@echo "==> tests that watch a clock, two at a time"
-	$(BIN)/python -m pytest -q -n 2 $(BESIDE) "timed and not slow"
+	$(BIN)/python -m pytest -q -n 2 $(BESIDE) "timed and not slow" $(TIMED)
 endif
 
 test-all: lint browser ## test, the slow tests, other random examples in each run, mutations

@@ -381,12 +381,14 @@ if __name__ == "__main__":
     def interrupt(state):
         raise KeyboardInterrupt
 
+    # Without levels a fast machine is busy for seconds, too.
+    options = {"threads": 2, "cache": "8MiB", "method": "ssp", "start": "estimate"}
     # Kernels, those of the way out included, are loaded (or compiled) before.
     small = source if kind == "callback" else source[:300, :300].copy() if kind == "array" else (
         bigsap.points(x[:300], y[:300])
     )
     try:
-        bigsap.solve(small, threads=2, cache="8MiB", callback=interrupt, method="ssp")
+        bigsap.solve(small, callback=interrupt, **options)
     except KeyboardInterrupt:
         pass
 
@@ -396,7 +398,7 @@ if __name__ == "__main__":
             told.append(True)
             print("running", flush=True)
     try:
-        bigsap.solve(source, threads=2, cache="8MiB", callback=running, method="ssp")
+        bigsap.solve(source, callback=running, **options)
     except KeyboardInterrupt:
         print("stopped", time.monotonic(), flush=True)
         os._exit(130)

@@ -40,3 +40,17 @@ def test_only_timed_tests_are_repeated_once_and_counted(pytester):
         assert "AGAIN test_it.py::test_always" in text
         assert "AGAIN test_it.py::test_plain" not in text
         assert "too slow" in text
+
+
+def test_a_file_says_that_it_has_timed_tests(pytester):
+    """``make test`` hands over only files that do."""
+    hidden = "import pytest\nhurry = getattr(pytest.mark, 'timed')\n"
+    pytester.makepyfile(
+        timed=(Path(__file__).parent / "timed.py").read_text(),
+        marks=hidden,
+        test_it="import marks\n\n@marks.hurry\ndef test_it():\n    pass\n",
+    )
+    pytester.makeini("[pytest]\nmarkers = timed: x\npythonpath = .\naddopts = -p timed")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert done.ret != 0
+    assert "it has timed tests, and nowhere mark.timed" in done.stderr.str() + done.stdout.str()

@@ -10,8 +10,19 @@ from __future__ import annotations
 import pytest
 from _pytest.runner import runtestprotocol
 
+#: How files say so: ``make test`` looks for it, and hands over only these.
+_SAID = "mark.timed"
 #: Key of a report's ``user_properties``: the repeated test's first failure.
 KEY = "run again"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a timed test whose file does not say so itself: it would be left out."""
+    for path in {item.path for item in items if item.get_closest_marker("timed")}:
+        said = any(_SAID in file.read_text() for file in (path, path.parent / "conftest.py"))
+        if not said:
+            raise pytest.UsageError(f"{path}: it has timed tests, and nowhere {_SAID}")
 
 
 @pytest.hookimpl(tryfirst=True)
