@@ -8,6 +8,7 @@ is there on the other.
 
 from __future__ import annotations
 
+from functools import cache
 from inspect import get_annotations
 from typing import Any, TypeVar, cast
 
@@ -30,6 +31,7 @@ def _given(fields: type) -> dict[str, str]:
     }
 
 
+@cache
 def record_type(fields: type, price: np.dtype[Any]) -> np.dtype[Any]:
     """The numpy type of the fields of a class, each of eight bytes, padded to whole cache lines.
 
