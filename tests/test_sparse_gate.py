@@ -408,3 +408,12 @@ def test_warnings_stay_away():
         warnings.simplefilter("error")
         found = solve(cost, 1.2e308)
     assert found.fun == -1e308
+
+
+def test_problems_without_a_price_are_left_alone():
+    """No other first prices are told of, and a warm start is made ready once."""
+    cost = np.random.default_rng(20).random((80, 60))
+    before = bigsap.solve(cost)
+    found = bigsap.solve(cost, warm_start=before.v)
+    assert found.stats["first_prices"] is None
+    assert found.fun == before.fun

@@ -125,18 +125,14 @@ def sparse_gate(
     )  # fmt: skip
     if warm is not None:
         _adopt(pairs, warm, whole)
-    return SparseGate(pairs, cap, least, setting)
+    return SparseGate(pairs, setting)
 
 
 class SparseGate:
-    """The search, and its answer.
+    """The search, and its answer. pairs: those below their row's price; a matching may be begun."""
 
-    cap: P (n,) what leaving a row unassigned costs, signed. least: P (n,), taken from all costs of
-    the row.
-    """
-
-    def __init__(self, pairs: PrivatePairs, cap: Array, least: Array, setting: Setting) -> None:
-        self.pairs, self.cap, self.least = pairs, cap, least
+    def __init__(self, pairs: PrivatePairs, setting: Setting) -> None:
+        self.pairs = pairs
         self._monitor, self._price = setting.monitor, setting.arithmetic.price
         self._frontier = private_frontier(pairs.v.size, self._price)
         # Without pairs there is nothing to search.

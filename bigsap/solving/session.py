@@ -258,7 +258,7 @@ class Run(SolveCall):
 
     def _gated(self) -> Outcome | None:
         """The answer from the few pairs that are worth it, where rows may stay unassigned."""
-        if self._snapshot() or self._asked():
+        if not isinstance(self.problem.source, Gated) or self._snapshot() or self._asked():
             return None
         return gated_outcome(self, self._shortcut(), self._setting(), self._warm())
 
