@@ -76,7 +76,8 @@ class Options:
             raise OptionError(f"seed must be an integer >= 0, got {self.seed!r}")
         if self.checkpoint is not None and not isinstance(self.checkpoint, (str, os.PathLike)):
             raise OptionError(f"checkpoint must be a path, got {self.checkpoint!r}")
-        check_threads(self.threads)
+        if self.threads is not None:
+            check_threads(self.threads)
         object.__setattr__(self, "gap", gap)  # numpy's scalars would reach results and checkpoints
         object.__setattr__(self, "seed", seed)
 

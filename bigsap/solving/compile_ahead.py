@@ -71,18 +71,22 @@ class _Filled(_OneRow):
 def compile_ahead(problem: Problem, method: str, price: np.dtype[Any]) -> None:
     """Have the long kernels of this solve compiled by another process, where there is a core
     for it and they are not on the disk. O(1) once they are named."""
-    if device_name(problem.source) != "cpu" or not ahead.possible() or available_threads() < 2:
+    source = problem.source
+    if device_name(source) != "cpu":
         return
-    source = _one_pair(problem.source)
-    levels = isinstance(problem.source, Separable) and min(problem.shape) >= _WITH_LEVELS
-    kind = type(source), source.dtype, price, method in ON_LISTS, problem.is_square, levels
-    if kind not in _named:
-        _named.add(kind)
-        with Team(1) as team:
-            kernels = list(_kernels(source, price, team, method, problem.is_square, levels))
-        if levels:
-            kernels += kernels_by_bounds(problem.source)
-        ahead.request(kernels)
+    levels = isinstance(source, Separable) and min(problem.shape) >= _WITH_LEVELS
+    kind = _read_as(source), source.dtype, price, method in ON_LISTS, problem.is_square, levels
+    if kind in _named:
+        return
+    _named.add(kind)
+    if not ahead.possible() or available_threads() < 2:
+        return
+    with Team(1) as team:
+        pair = _one_pair(source)
+        kernels = list(_kernels(pair, price, team, method, problem.is_square, levels))
+    if levels:
+        kernels += kernels_by_bounds(source)
+    ahead.request(kernels)
 
 
 def _kernels(
@@ -106,6 +110,14 @@ def _kernels(
     else:
         rows = Rows.in_place(matrix)
     yield Engine(problem, rows, team, monitor, price).phase_kernel(square)
+
+
+def _read_as(source: CostSource) -> str:
+    """How kernels read these costs: what, with their dtype, decides about the kernels' types."""
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is not None:
+        return "writeable matrix" if matrix.flags.writeable else "matrix"
+    return "by Python" if fill_of(source) is None else "filled"
 
 
 def _one_pair(source: CostSource) -> CostSource:

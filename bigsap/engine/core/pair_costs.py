@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -55,14 +56,15 @@ def costs_of_pairs(
 def signed_total(problem: Problem, table: RowTable | None, columns: Array, tick: Tick) -> Any:
     """The exact signed cost of these pairs, see ``costs_of_pairs``; inf if one is forbidden."""
 
-    def numbers() -> Iterator[Any]:
+    def numbers() -> Iterator[list[Any]]:
         for _, costs in costs_of_pairs(problem, table, columns, tick):
             if costs.dtype.kind == "f" and not np.isfinite(costs).all():
                 raise OverflowError
-            yield from costs.tolist()
+            yield costs.tolist()
 
     try:
-        total = sum(numbers()) if problem.integer else math.fsum(numbers())
+        each = chain.from_iterable(numbers())
+        total = sum(each) if problem.integer else math.fsum(each)
     except OverflowError:
         return math.inf
     return problem.sign * total

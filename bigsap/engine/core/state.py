@@ -8,6 +8,7 @@ square problem takes one more (``queue``).
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -311,6 +312,13 @@ def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dic
     }
 
 
+@cache
+def no_front(price: np.dtype[Any]) -> dict[str, Any]:
+    """The front of a search that is not under way: of no columns and no threads."""
+    none = np.empty(0, price)
+    return front(none, none, 0, price)
+
+
 def released(state: State) -> State:
     """The state without its arrays, except for the prices and what counts."""
     kept = {"v", "at", "barrier", "bounds"}
@@ -350,7 +358,7 @@ def allocate(
         ids=ids,
         settled_dist=np.empty(m, price),
         settled_price=np.empty(m, price),
-        **front(np.empty(0, price), np.empty(0, price), 0, price),
+        **no_front(price),
         group=np.full(n_virtual_columns, FREE, ID),
         at=record(Standing, price),
         foreseen=records(Foreseen, price, 2),

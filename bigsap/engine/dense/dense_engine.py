@@ -208,9 +208,8 @@ class Engine:
         clear_front(self.state, self.infinity)
 
     def _close_front(self) -> None:
-        none = np.empty(0, self.price)
         self.pairs_skipped += int(self.state.fronts["skipped"].sum()) * S.LANES
-        self.state = self.state._replace(**S.front(none, none, 0, self.price))
+        self.state = self.state._replace(**S.no_front(self.price))
 
     def phase_kernel(self, square: bool) -> tuple[Any, tuple[Any, ...]]:
         """The kernel of a phase, and arguments as it is called with."""

@@ -18,6 +18,7 @@ import numpy as np
 from bigsap.errors import DeviceMemoryError, DtypeError, OptionError
 from bigsap.sources.base import (
     SCANNABLE,
+    Ability,
     Array,
     CostSource,
     Fill,
@@ -69,7 +70,7 @@ def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
 
 
 @runtime_checkable
-class OnDevice(Protocol):
+class OnDevice(Protocol, metaclass=Ability):
     """Costs that kernels of one device can read."""
 
     device: int
@@ -325,7 +326,7 @@ class StreamedToDevice:
 
 
 @runtime_checkable
-class Placeable(Protocol):
+class Placeable(Protocol, metaclass=Ability):
     """Costs that only a device can compute."""
 
     def on_device(self, device: int) -> ComputedOnDevice:
