@@ -89,7 +89,10 @@ class Options:
         """
         limit, source = self.memory_limit, problem.source
         row_bytes = problem.shape[1] * source.dtype.itemsize
-        total = free_memory() if limit is None else parse_bytes(limit, "memory_limit")
+        if limit is not None:
+            total = parse_bytes(limit, "memory_limit")
+        else:  # costs in place need none
+            total = free_memory() if resident(problem) is None else 0
         whole_rows = not isinstance(source, (RowsOnDevices, SlabsOnDevices))
         if limit is not None and whole_rows and total < row_bytes:
             raise OptionError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -240,9 +241,8 @@ def solve(
         monitor.guards.append(problem.source.intact)
     warm = parse_warm_start(warm_start, given)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
-    n_threads = check_threads(threads)
-    if threads is None:
-        n_threads = min(n_threads, max(1, problem.shape[1] // _COLUMNS_PER_THREAD))
+    most = max(1, problem.shape[1] // _COLUMNS_PER_THREAD) if threads is None else math.inf
+    n_threads = 1 if most == 1 else int(min(most, check_threads(threads)))
     n_threads = useful_threads(n_threads, problem.shape[1])
     bar = Bar() if progress else None
     told = compilation_told()

@@ -13,7 +13,6 @@ few rows and columns, by landmarks among these.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -223,9 +222,9 @@ def _nuggets(costs: Array, *, ordered_rows: bool = True) -> tuple[float, float]:
     every second of them."""
 
     def of(costs: Array) -> float:
-        rest = _residuals(costs)
-        by_columns = _between(rest.T)
-        return (by_columns + _between(rest)) / 2 if ordered_rows else by_columns
+        rest, known = _residuals(costs)
+        by_columns = _between(rest.T, None if known is None else known.T)
+        return (by_columns + _between(rest, known)) / 2 if ordered_rows else by_columns
 
     return of(costs), of(costs[::2, ::2])
 
@@ -243,56 +242,59 @@ def _picks_differ(costs: Array) -> bool:
 def nugget(costs: Array) -> float:
     """The share of the variance of costs (n, m), less the means of rows and columns, that is left
     between rows 2 k and 2 k + 1. Of allowed pairs; 0 for constant costs."""
-    return _between(_residuals(costs))
+    return _between(*_residuals(costs))
 
 
-def _between(rest: Array) -> float:
+def _between(rest: Array, known: Array | None) -> float:
     """The nugget of these residuals."""
     half = rest.shape[0] // 2
-    between = _mean_square(rest[: 2 * half : 2] - rest[1 : 2 * half : 2])
-    variance = _mean_square(rest)
-    return between / (2 * variance) if variance > 0 else 0.0
+    steps = rest[: 2 * half : 2] - rest[1 : 2 * half : 2]
+    both = None if known is None else known[: 2 * half : 2] & known[1 : 2 * half : 2]
+    if both is not None:
+        steps *= both
+    variance = _mean_square(rest, known)
+    return _mean_square(steps, both) / (2 * variance) if variance > 0 else 0.0
 
 
-def _mean_square(rest: Array) -> float:
-    """Of what is not NaN."""
-    total = float(np.einsum("ij,ij->", rest, rest))
-    if not math.isnan(total):
-        return total / max(1, rest.size)
-    known = rest[~np.isnan(rest)]
-    return float(known @ known) / max(1, known.size)
+def _mean_square(rest: Array, known: Array | None) -> float:
+    """Of what is known; the rest is 0."""
+    count = rest.size if known is None else int(np.count_nonzero(known))
+    return float(np.einsum("ij,ij->", rest, rest)) / max(1, count)
 
 
 def means_share(costs: Array) -> float:
     """The share of the variance of costs (n, m), less the means of rows, that is between the
     means of columns. Of allowed pairs; 0 for constant costs."""
-    rest = _residuals(costs, columns=False)
-    variance = _mean_square(rest)
-    return _mean_square(_mean(rest, 0)) / variance if variance > 0 else 0.0
+    rest, known = _residuals(costs, columns=False)
+    variance = _mean_square(rest, known)
+    some = None if known is None else np.asarray(known.any(axis=0, keepdims=True))
+    return _mean_square(_mean(rest, known, 0), some) / variance if variance > 0 else 0.0
 
 
-def _residuals(costs: Array, *, columns: bool = True) -> Array:
-    """Costs in units of the largest, less the means of rows, and of columns; NaN for forbidden
-    pairs."""
-    allowed = costs
-    if not np.isfinite(costs).all():
-        allowed = np.where(np.isfinite(costs), costs, np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of rows and columns without a pair
-        scale = max(np.fmax.reduce(allowed, axis=None), -np.fmin.reduce(allowed, axis=None))
-        if not scale > 0:
-            return np.zeros_like(costs)
-        rest: Array = allowed / scale
-        rest -= _mean(rest, 1)
-        if columns:
-            rest -= _mean(rest, 0)
-    return rest
+def _residuals(costs: Array, *, columns: bool = True) -> tuple[Array, Array | None]:
+    """Costs in units of the largest, less the means of rows, and of columns, 0 for forbidden pairs;
+    and which pairs are allowed, None for all."""
+    here = np.isfinite(costs)
+    known = None if here.all() else here
+    allowed = costs if known is None else np.where(known, costs, 0.0)
+    scale = max(allowed.max(initial=0.0), -allowed.min(initial=0.0))
+    if not scale > 0:
+        return np.zeros_like(costs), known
+    rest: Array = allowed / scale
+    for axis in (1, 0) if columns else (1,):
+        rest -= _mean(rest, known, axis)
+        if known is not None:
+            rest *= known
+    return rest, known
 
 
-def _mean(rest: Array, axis: int) -> Array:
-    """Means along an axis of what is not NaN, as a part of the same shape."""
-    mean: Array = rest.mean(axis=axis, keepdims=True)
-    return np.nanmean(rest, axis=axis, keepdims=True) if np.isnan(mean).any() else mean
+def _mean(rest: Array, known: Array | None, axis: int) -> Array:
+    """Means along an axis of what is known, as a part of the same shape; 0 of nothing."""
+    if known is None:
+        return np.asarray(rest.mean(axis=axis, keepdims=True))
+    return np.asarray(
+        rest.sum(axis=axis, keepdims=True) / np.maximum(1, known.sum(axis, keepdims=True))
+    )
 
 
 def _gains(costs: Array, drawn: _Sample) -> bool:

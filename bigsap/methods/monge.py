@@ -206,20 +206,26 @@ def _start(pairs: _Pairs, price: np.dtype[Any], generator: np.random.Generator) 
 
 def _judge(costs: Array, noise: float, distinct: int, generator: np.random.Generator) -> Array:
     """The outermost columns of a small matrix that sorting makes Monge."""
-    least, most = (side(costs - costs[:, :1], axis=0) for side in (np.min, np.max))
+    slack = 8 * noise * float(np.abs(costs).max())
+    differences = costs - costs[:, :1]
+    widest = int((differences.max(axis=0) - differences.min(axis=0)).argmax())
+    steps = np.diff(differences[differences[:, widest].argsort()], axis=0)
+    if (steps[:, widest] > 2 * slack).all():
+        # Rows in order, or in the opposite one: no difference of columns both rises and falls.
+        rises, falls = (steps > 2 * slack).any(axis=0), (steps < -2 * slack).any(axis=0)
+        if (rises & falls).any():
+            raise _NoOrder
     row_key, column_key = _keys(
-        lambda row: costs[row], lambda column: costs[:, column],
-        (0, int((most - least).argmax())), noise, generator,
-    )  # fmt: skip
+        lambda row: costs[row], lambda column: costs[:, column], (0, widest), noise, generator
+    )
     order = np.argsort(column_key, kind="stable")
     costs = costs[np.argsort(row_key, kind="stable")][:, order]
     excess = (costs[:-1, :-1] - costs[:-1, 1:]) - (costs[1:, :-1] - costs[1:, 1:])
-    slack = 8 * noise * float(np.abs(costs).max())
     if (excess > slack).any():
         raise _NoOrder
     for key in (row_key, column_key):
-        steps = np.count_nonzero(np.diff(np.sort(key)) > slack)
-        if steps + 1 < distinct:
+        apart = np.count_nonzero(np.diff(np.sort(key)) > slack)
+        if apart + 1 < distinct:
             raise _NoOrder
     return order[[0, -1]]
 
