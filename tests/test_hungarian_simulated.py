@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import bigsap
+from bigsap.engine.gpu import device_classical, forest_rows, wait
 from bigsap.engine.gpu import device_forest as gpu
-from bigsap.engine.gpu import forest_rows, wait
 from bigsap.engine.hungarian import grown
 from bigsap.methods import hungarian, placement
 from bigsap.sources import as_source
@@ -25,6 +27,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_SIDE", 64)
     monkeypatch.setattr(wait, "_USUAL_CHIPS", 3)
     monkeypatch.setattr(gpu, "WIDE", 128)
+    monkeypatch.setattr(device_classical, "_TEAM", 64)
+    monkeypatch.setattr(device_classical, "WIDE", 512)
 
 
 def solved(cost: np.ndarray, **options: object) -> bigsap.Result:
@@ -235,12 +239,69 @@ def classical(cost: np.ndarray, **options: object) -> bigsap.Result:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_classical_is_the_hosts(kind: str) -> None:
-    # Deep trees take a launch or two for each of thousands of dual updates.
-    deep = kind in ("product", "sanity", "10n", "1000n")
-    for n, m in ((14, 14), (5, 70)) if deep else ((1, 1), (33, 33), (20, 70), (40, 9)):
+    for n, m in ((1, 1), (33, 33), (5, 70), (20, 70), (40, 9)):
         cost = costs_of(kind, n, m, n)
         assert classical(cost).fun == optimum(cost)[0]
         assert classical(cost / 7, maximize=True).status == "optimal"
+
+
+@pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "twins"])
+def test_classical_whatever_the_grid(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many blocks, whichever steps they share, and however short launches are."""
+    cost = costs_of(kind, 70, 70, 7)
+    for blocks, wide, seconds in ((1, 512, 0.25), (5, 1, 0.25), (3, 1 << 20, 0.25), (3, 512, 1e-6)):
+        monkeypatch.setattr(wait, "_USUAL_CHIPS", blocks)
+        monkeypatch.setattr(device_classical, "WIDE", wide)
+        monkeypatch.setattr(wait, "_LAUNCH_SECONDS", seconds)
+        classical(cost)
+
+
+def test_classical_warm_starts() -> None:
+    for n, m in ((50, 50), (30, 60)):
+        cost = costs_of("10n", n, m, 4)
+        cold = classical(cost)
+        cost[3] = cost[3][::-1]
+        classical(cost, warm_start=cold)
+        classical(cost, warm_start=np.random.default_rng(0).integers(-900, 900, m).astype(float))
+
+
+@pytest.mark.parametrize(("first", "then"), [("cuda", "cuda"), ("cuda", "cpu"), ("cpu", "cuda")])
+def test_classical_continues_from_a_checkpoint(
+    first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the device or off it, with the answer, prices and counts of the whole solve."""
+    monkeypatch.setattr(wait, "_LAUNCH_SECONDS", 1e-6)
+    told = {"method": "hungarian", "variant": "classical"}
+    cost = costs_of("10n", 60, 60, 6)
+    whole = bigsap.solve(cost, **told)
+    assert whole.stats["trees"]["stages"] > 4
+    for stop in (1, 4, 30):
+        looks = 0
+
+        def leave(progress: bigsap.Progress, stop: int = stop) -> None:
+            nonlocal looks
+            looks += progress.stage == "search"
+            if looks > stop:
+                raise StopIteration
+
+        left = bigsap.solve(
+            cost, device=first, checkpoint=tmp_path / "state", checkpoint_every=1e-9,
+            callback=leave, callback_every=1e-9, **told,
+        )  # fmt: skip
+        assert left.bound <= whole.fun <= left.fun
+        done = bigsap.resume(tmp_path / "state", cost, device=then)
+        assert facts(done) == facts(whole)
+        assert done.stats["rows_evaluated"] == whole.stats["rows_evaluated"]
+
+
+def test_classical_tells_of_rows_without_columns() -> None:
+    cost = costs_of("n", 20, 30, 1).astype(float)
+    cost[[3, 8, 11], 2:] = np.inf
+    told = {"method": "hungarian", "variant": "classical"}
+    result = bigsap.solve(cost, device="cuda", **told)
+    assert result.status == "infeasible"
+    assert result.violator.tolist() == [3, 8, 11]
+    assert result.stats["trees"] == bigsap.solve(cost, **told).stats["trees"]
 
 
 def test_classical_takes_any_costs() -> None:

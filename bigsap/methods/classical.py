@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
-from bigsap.engine.core.record import numbers, set_numbers
+from bigsap.engine.core.record import numbers, record, set_numbers
+from bigsap.engine.hungarian import grown
 from bigsap.engine.hungarian import zeros as Z
 from bigsap.engine.hungarian.reduction import column_minima
 from bigsap.engine.lists.list_engine import ListEngine
@@ -23,7 +24,7 @@ from bigsap.errors import CheckpointError
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
-from bigsap.methods.placement import device_zeros
+from bigsap.methods.placement import device_classical
 from bigsap.methods.warm import Warm, fitting
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, read_while
@@ -38,19 +39,7 @@ _READ_BYTES = 32 << 20
 _KEPT = ("bits", "u", "v")
 
 
-class Passes(Protocol):
-    """How rows are gone through: ``HostPasses``, or the same on a device. Rows: ID (k,)."""
-
-    def column_minima(self) -> Array | None: ...
-
-    def zeros(self, rows: Array, z: Z.Zeros) -> None: ...
-
-    def slacks(self, rows: Array, z: Z.Zeros) -> None: ...
-
-    def tight(self, rows: Array, z: Z.Zeros) -> None: ...
-
-
-class HostPasses:
+class Passes:
     """Readings of rows by all threads, in slices of a tenth of a second."""
 
     def __init__(self, problem: Problem, setting: Setting, engine: ListEngine) -> None:
@@ -112,17 +101,20 @@ def solve_classical(
     """Solve by zeros as bits. engine: holds the matching, and knows the costs' arithmetic.
 
     O(n**2 m) for the dual updates' readings at worst, each of some rows. Memory: n * m / 8
-    bytes. Kept in checkpoints between two stages: bits, duals, matching.
+    bytes. Kept in checkpoints between two stages: bits, duals, matching. Costs on a device are
+    solved there.
     """
+    ends = engine.terms.lowest, engine.terms.highest
+    there = device_classical(problem, setting.arithmetic.price, ends)
+    if there is not None:
+        return _solve_there(there, setting, solved, engine, saved, phases, warm)
     clock = time.perf_counter()
     n, m = problem.shape
     monitor, infinity, price = setting.monitor, engine.infinity, setting.arithmetic.price
     pairs = engine.column_of_row, engine.row_of_column
     z = Z.zeros(n, m, price, setting.team.n_threads)
     z.at.bad_row = -1
-    ends = engine.terms.lowest, engine.terms.highest
-    passes: Passes = HostPasses(problem, setting, engine)
-    passes = device_zeros(problem, setting.arithmetic, ends, monitor.look) or passes
+    passes = Passes(problem, setting, engine)
     everything = np.arange(n, dtype=S.ID)
     n_roots, between = 0, False
 
@@ -130,11 +122,7 @@ def solve_classical(
         if not between:
             return {}
         own = {f"zeros_{name}": getattr(z, name) for name in _KEPT}
-        own["zeros_words"] = numbers(z.at, Z.ZerosStanding)["words"]
-        return {
-            **own, "column_of_row": engine.column_of_row, "match_cost": engine.match_cost,
-            "n_roots": n_roots, "first_prices": solved.first_prices, "counts": vars(solved.counts),
-        }  # fmt: skip
+        return {**own, **_kept(engine, solved, z.at, n_roots)}
 
     def tell() -> None:
         told = {name: int(getattr(z.at, name)) for name in COUNTS}
@@ -209,6 +197,15 @@ def solve_classical(
         return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)
 
 
+def _kept(engine: ListEngine, solved: Solved, at: Z.ZerosStanding, n_roots: int) -> dict[str, Any]:
+    """What a checkpoint holds beside zeros and duals."""
+    return {
+        "zeros_words": numbers(at, Z.ZerosStanding)["words"], "n_roots": n_roots,
+        "column_of_row": engine.column_of_row, "match_cost": engine.match_cost,
+        "first_prices": solved.first_prices, "counts": vars(solved.counts),
+    }  # fmt: skip
+
+
 def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
     """Take up what was kept; the rows that the first stars left."""
     there = {name: saved[f"zeros_{name}"] for name in _KEPT}
@@ -225,3 +222,84 @@ def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
     matched = np.flatnonzero(engine.column_of_row >= 0)
     engine.row_of_column[engine.column_of_row[matched]] = matched
     return int(saved["n_roots"])
+
+
+def _solve_there(
+    there: grown.Classical, setting: Setting, solved: Solved, engine: ListEngine,
+    saved: dict[str, Any], phases: list[dict[str, Any]], warm: Warm | None,
+) -> Outcome:  # fmt: skip
+    """The same on the device that holds the costs, from the beginning or between two stages."""
+    clock = time.perf_counter()
+    n, m = engine.problem.shape
+    monitor, progress = setting.monitor, setting.monitor.progress
+    at = record(Z.ZerosStanding, setting.arithmetic.price)
+    between, gone_over = False, 0
+
+    def hear(is_between: bool) -> None:
+        """Take note of where a launch has ended."""
+        nonlocal between, gone_over
+        between, counts = is_between, there.counts
+        for name in (*COUNTS, "passes"):
+            setattr(at, name, counts[name])
+        told = {name: counts[name] for name in ("roots", *COUNTS)}
+        solved.trees = {**told, "list_events": counts["passes"]}
+        rows = counts["passes"] + counts["tight_rows"] - gone_over
+        gone_over += rows
+        solved.counts.add(Counts(rows, rows * m))
+        u, engine.v[:] = there.duals()
+        engine.column_of_row[:] = there.matching()
+        matched = np.flatnonzero(engine.column_of_row >= 0)
+        columns = engine.column_of_row[matched]
+        engine.row_of_column[columns] = matched
+        engine.match_cost[matched] = u[matched] + engine.v[columns]
+        progress.assigned = n - there.left()
+        monitor.reached(0, solved.counts.rows)
+
+    def serve() -> None:
+        nonlocal between
+        if between:
+            monitor.tick()
+        else:
+            monitor.look()
+        between = False
+
+    def kept() -> dict[str, Any]:
+        if not between:
+            return {}
+        u, v = there.duals()
+        own = {"zeros_bits": there.zeros(), "zeros_u": u, "zeros_v": v}
+        return {**own, **_kept(engine, solved, at, there.counts["roots"])}
+
+    with monitor.saving(kept):
+        if saved:
+            z = Z.zeros(n, m, setting.arithmetic.price, 1)
+            roots = _continued(engine, z, saved)
+            counts = {name: int(getattr(z.at, name)) for name in (*COUNTS, "passes")}
+            there.go_on(
+                z.bits, z.u, z.v, engine.column_of_row, {**counts, "roots": roots, "tight_rows": 0}
+            )
+            gone_over = counts["passes"]
+            solved.first_prices = saved["first_prices"]
+            solved.counts.add(Counts(**saved["counts"]))
+        else:
+            v = None
+            if warm is not None and n == m:
+                v = fitting(engine, warm.v, setting.arithmetic.grid)
+                solved.first_prices = "warm"
+            passes = 1
+            if there.begin(v):
+                solved.first_prices, passes = "columns", 2
+            solved.counts.add(Counts(passes * n, passes * n * m))
+        progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
+        why = there.run(serve, hear)
+        if why == grown.BAD:
+            engine.complain(there.bad_row())
+        if why == grown.BROKEN:
+            raise changed("an augmenting path had no end")
+        hear(why == grown.DONE)
+        seconds = {"start": 0.0, "search": time.perf_counter() - clock}
+        phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
+        if why == grown.INFEASIBLE:
+            return Outcome(None, engine.v, there.forest(), phases, seconds)
+        monitor.save_now()
+        return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)

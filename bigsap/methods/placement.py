@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.gpu.bids import DeviceBids
+from bigsap.engine.gpu.device_classical import DeviceClassical
 from bigsap.engine.gpu.device_engine import DeviceEngine
 from bigsap.engine.gpu.device_forest import DeviceForest
 from bigsap.engine.gpu.device_lists import DeviceListEngine, device_transform
 from bigsap.engine.gpu.row_cache import DeviceRows
 from bigsap.engine.gpu.tight_pass import DevicePass
-from bigsap.engine.gpu.zeros_pass import DeviceZeros
 from bigsap.engine.lists.bounds import blocks_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import DeviceMemoryError, OptionError
@@ -277,13 +276,12 @@ def device_forest(problem: Problem) -> DeviceForest | None:
     return DeviceForest(problem)
 
 
-def device_zeros(
-    problem: Problem, arithmetic: Arithmetic, ends: tuple[Any, Any], look: Callable[[], None]
-) -> DeviceZeros | None:
-    """The classical method's passes on the device that the costs are on, if any."""
-    if not isinstance(problem.source, OnDevice):
-        return None
-    return DeviceZeros(problem, arithmetic, ends, look)
+def device_classical(
+    problem: Problem, price: np.dtype[Any], ends: tuple[Any, Any]
+) -> DeviceClassical | None:
+    """The classical method on the device that the costs are on, if any."""
+    there = isinstance(problem.source, OnDevice)
+    return DeviceClassical(problem, price, ends) if there else None
 
 
 def device_bids(

@@ -28,7 +28,10 @@ peers = True
 float32, float64, int32, int64, uint64 = np.float32, np.float64, np.int32, np.int64, np.uint64
 _HERE = Path(__file__).parent
 _FOLDER = Path(tempfile.gettempdir()) / "bigsap-simulated"
-_GROUPS = ("bigsap_search", "bigsap_picks", "bigsap_undercut", "bigsap_forest", "bigsap_bids")
+_GROUPS = (
+    "bigsap_search", "bigsap_picks", "bigsap_undercut", "bigsap_forest", "bigsap_bids",
+    "bigsap_classical",
+)  # fmt: skip
 _local = threading.local()
 
 

@@ -14,7 +14,8 @@ from bigsap.sources.base import Array
 KEEP = 32
 # Why a device has stopped. EVENT: a list has ended. LIMIT: too many levels for too few matches.
 # BROKEN: a path without end, which only costs that change lead to. TOO_FAR: times beyond 31 bits.
-DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN, TOO_FAR = range(7)
+# Of the classical method: BETWEEN two stages; BAD: an invalid cost.
+DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN, TOO_FAR, BETWEEN, BAD = range(9)
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,29 @@ class Grower(Protocol):
     def grow(
         self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]
     ) -> Grown | None: ...
+
+
+class Classical(Protocol):
+    """A device that solves by zeros as bits; see ``gpu.device_classical.DeviceClassical``."""
+
+    counts: dict[str, int]
+
+    def begin(self, v: Array | None) -> bool: ...
+
+    def go_on(
+        self, bits: Array, u: Array, v: Array, column_of_row: Array, counts: dict[str, int]
+    ) -> None: ...
+
+    def run(self, serve: Callable[[], None], heard: Callable[[bool], None]) -> int: ...
+
+    def left(self) -> int: ...
+
+    def bad_row(self) -> int: ...
+
+    def zeros(self) -> Array: ...
+
+    def duals(self) -> tuple[Array, Array]: ...
+
+    def matching(self) -> Array: ...
+
+    def forest(self) -> Array: ...

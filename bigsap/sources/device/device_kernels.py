@@ -35,7 +35,11 @@ _FILES = {
         "bigsap.engine.gpu",
         ("kernels_price", "kernels_least", "kernels_grid", "kernels_bids"),
     ),
-    "zeros": ("bigsap.engine.gpu", ("kernels_price", "kernels_least", "kernels_zeros")),
+    "columns": ("bigsap.engine.gpu", ("kernels_price", "kernels_least", "kernels_columns")),
+    "classical": (
+        "bigsap.engine.gpu",
+        ("kernels_price", "kernels_least", "kernels_grid", "kernels_classical"),
+    ),
     "pairs": ("bigsap.sources.device", ("kernels_pairs",)),
     "proof": ("bigsap.sources.device", ("kernels_proof",)),
 }
