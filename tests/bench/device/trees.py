@@ -1,4 +1,4 @@
-"""Figures of the Hungarian method on a device: python trees.py bars|crossings|messages.
+"""Figures of the Hungarian method on a device: python trees.py bars|classical|proof|crossings|...
 
 Prints what it measures; nothing is judged. The costs are made on the device.
 """
@@ -61,6 +61,45 @@ def bars() -> None:
         bigsap.solve(cost, device="cuda", method="hungarian", certify=False)
     profile.disable()
     pstats.Stats(profile).sort_stats("tottime").print_stats(14)
+
+
+def classical() -> None:
+    """The classical method, beside the host's with two threads where that takes seconds."""
+    for n in (1000, *SIZES[:3]):
+        for share in SHARES:
+            cost = costs(n, share)
+            told = {"method": "hungarian", "variant": "classical", "certify": False}
+            found, result = milliseconds(cost, 3, **told)
+            here = None
+            if n <= 4096:
+                clock = time.perf_counter()
+                same = bigsap.solve(cost.get(), threads=2, **told)
+                here = round(1000 * (time.perf_counter() - clock))
+                assert same.stats["trees"] == result.stats["trees"]
+            print("classical", n, share, found, "host", here, result.stats["trees"], flush=True)
+
+
+def proof() -> None:
+    """Milliseconds of the certificate, and what they go into."""
+    from bigsap.proof.certificate import certify
+    from bigsap.sources.device.placed import device_array
+
+    for n in SIZES:
+        cost = costs(n, 1)
+        source = device_array(cost)
+        result = bigsap.solve(cost, device="cuda", method="hungarian")
+        best: dict[str, float] = {}
+        v = result.v.astype(np.int64)
+        for _ in range(20):
+            timed(best, "certify", certify, source, result.col4row, v)
+            timed(best, "reading", cost.min)
+        print("proof", n, best, flush=True)
+        profile = cProfile.Profile()
+        profile.enable()
+        for _ in range(20):
+            certify(source, result.col4row, v)
+        profile.disable()
+        pstats.Stats(profile).sort_stats("tottime").print_stats(16)
 
 
 def timed(best: dict[str, float], name: str, call: Any, *args: Any) -> Any:
@@ -162,4 +201,5 @@ def messages() -> None:
 if __name__ == "__main__":
     {
         "bars": bars, "parts": parts, "crossings": crossings, "messages": messages, "host": host,
+        "classical": classical, "proof": proof,
     }[sys.argv[1]]()  # fmt: skip
