@@ -209,9 +209,8 @@ def _complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
             f"col4row must be {n} integers, got {matching.dtype} of shape {matching.shape}"
         )
     matching = matching.astype(np.intp)
-    outside = np.flatnonzero((matching < -1) | (matching >= m))
-    if outside.size:
-        row = outside[0]
+    if matching.size and (matching.min() < -1 or matching.max() >= m):
+        row = int(np.argmax((matching < -1) | (matching >= m)))
         raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m}")
     columns = matching[matching >= 0]
     counts = np.bincount(columns, minlength=1)

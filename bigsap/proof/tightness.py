@@ -42,17 +42,22 @@ class Tightness:
         """Replaces u by the violations, 0 for unassigned rows."""
         step = max(_AT_ONCE, len(matching) // _PARTS)
         for start in range(0, len(matching), step):
-            rows = start + np.flatnonzero(matching[start : start + step] >= 0)
-            low = u[rows]
-            tau = sign * matched[rows] - prices[matching[rows]]
+            columns = matching[start : start + step]
+            assigned = columns >= 0
+            rows: Array | slice = slice(start, start + columns.size)
+            if not assigned.all():
+                rows = start + np.flatnonzero(assigned)
+                columns = columns[assigned]
+            low = u[rows].copy()
+            tau = sign * matched[rows] - prices[columns]
             violation = tau - low
             u[start : start + step] = 0
             u[rows] = violation
-            if not rows.size:
+            if not columns.size:
                 continue
             worst = int(np.argmax(violation))
             if self.worst_row < 0 or violation[worst] > self.worst:
-                self.worst_row = int(rows[worst])
+                self.worst_row = _row(rows, worst)
                 (self.worst,) = violation[worst : worst + 1].tolist()
             self.negative = self.negative or bool((violation < 0).any())
             loose = violation > 0
@@ -61,4 +66,8 @@ class Tightness:
                 self.noise += float(each.sum())
                 self.largest = max(self.largest, UNIT * float(np.abs(low).max()))
                 loose = violation > allowance(self.n, each + self.earlier)
-            self.loose += rows[loose].tolist()
+            self.loose += [_row(rows, place) for place in np.flatnonzero(loose).tolist()]
+
+
+def _row(rows: Array | slice, place: int) -> int:
+    return int(rows.start + place if isinstance(rows, slice) else rows[place])

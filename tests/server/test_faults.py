@@ -98,7 +98,7 @@ def test_killed_workers_are_replaced_and_the_answer_is_the_same(server, slow, ex
 def test_killed_workers_of_compressed_rows(server, costs):
     rng = np.random.default_rng(12)
     for name in ("p.npy", "q.npy"):
-        np.save(costs / name, rng.random((12_000, 2)))
+        np.save(costs / name, rng.random((24_000, 2)))
     cost = {
         "type": "points", "metric": "euclidean",
         "x": {"store": "costs", "path": "p.npy"}, "y": {"store": "costs", "path": "q.npy"},

@@ -25,7 +25,7 @@ _TEAM = 1024
 WIDE = 4096
 
 # Words and their steps, as in kernels_classical.cu.
-_N_ROWS, _STEP, _BAD_ROW, _WHY, _PLANTED, _BARRIER, _WORDS = 0, 10, 13, 15, 16, 64, 96
+_N_ROWS, _STEP, _ITEMS, _BAD_ROW, _WHY, _PLANTED, _BARRIER, _WORDS = 0, 10, 11, 13, 15, 16, 64, 96
 _ZEROS, _PLANT = 1, 5
 #: Counts: those of ``methods.hungarian.COUNTS`` that the host keeps in its words, and rows that
 #: dual updates went through for their least slack, and for new zeros.
@@ -83,8 +83,15 @@ class DeviceClassical:
                 self.v[:] = column_minima(self.problem, self.price)
             else:
                 self.v[:] = 0 if v is None else load_cupy().asarray(v)
-            self._state[_STEP], self._state[_BAD_ROW] = _ZEROS, n
+            self._state[:] = self._words_of(_ZEROS, planted=False)
         return of_columns
+
+    def _words_of(self, step: int, *, planted: bool) -> Any:
+        """The words to begin with; all blocks do the first step."""
+        words = np.zeros(_WORDS, np.int32)
+        words[_STEP], words[_ITEMS], words[_PLANTED] = step, WIDE, planted
+        words[_BAD_ROW] = self.problem.shape[0]
+        return load_cupy().asarray(words)
 
     def go_on(
         self, bits: Array, u: Array, v: Array, column_of_row: Array, counts: dict[str, int]
@@ -101,8 +108,7 @@ class DeviceClassical:
             self._column_of_row[:] = cupy.asarray(column_of_row.astype(np.int32))
             self._row_of_column[:] = cupy.asarray(row_of_column)
             self._counts[:] = cupy.asarray(np.array([counts[name] for name in COUNTS]))
-            self._state[_STEP], self._state[_BAD_ROW] = _PLANT, self.problem.shape[0]
-            self._state[_PLANTED] = 1
+            self._state[:] = self._words_of(_PLANT, planted=True)
 
     def run(self, serve: Callable[[], None], heard: Callable[[bool], None]) -> int:
         """Solve; why it ended: DONE, INFEASIBLE, BROKEN (a path without end) or BAD (``bad_row``).

@@ -113,6 +113,28 @@ __device__ __forceinline__ int* front(const Method& f, const Share& s, int other
     return (word(s, TURN) ^ other) & 1 ? f.other : f.list;
 }
 
+// Loads of a thread that wait for nothing in between.
+#define AT_ONCE 4
+
+// Calls use(j, signed cost, price) for the columns of a row that are this thread's.
+template <class Use>
+__device__ __forceinline__ void each_pair(
+    const Method& f, const Costs& costs, const Row& row, Use use
+) {
+    for (int first = threadIdx.x; first < f.m; first += AT_ONCE * TEAM) {
+        PRICE x[AT_ONCE], price[AT_ONCE];
+        #pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int j = first + k * TEAM;
+            x[k] = j < f.m ? signed_cost(cost_at(costs, row, j)) : 0;
+            price[k] = j < f.m ? load(f.v + j) : 0;
+        }
+        #pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (first + k * TEAM < f.m) use(first + k * TEAM, x[k], price[k]);
+    }
+}
+
 // Rows' duals and zeros; judges their costs.
 __device__ void zeros(const Method& f, const Share& s, const Costs& costs) {
     const int t = threadIdx.x;
@@ -120,11 +142,11 @@ __device__ void zeros(const Method& f, const Share& s, const Costs& costs) {
         const Row row = open_row(costs, i);
         PRICE low = INFINITE;
         bool wrong = false;
-        for (int j = t; j < f.m; j += TEAM) {
-            const PRICE x = signed_cost(cost_at(costs, row, j)), g = x - load(f.v + j);
+        each_pair(f, costs, row, [&](int, PRICE x, PRICE price) {
+            const PRICE g = x - price;
             wrong = wrong || !(x > f.lowest && x <= f.highest);
             low = g < low ? g : low;
-        }
+        });
         if (wrong) atomicMin(s.words + BAD_ROW, i);
         u64 key = key_of(low);
         int anywhere = 0;
@@ -210,7 +232,8 @@ __device__ void plant(const Method& f, const Share& s) {
     for (int k = s.item; k < f.width; k += s.items) f.reached[k] = 0;
 }
 
-// A warp a row; a lane looks through 32 columns.
+// A warp a row; a lane looks through 32 columns, several times.
+#define WORDS_AT_ONCE 8
 __device__ void expand(const Method& f, const Share& s) {
     const int lane = s.item & 31, count = word(s, N_FRONTIER);
     const int* frontier = front(f, s, 0);
@@ -219,20 +242,29 @@ __device__ void expand(const Method& f, const Share& s) {
         const int row = load(frontier + p);
         if (load(f.leaf + load(f.root + row)) < f.m) continue;  // this tree is to flip
         expanded += 1;
-        for (int first = 0; first < f.width; first += 32) {
-            const int k = first + lane;
-            u32 bits = 0;
-            if (k < f.width) bits = load(f.bits + (i64)row * f.width + k) & ~load(f.reached + k);
-            while (__ballot_sync(ALL_LANES, bits != 0)) {
-                int j = 0;
-                bool is_new = false;
-                if (bits) {
-                    j = 32 * k + __ffs(bits) - 1;
-                    bits &= bits - 1;
-                    is_new = atomicMin(f.claim + j, row) == f.n;
+        for (int first = lane; first < f.width + lane; first += 32 * WORDS_AT_ONCE) {
+            u32 words[WORDS_AT_ONCE];
+            #pragma unroll
+            for (int k = 0; k < WORDS_AT_ONCE; k++) {
+                const int at = first + 32 * k;
+                words[k] = 0;
+                if (at < f.width)
+                    words[k] = load(f.bits + (i64)row * f.width + at) & ~load(f.reached + at);
+            }
+            #pragma unroll
+            for (int k = 0; k < WORDS_AT_ONCE; k++) {
+                u32 bits = words[k];
+                while (__ballot_sync(ALL_LANES, bits != 0)) {
+                    int j = 0;
+                    bool is_new = false;
+                    if (bits) {
+                        j = 32 * (first + 32 * k) + __ffs(bits) - 1;
+                        bits &= bits - 1;
+                        is_new = atomicMin(f.claim + j, row) == f.n;
+                    }
+                    const int place = place_in(s, N_FOUND, is_new);
+                    if (is_new) f.found[place] = j;
                 }
-                const int place = place_in(s, N_FOUND, is_new);
-                if (is_new) f.found[place] = j;
             }
         }
     }
@@ -311,10 +343,10 @@ __device__ void slacks(const Method& f, const Share& s, const Costs& costs) {
         const PRICE own = load(f.u + i);
         PRICE low = INFINITE;
         int arg = f.m;
-        for (int j = t; j < f.m; j += TEAM) {
-            const PRICE g = (signed_cost(cost_at(costs, row, j)) - load(f.v + j)) - own;
+        each_pair(f, costs, row, [&](int j, PRICE x, PRICE price) {
+            const PRICE g = (x - price) - own;
             if (g < low && !is_reached(f, j)) low = g, arg = j;
-        }
+        });
         u64 key = key_of(low);
         least_of_block(key, arg);
         if (t == 0) f.low[i] = value_of(key), f.arg[i] = arg;

@@ -44,12 +44,13 @@ def row_minima(
         return None
     matched = np.zeros(n, np.int64 if source.dtype.kind in "iu" else np.float64)
     u: Array | None = None
+    sample = _Sample(source, matching, prices, maximize)
     for piece, start, stop in pieces:
         here = None
         if matching is not None:
             inside = (matching >= start) & (matching < stop)
             here = np.where(inside, matching - start, -1).astype(np.int32)
-        found = _minima(piece, here, prices[start:stop], maximize, tick)
+        found = _minima(piece, here, prices[start:stop], maximize, tick, sample.compute)
         if found is None:
             return None
         u = found[0] if u is None else np.minimum(u, found[0])
@@ -60,16 +61,18 @@ def row_minima(
     if matching is not None and not np.isfinite(matched).all():
         row = int(np.argmin(np.isfinite(matched)))
         raise CertificateError(f"the assignment uses the forbidden pair ({row}, {matching[row]})")
-    _check(source, matching, prices, maximize, u, matched)
+    sample.compare(u, matched)
     return u, matched
 
 
 def _minima(
-    source: Any, columns: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
-) -> tuple[Array, Array] | None:
+    source: Any, columns: Array | None, prices: Array, maximize: bool,
+    tick: Callable[[int], None], meanwhile: Callable[[], None],
+) -> tuple[Array, Array] | None:  # fmt: skip
     """The least ``c - v`` of each row and the cost at its column; None for an invalid cost.
 
-    source: on one device. columns: int32 (n,), -1 for none.
+    source: on one device. columns: int32 (n,), -1 for none. meanwhile: called while the device
+    works. A transfer takes longer than a small matrix's pass: there is one each way.
     """
     n, m = source.shape
     cupy = load_cupy()
@@ -78,50 +81,76 @@ def _minima(
     settings = (
         ("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1), ("WIDTH", code.width),
     )  # fmt: skip
-    u, costs = np.empty(n, prices.dtype), np.zeros(n, source.dtype)
+    u, costs = np.empty(n, prices.dtype), np.empty(n, source.dtype)
     with on(source.device):
         kernel = compiled(source.device, code, "proof", settings).get("bigsap_proof")
-        there = cupy.asarray(prices)
-        matching = np.intp(0) if columns is None else cupy.asarray(columns)
+        given = [prices] if columns is None else [prices, columns]
+        there = cupy.asarray(np.concatenate([one.view(np.uint8) for one in given]))
+        own_prices = there[: prices.nbytes].view(prices.dtype)
+        matching = np.intp(0) if columns is None else there[prices.nbytes :].view(np.int32)
         step = max(1, min(n, _PAIRS // max(1, m)))
         for first in range(0, n, step):
             k = min(step, n - first)
-            low, bad = cupy.empty(k, prices.dtype), cupy.zeros(1, np.int32)
-            cost = cupy.zeros(k, source.dtype)
+            ends = 8 * k, 8 * k + k * source.dtype.itemsize
+            bad_at = -(-ends[1] // 4) * 4
+            found = cupy.zeros(bad_at + 4, np.uint8)
+            low = found[: ends[0]].view(prices.dtype)
+            cost, bad = found[ends[0] : ends[1]].view(source.dtype), found[bad_at:].view(np.int32)
             kernel(
                 (min(-(-k // _TOGETHER), 1 << 16),), (256,),
-                (source.words(), np.int32(m), np.int32(first), np.int32(k), there, matching,
+                (source.words(), np.int32(m), np.int32(first), np.int32(k), own_prices, matching,
                  low, cost, bad),
             )  # fmt: skip
-            u[first : first + k] = low.get()
-            if bad.get()[0]:
+            meanwhile()
+            here = found.get()
+            if here[bad_at:].view(np.int32)[0]:
                 return None
-            costs[first : first + k] = cost.get()
+            u[first : first + k] = here[: ends[0]].view(prices.dtype)
+            costs[first : first + k] = here[ends[0] : ends[1]].view(source.dtype)
             tick(first + k)
     return u, costs
 
 
-def _check(
-    source: Any, matching: Array | None, prices: Array, maximize: bool, u: Array, matched: Array
-) -> None:
-    """Compute a sample of the rows on the host; replaces nothing, raises when they differ."""
-    n, m = source.shape
-    count = min(n, SAMPLE, max(_LEAST_SAMPLE, _SAMPLED_PAIRS // m))
-    rows = np.unique(np.linspace(0, n - 1, count).astype(np.intp))
-    costs = np.empty((rows.size, m), source.dtype)
-    source.read(rows, slice(0, m), costs)
-    signed = costs.astype(prices.dtype)
-    signed = (-signed if maximize else signed) - prices
-    exact = source.code().exact
-    for row, given, reduced in zip(rows.tolist(), costs, signed, strict=True):
-        same = [(u[row], reduced.min())]
-        if matching is not None and matching[row] >= 0:
-            same.append((matched[row], given[matching[row]]))
-        size = 1.0 if prices.dtype.kind == "i" else float(np.abs(prices).max() + abs(u[row]) + 1)
-        allowed = 0.0 if exact or prices.dtype.kind == "i" else _TOLERANCE * size
-        for device, host in same:
-            if abs(float(device) - float(host)) > allowed:
+class _Sample:
+    """Some rows that the host computes as well. O(m) each."""
+
+    def __init__(self, source: Any, matching: Array | None, prices: Array, maximize: bool) -> None:
+        n, m = source.shape
+        count = min(n, SAMPLE, max(_LEAST_SAMPLE, _SAMPLED_PAIRS // m))
+        self.rows = np.unique(np.linspace(0, n - 1, count).astype(np.intp))
+        self.costs = np.empty((self.rows.size, m), source.dtype)
+        source.read(self.rows, slice(0, m), self.costs)
+        self.matching, self.prices, self.maximize = matching, prices, maximize
+        self.exact = source.code().exact or prices.dtype.kind == "i"
+        self.least: Array | None = None
+
+    def compute(self) -> None:
+        """The rows' least ``c - v``; once."""
+        if self.least is None:
+            signed = self.costs.astype(self.prices.dtype)
+            signed = np.negative(signed, out=signed) if self.maximize else signed
+            signed -= self.prices
+            self.least = signed.min(axis=1)
+
+    def compare(self, u: Array, matched: Array) -> None:
+        """Raises CertificateError where the device has found something else."""
+        self.compute()
+        assert self.least is not None
+        found, wanted = [u[self.rows]], [self.least]
+        size: Any = np.ones(self.rows.size)
+        if not self.exact:
+            size = np.abs(self.prices).max() + np.abs(found[0]) + 1
+        allowed = 0.0 if self.exact else _TOLERANCE * size
+        if self.matching is not None:
+            columns = self.matching[self.rows]
+            pairs = self.costs[np.arange(self.rows.size), columns]
+            found.append(np.where(columns >= 0, matched[self.rows], 0))
+            wanted.append(np.where(columns >= 0, pairs, 0))
+        for device, host in zip(found, wanted, strict=True):
+            differs = ~(np.abs(device.astype(np.float64) - host) <= allowed)
+            if differs.any():
+                at = int(differs.argmax())
                 raise CertificateError(
-                    f"row {row}: the device computes {device}, the host {host}; the certificate"
-                    " cannot rest on the device's costs"
+                    f"row {self.rows[at]}: the device computes {device[at]}, the host {host[at]};"
+                    " the certificate cannot rest on the device's costs"
                 )
