@@ -93,8 +93,14 @@ def test_what_the_device_leaves_the_host_goes_on_with(
 
 
 def test_ranges_beyond_the_device() -> None:
-    far = np.random.default_rng(0).integers(0, 2**31 - 1, (40, 40))
+    g = np.random.default_rng(0)
+    far = g.integers(0, 2**31 - 1, (40, 40))
     assert solved(far).stats["trees"]["paths"]
+    solved(g.integers(-(2**31), 2**31 - 1, (1200, 1200)).astype(np.int32)[:50])
+    for cost in (g.integers(-(2**50), 2**50, (40, 40)), g.integers(-(2**31), 2**31, (9, 1100))):
+        assert bigsap.solve(cost, method="hungarian", device="cuda").fun == optimum(cost)[0]
+    parts = np.concatenate([far[:20] >> 3, (far[:20] >> 3) + (1 << 29)])  # near within a device
+    assert bigsap.solve(parts, method="hungarian", device="cuda:0,1").fun == optimum(parts)[0]
 
 
 def test_more_ties_than_room(monkeypatch: pytest.MonkeyPatch) -> None:

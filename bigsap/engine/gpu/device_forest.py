@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.gpu.forest_rows import Reading, common_unit, gathered
+from bigsap.engine.gpu.forest_rows import RANGE, Reading, common_unit, gathered
 from bigsap.engine.gpu.wait import run_in_launches
 from bigsap.engine.hungarian.grown import DONE, KEEP, YIELD, Grown, KeptLists
 from bigsap.problem import Problem
@@ -29,8 +29,6 @@ from bigsap.sources.device.device_memory import empty
 from bigsap.sources.device.placed import OnDevice
 from bigsap.sources.device.row_blocks import RowsOnDevices
 
-#: Largest range of costs: times stay below three times as much.
-RANGE = 1 << 29
 #: Threads of a block that goes through rows, and of one of the forest's.
 _SIDE, _TEAM = 256, 1024
 #: Items from which all blocks work on a step: below, two barriers of the grid cost more.
@@ -74,16 +72,18 @@ class DeviceForest:
         shift = common_unit(self.readings)
         if shift is None:
             return None
-        there = [reading.find_ends(n == m) for reading in self.readings]
-        ends = [found.get().tolist() for found in there]
-        if max(most for _, most in ends) - min(least for least, _ in ends) >= RANGE:
-            return None
+        for reading in self.readings:
+            reading.find_ends(n == m)
         if n == m:
             for reading in self.readings:
                 reading.lower_prices()
             self._share_prices()
         for reading in self.readings:
             reading.make_lists()
+        # Asked for when all is on its way: of too large a range the lists are of no use.
+        ends = [reading.ends.get().tolist() for reading in self.readings]
+        if max(most for _, most in ends) - min(least for least, _ in ends) >= RANGE:
+            return None
         lists = gathered(self.readings, n)
         v = self.readings[0].v
         status, pairs, counts = self._trees(lists, v, enough, tick, assigned)

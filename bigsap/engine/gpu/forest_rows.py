@@ -11,6 +11,8 @@ from bigsap.engine.hungarian.grown import KEEP
 from bigsap.sources.device.device_kernels import compiled, load_cupy, on
 from bigsap.sources.device.device_memory import empty
 
+#: Largest range of costs, as in kernels_forest_rows.cu: times stay below three times as much.
+RANGE = 1 << 29
 _STRIP = 256
 _MOST_BLOCKS = 1 << 16
 #: Largest size of costs in their unit: sums of two are 64-bit numbers.
@@ -25,10 +27,13 @@ class Reading:
     """Rows of a matrix on one device, and what has been found of them there.
 
     source: an ``OnDevice``; first: the number of its first row. After ``find_ends``: low, int64,
-    each row's least signed cost in units; v: int32 (n_columns,) prices of the columns.
+    each row's least signed cost in units; ends, int64 (2,), the smallest and the largest of all
+    costs; v: int32 (n_columns,) prices of the columns. The rest is made where these ends are less
+    than RANGE apart only. All of it lies on the device.
     """
 
     low: Any
+    ends: Any
     v: Any
     lists: tuple[Any, ...]
 
@@ -58,8 +63,8 @@ class Reading:
             self._launch("bigsap_unit", self._grid(), ends)
         return ends
 
-    def find_ends(self, lowered: bool) -> Any:
-        """Each row's least cost; on the device, the smallest and the largest of all.
+    def find_ends(self, lowered: bool) -> None:
+        """Each row's least cost; the smallest and the largest of all.
 
         lowered: whether prices are to be found, else they are 0.
         """
@@ -67,18 +72,17 @@ class Reading:
         with on(self.device):
             self.low = empty((int(self.rows),), np.int64, "row minima")
             self.v = empty((int(self.columns),), np.int32, "prices")
-            ends = load_cupy().asarray(np.array([limits.max, limits.min]))
+            self.ends = load_cupy().asarray(np.array([limits.max, limits.min]))
             price = np.int32(np.iinfo(np.int32).max if lowered else 0)
-            self._launch("bigsap_row_ends", self._grid(), self.low, ends, price, self.v)
-        return ends
+            self._launch("bigsap_row_ends", self._grid(), self.low, self.ends, price, self.v)
 
     def lower_prices(self) -> None:
         """Prices: the least of what these rows' costs are beyond their rows' least."""
         wide = -(-int(self.columns) // (self.side * self.code.width))
         with on(self.device):
             self._launch(
-                "bigsap_column_least", (wide, -(-int(self.rows) // _STRIP)), np.int32(_STRIP),
-                self.low, self.v,
+                "bigsap_column_least", (wide, -(-int(self.rows) // _STRIP)), self.ends,
+                np.int32(_STRIP), self.low, self.v,
             )  # fmt: skip
 
     def make_lists(self) -> None:
@@ -89,8 +93,8 @@ class Reading:
             sizes, theta, u = (empty((n,), np.int32, "lists") for _ in range(3))
             self.lists = ids, costs, sizes, theta, u
             self._launch(
-                "bigsap_short_lists", self._grid(), np.int32(self.first), self.low, self.v,
-                *self.lists,
+                "bigsap_short_lists", self._grid(), self.ends, np.int32(self.first), self.low,
+                self.v, *self.lists,
             )  # fmt: skip
 
     def _grid(self) -> tuple[int]:

@@ -8,6 +8,7 @@
 // types and functions of the costs come before.
 
 #define ALL_LANES 0xffffffffu
+#define RANGE (1u << 29)  // of costs that all below is made for
 #define NEVER 0x7fffffff
 #define FAR (NEVER - 1)
 #define CANDIDATES 1024
@@ -91,10 +92,17 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_row_ends(
     }
 }
 
+// Whether costs of these ends are too far apart: the host asks when all launches are on their way.
+__device__ __forceinline__ bool too_far(const i64* ends) {
+    return (u64)ends[1] - (u64)ends[0] >= RANGE;
+}
+
 // v: lowered to the least of c - low over a strip of rows, a thread WIDTH columns.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_column_least(
-    const i64* cost_words, int n_rows, int n_columns, int strip, const i64* low, int* v
+    const i64* cost_words, int n_rows, int n_columns, const i64* ends, int strip, const i64* low,
+    int* v
 ) {
+    if (too_far(ends)) return;
     const Costs costs = load_costs(cost_words);
     const int j = (blockIdx.x * SIDE + (int)threadIdx.x) * WIDTH;
     if (j >= n_columns) return;
@@ -121,13 +129,15 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_column_least(
 // number decides; a block a row. costs: less the row's low. theta: no other column has c - low - v
 // below it. u: the smallest c - low - v. first_row: the number of the first of these rows.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_short_lists(
-    const i64* cost_words, int n_rows, int n_columns, int first_row, const i64* low_of_row,
-    const int* v, int* ids, int* list_costs, int* sizes, int* theta_out, int* u_out
+    const i64* cost_words, int n_rows, int n_columns, const i64* ends, int first_row,
+    const i64* low_of_row, const int* v, int* ids, int* list_costs, int* sizes, int* theta_out,
+    int* u_out
 ) {
     __shared__ int least[SIDE];
     __shared__ u64 found[CANDIDATES];
     __shared__ int found_cost[CANDIDATES];
     __shared__ int bound, count, low;
+    if (too_far(ends)) return;
     const Costs costs = load_costs(cost_words);
     const int t = threadIdx.x;
     for (int i = blockIdx.x; i < n_rows; i += gridDim.x) {

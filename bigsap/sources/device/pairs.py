@@ -34,9 +34,11 @@ def device_pairs(source: Any, rows: Array, columns: Array) -> Array | None:
         return None
     cupy = load_cupy()
     with on(source.device):
+        if isinstance(source, MatrixOnDevice) and source.array.flags.c_contiguous:
+            # Nothing to compile, and one number a pair to send.
+            places = rows.astype(np.int64) * source.array.shape[1] + columns
+            return np.asarray(source.array.reshape(-1).take(cupy.asarray(places)).get())
         i, j = (cupy.asarray(np.ascontiguousarray(ids, np.int32)) for ids in (rows, columns))
-        if isinstance(source, MatrixOnDevice):  # nothing to compile
-            return np.asarray(source.array[i, j].get())
         code = source.code()
         there = cupy.zeros(rows.size, code.dtype)
         if rows.size:
