@@ -451,6 +451,36 @@ def test_options_come_from_the_checkpoint(tmp_path):
     assert same(res, bigsap.solve(f, shape=cost.shape, **options))
 
 
+@pytest.mark.parametrize("name", ["a line", "kinds"])
+def test_what_auto_has_chosen_is_continued_as_it_was_chosen(name, tmp_path):
+    """Not as if it had been asked for: lists are given up as soon, sorted costs are recognised."""
+    g = np.random.default_rng(0)
+    if name == "a line":
+        cost = np.subtract.outer(g.random(1600), g.random(1600)) ** 2
+    else:  # whose lists end at once
+        cost = abs(np.subtract.outer(g.integers(0, 30, 1600), g.integers(0, 30, 1600)))
+        cost = cost + 0.001 * g.random((1600, 1600))
+    whole = bigsap.solve(cost, threads=1)
+    assert whole.stats["method"] == "compressed"
+    for stop in (1, 6):
+        calls = 0
+
+        def leave(state, stop=stop):
+            nonlocal calls
+            calls += 1
+            if calls > stop:
+                raise StopIteration
+
+        left = bigsap.solve(
+            cost, threads=1, checkpoint=tmp_path / "state", checkpoint_every=1e-9, callback=leave,
+            callback_every=1e-9,
+        )  # fmt: skip
+        assert left.status == "cancelled"
+        again = bigsap.resume(tmp_path / "state", cost, threads=1)
+        assert same(again, whole)
+        assert again.stats["rows_scanned"] == whole.stats["rows_scanned"]
+
+
 def test_costs_without_a_fingerprint_are_noted(tmp_path, caplog):
     cost = CLASSES["random"](20)
     source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)

@@ -22,7 +22,7 @@ from bigsap.engine.gpu import shares as gpu_parts
 from bigsap.engine.gpu.device_engine import DeviceEngine, merge_minima
 from bigsap.engine.gpu.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
-from bigsap.methods import first_prices
+from bigsap.methods import first_prices, list_sizes
 from bigsap.methods import placement as devices_of
 from bigsap.methods.placement import few_values, unrelated
 from bigsap.sources import as_source
@@ -367,6 +367,25 @@ def test_what_auto_takes_on_a_device(cupy: Any, monkeypatch: pytest.MonkeyPatch)
     result = bigsap.solve(matrix, device="cuda")
     assert (result.stats["method"], result.status) == ("compressed", "optimal")
     assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
+
+
+def test_lists_on_trial(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where costs are as dense everywhere lists are searched; of clusters, whole rows."""
+    monkeypatch.setattr(devices_of, "FEW_ROWS", 100)
+    monkeypatch.setattr(devices_of, "TRIED_ROWS", 200)
+    monkeypatch.setattr(list_sizes, "LIST_SIZE", 20)
+    g = np.random.default_rng(0)
+    k = np.arange(240) % 8
+    middles, sizes = 30 * g.random((8, 2)), 0.01 + g.random(8)[:, None] ** 4
+    x, y = (middles[k] + sizes[k] * g.random((240, 2)) for _ in range(2))
+    even, clusters = g.random((240, 240)) + 3 * g.random(240), ((x[:, None] - y) ** 2).sum(2)
+    for scattered, matrix in ((False, even), (True, clusters)):
+        result = bigsap.solve(matrix, device="cuda")
+        assert result.status == "optimal"
+        assert result.fun == pytest.approx(optimum(matrix), rel=1e-9)
+        assert result.stats["why"].startswith("the device scans" if scattered else "lists")
+        asked = bigsap.solve(matrix, device="cuda", method="compressed")
+        assert asked.stats["why"] == "asked for"
 
 
 def test_scans_of_many_rows_begin_from_levels(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,3 +123,29 @@ def test_forbidden_pairs_cost_few_scans(share, start):
     result = bigsap.solve(cost, threads=1, method="ssp", start=start)
     assert result.status == "optimal"
     assert result.stats["rows_scanned"] <= 60 * 1500
+
+
+@pytest.mark.parametrize(
+    ("power", "first", "scans"),
+    [
+        (1, "none", 24),
+        (2, "none", 34),
+        (3, "estimate", 45),
+        (6, "estimate", 38),
+        (9, "estimate", 48),
+    ],
+)
+def test_costs_that_pile_up(power, first, scans):
+    """Powers of uniform costs: lists alone scanned 141 to 2,900 rows a row from the third on."""
+    cost = np.random.default_rng(1).random((2000, 2000)) ** power
+    result = bigsap.solve(cost, threads=1)
+    assert result.status == "optimal"
+    assert result.stats["first_prices"] == first
+    assert result.stats["rows_scanned"] <= scans * 2000
+
+
+def test_phases_that_are_too_coarse_for_most_rows_are_no_reason_for_the_last():
+    """497 scans a row when few scans were enough of one."""
+    cost = np.random.default_rng(1).random((2000, 2000)) ** 4
+    result = bigsap.solve(cost, method="compressed", start="none", threads=1)
+    assert result.stats["rows_scanned"] <= 60 * 2000

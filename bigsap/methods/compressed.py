@@ -177,6 +177,7 @@ def first_prices(
             seed=seed,
             enough=None,
             hold=False,
+            on_trial=False,
         )
         engine, course = _begin(part, deeper, level, FirstPrices(prices, guided=True))
         try:

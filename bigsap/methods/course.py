@@ -133,6 +133,7 @@ class Setting:
     memory: bytes the lists may begin with, None as many as they like. exhausted: lists are given
     up once evaluations have taken so many times all pairs; 0: never. impatient: only if whole
     rows promise to be faster, but after the first evaluation already where lists are too narrow.
+    on_trial: then, and only then, where some lists end long before others.
     hold: the costs of the pairs found are asked for in the end. beside: workers elsewhere that may
     evaluate rows which kernels here can read.
     """
@@ -147,6 +148,7 @@ class Setting:
     memory: int | None = None
     exhausted: int = 0
     impatient: bool = False
+    on_trial: bool = False
     start: str = "auto"
     hold: bool = False
     beside: Beside | None = None

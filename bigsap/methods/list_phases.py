@@ -28,11 +28,16 @@ _GUARD, _GUIDED_GUARD = 20.0, 60.0
 #: From short lists, which show less of the gap: with 48 entries the first epsilon is 0.7 of
 #: what it is with 160.
 _SHORT_GUARD = 90.0
-#: A phase of at most this many scans a row leaves prices from which the last is as short.
-_EASY = 8.0
+#: A phase of at most this many scans a row leaves prices from which the last is as short, where
+#: paths have moved prices by so much of what epsilon has: less in phases that are far too coarse
+#: for most rows, of costs that pile up at the smallest (fourth powers of uniform ones).
+_EASY, _EASY_DROPS = 8.0, 0.5
 #: Lists that reach fewer first epsilons are exhausted within a phase or two; those of wide
 #: problems, whose rows hardly compete, reach further with as many.
 _NARROW, _NARROW_WIDE = 3.0, 1.5
+#: Lists of points that lie as densely everywhere reach 1.2 to 1.4 times as far in the upper
+#: quartile as in the lower one, those of clusters and normal points 1.6 to 3 times.
+_FARTHER = 1.4
 #: Rows that tell so before all others are evaluated.
 _PROBED = 64
 #: How many epsilons the virtual columns begin below the price that parts the rows, so that the
@@ -72,6 +77,8 @@ def run_course(
         reach = _NARROW if n == m else _NARROW_WIDE
         if impatient and told_little and _too_narrow(engine.list_widths(), epsilon, reach):
             raise ListsExhausted
+        if setting.on_trial and not course.warm and _uneven(engine.list_widths(), engine.infinity):
+            raise ListsExhausted
         if not (told and _few_left(engine, course)):
             course.epsilon, course.lowest = epsilon, epsilon / (16 * max(1, n))
     seconds["start"] = time.perf_counter() - clock
@@ -98,6 +105,15 @@ def _too_narrow(widths: Array, epsilon: float, reach: float) -> bool:
     """Whether half of the lists reach so few epsilons beyond their best entry that a phase
     would exhaust them: ties, or prices that have far to go."""
     return float(np.median(widths)) <= reach * epsilon
+
+
+def _uneven(widths: Array, infinity: Any) -> bool:
+    """Whether some lists end long before others: the ends of the middle half are far apart."""
+    ended = widths[widths < infinity]
+    if 2 * ended.size < widths.size:
+        return False
+    near, far = np.quantile(ended.astype(np.float64), (0.25, 0.75))
+    return bool(far > _FARTHER * near)
 
 
 def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
@@ -145,7 +161,8 @@ def _next_epsilon(course: Course, record: dict[str, Any], n: int, m: int, guard:
     # The first phase of a tall problem is short.
     least = 0 if course.guided else 1 if n <= m else 2
     settled = len(course.phases) > least and drops > epsilon_drops and few
-    easy = len(course.phases) > 2 and record["rows_scanned"] <= _EASY * n
+    short = record["rows_scanned"] <= _EASY * n and drops > _EASY_DROPS * epsilon_drops
+    easy = len(course.phases) > 2 and short
     course.epsilon = (
         0.0 if settled or easy else min(course.epsilon / _DIVIDE, epsilon_drops / (8 * m))
     )

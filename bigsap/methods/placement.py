@@ -58,6 +58,9 @@ UNRELATED_ROWS = 20_000
 _UNRELATED = 2.0
 #: From so many rows on lists beat whole rows where the source gives bounds.
 MANY_ROWS = 50_000
+#: Square matrices of so many rows are begun on lists, see ``lists_on_trial``.
+TRIED_ROWS = 4096
+ON_TRIAL = "lists, unless some end long before others"
 
 
 def place_costs(
@@ -149,7 +152,20 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
             return "compressed", "few different costs: searches end in short lists"
         if short and unrelated(costs):
             return "compressed", "rows without a pattern: searches end in short lists"
+    if lists_on_trial(source):
+        return "compressed", ON_TRIAL
     return "ssp", "the device scans whole rows"
+
+
+def lists_on_trial(source: Any) -> bool:
+    """Whether lists of costs on a device are to be judged once they are evaluated: of square
+    matrices, where that takes next to nothing. Searches on lists are faster than scans of whole
+    rows by the device, but where costs are denser here than there, as in clusters: these ask for
+    evaluations all the time (docs/decisions/2026-11-26-lists-on-trial.md)."""
+    if not isinstance(source, OnDevice) or not source.code().lookup:
+        return False
+    n, m = source.shape
+    return n == m and n >= TRIED_ROWS
 
 
 def ties_in_memory(problem: Problem, matrix: Array) -> bool:

@@ -56,6 +56,9 @@ class SolveCall:
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
         stays = crew is not None and not isinstance(problem.source, Crewed)
         self.beside = Workers(crew) if crew is not None and stays else None
+        # What was asked for once, where a checkpoint continues: what may be given up hangs on it.
+        facts = {} if saved is None else saved.facts
+        self.asked = facts.get("asked_method", options.method)
         self.method, self.why = options.method, "asked for"
         budget = options.cache_budget(problem)
         if self.method == "auto":
@@ -67,7 +70,7 @@ class SolveCall:
             refuse_slabs(problem.source)
         if self.method == "auction":
             refuse_many_costs(problem, options.memory_for_lists(problem))
-        large = large or (saved is not None and saved.facts.get("price") == "int64")
+        large = large or facts.get("price") == "int64"
         self.arithmetic = choose(problem, large=large)
         self.lists: Solved | None = None  # of methods on lists
         self.auction: dict[str, Any] = {}  # what bids did, see methods.auction

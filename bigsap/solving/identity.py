@@ -21,13 +21,13 @@ _log = logging.getLogger("bigsap")
 
 def identity(
     given: Problem, gated: Gated | None, problem: Problem, options: Options, method: str,
-    arithmetic: Arithmetic,
+    arithmetic: Arithmetic, asked: str,
 ) -> dict[str, Any]:  # fmt: skip
     """Plain values that two solves share when one may continue the other.
 
     given: the problem as the user has it, costs perhaps placed on a device. gated: its source
     before that, where rows may stay unassigned. problem: as it is solved. method: the one
-    chosen.
+    chosen, of asked.
     """
     source = given.source
     fingerprint = source.fingerprint() if isinstance(source, Fingerprinted) else None
@@ -46,6 +46,7 @@ def identity(
         "asked_dtype": None if dtype is None else str(np.dtype(dtype)),
         "maximize": given.maximize,
         "method": method,
+        "asked_method": asked,
         "epsilon": options.epsilon,
         "seed": int(options.seed),
         "start": options.start,

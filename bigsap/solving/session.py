@@ -21,7 +21,7 @@ from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.hungarian import solve_hungarian
 from bigsap.methods.parts import Counts
-from bigsap.methods.placement import device_name
+from bigsap.methods.placement import device_name, lists_on_trial
 from bigsap.methods.warm import Warm
 from bigsap.monitor import Monitor, Snapshot, Stopped
 from bigsap.options import Options, ssp_takes_levels
@@ -77,8 +77,9 @@ class Run(SolveCall):
         if path is None and saved is None:
             return
         facts = identity(
-            self.given, self.gated, self.problem, self.options, self.method, self.arithmetic
-        )
+            self.given, self.gated, self.problem, self.options, self.method, self.arithmetic,
+            self.asked,
+        )  # fmt: skip
         if saved is not None:
             saved.refuse_unless(facts)
             self.resumed = int(saved.facts.get("resumed", 0)) + 1
@@ -195,8 +196,13 @@ class Run(SolveCall):
             start=options.start, enough=self._lists_enough,
             memory=options.memory_for_lists(self.problem), exhausted=self._exhausted(),
             impatient=self._exhausted() == _EXHAUSTED, hold=not options.certify,
-            beside=self.beside,
+            on_trial=self._on_trial(), beside=self.beside,
         )  # fmt: skip
+
+    def _on_trial(self) -> bool:
+        """Whether lists may still give way to whole rows, as they do where searches ask for too
+        many evaluations."""
+        return self.asked == "auto" and lists_on_trial(self.problem.source)
 
     def _exhausted(self) -> int:
         """After how many times all pairs lists give way to scans of whole rows: never, where
@@ -204,7 +210,7 @@ class Run(SolveCall):
         fit = self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
         if device_name(self.problem.source) != "cpu" or not fit:
             return 0
-        chosen = self.options.method in ON_LISTS or self.rows.policy != "in place"
+        chosen = self.asked in ON_LISTS or self.rows.policy != "in place"
         return _EXHAUSTED_LATE if chosen else _EXHAUSTED
 
     def _first_prices(self, snapshot: Snapshot) -> Warm | None:
@@ -271,7 +277,7 @@ class Run(SolveCall):
     def _asked(self) -> bool:
         """Whether a certain way to the answer was asked for."""
         options = self.options
-        named = options.method in ("ssp", "hungarian", "auction")
+        named = self.asked in ("ssp", "hungarian", "auction")
         return options.start != "auto" or named or not options.epsilon
 
     def _shortcut(self) -> Solved:
@@ -288,7 +294,11 @@ class Run(SolveCall):
         """Go on by scans of whole rows from the prices that the lists have come to."""
         known, first, warm = solved.known(), solved.first_known(), None
         self.whole_rows, self.monitor.save = True, None  # a resumed solve comes here again
-        if known is not None and not self._exhausted():
+        if self._on_trial() and not self.phases:
+            self.why = "the device scans whole rows: some lists end long before others"
+            if first is not None and ssp_takes_levels(self.problem, self.options):
+                warm = Warm(first, guided=True)
+        elif known is not None and not self._exhausted():
             warm = Warm(known[1], known[0])
         elif known is not None:
             # Lists leave prices that fell where lists ended, which take whole rows 3 to 8
