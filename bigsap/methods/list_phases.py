@@ -37,7 +37,7 @@ _EASY, _EASY_DROPS = 8.0, 0.5
 _NARROW, _NARROW_WIDE = 3.0, 1.5
 #: Lists of points that lie as densely everywhere reach 1.2 to 1.4 times as far in the upper
 #: quartile as in the lower one, those of clusters and normal points 1.6 to 3 times.
-_FARTHER = 1.4
+_FARTHER = 1.45
 #: Rows that tell so before all others are evaluated.
 _PROBED = 64
 #: How many epsilons the virtual columns begin below the price that parts the rows, so that the
