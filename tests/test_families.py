@@ -144,6 +144,19 @@ def test_costs_that_pile_up(power, first, scans):
     assert result.stats["rows_scanned"] <= scans * 2000
 
 
+@pytest.mark.parametrize(
+    ("n", "m", "first", "scans"),
+    [(2000, 2300, "estimate", 7), (1900, 2000, "estimate", 24), (1500, 4000, "none", 3)],
+)
+def test_rectangles_of_costs_that_pile_up(n, m, first, scans):
+    """The first two took 690 scans a row by lists alone."""
+    cost = np.random.default_rng(2).random((n, m)) ** 6
+    result = bigsap.solve(cost, threads=1)
+    assert result.status == "optimal"
+    assert result.stats["first_prices"] == first
+    assert result.stats["rows_scanned"] <= scans * n
+
+
 def test_phases_that_are_too_coarse_for_most_rows_are_no_reason_for_the_last():
     """497 scans a row when few scans were enough of one."""
     cost = np.random.default_rng(1).random((2000, 2000)) ** 4

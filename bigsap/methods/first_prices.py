@@ -108,7 +108,14 @@ def choose_first_prices(
     strata = strata_of(problem, monitor, seed, counts)
     drawn = _draw(problem, strata, _SAMPLE, np.random.default_rng([seed, 1]))
     costs = _signed(problem, drawn.rows, drawn.columns, monitor, counts)
-    return ("none", None) if costs is None or not _worth(costs, drawn) else ("levels", strata)
+    if costs is None:
+        return "none", None
+    if _worth(costs, drawn):
+        return "levels", strata
+    # Twice as many columns as rows need no prices.
+    competing = max(n, m) < 2 * min(n, m)
+    estimated = competing and _piled_up(costs) and nugget(costs) > _UNRELATED
+    return ("estimate" if estimated else "none"), None
 
 
 def _choose_by_rows(
