@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import time
 import tracemalloc
 from fractions import Fraction
@@ -472,3 +473,20 @@ def test_the_proof_shares_no_code_with_the_engine():
                 names += [f"bigsap.proof.{a.name}" for a in node.names] if whole else [node.module]
             for imported in names:
                 assert imported in here or imported.split(".")[0] not in ("bigsap", "numba")
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (30, 40), (40, 30)])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_bound_far_below_the_cost_stays_below_the_optimum(shape, maximize):
+    """A dear assignment and good prices: the bound is a tiny difference of large sums."""
+    for seed in range(20):
+        g = np.random.default_rng(seed)
+        cost = g.random(shape) ** 12 * 1e-3
+        signed = -cost if maximize else cost
+        best = bigsap.solve(signed, maximize=maximize)
+        dear = bigsap.solve(signed, maximize=not maximize)
+        sign = -1 if maximize else 1
+        found = certify(ArraySource(signed), dear.col4row, sign * best.v, maximize=maximize)
+        exact = math.fsum(signed[best.row_ind, best.col_ind])
+        assert sign * found.bound <= sign * exact
+        assert sign * found.bound >= sign * exact * (1 - 1e-6) - 1e-30

@@ -281,7 +281,7 @@ def test_classical_continues_from_a_checkpoint(
     cost = costs_of("10n", 60, 60, 6)
     whole = bigsap.solve(cost, **told)
     assert whole.stats["trees"]["stages"] > 4
-    for stop in (1, 4, 30):
+    for stop in (1, 4, 8, 12, 30):
         looks = 0
 
         def leave(progress: bigsap.Progress, stop: int = stop) -> None:
@@ -295,7 +295,15 @@ def test_classical_continues_from_a_checkpoint(
             callback=leave, callback_every=1e-9, **told,
         )  # fmt: skip
         assert left.bound <= whole.fun <= left.fun
-        done = bigsap.resume(tmp_path / "state", cost, device=then)
+        assigned: list[int] = []
+
+        def hear(progress: bigsap.Progress, assigned: list[int] = assigned) -> None:
+            assigned.append(progress.assigned)
+
+        done = bigsap.resume(
+            tmp_path / "state", cost, device=then, callback=hear, callback_every=1e-9
+        )
+        assert max(assigned) <= 60
         assert facts(done) == facts(whole)
         assert done.stats["rows_evaluated"] == whole.stats["rows_evaluated"]
 

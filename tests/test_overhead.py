@@ -17,6 +17,11 @@ class TwoMembers(Protocol, metaclass=Ability):
     def ask(self) -> int: ...
 
 
+@runtime_checkable
+class Both(TwoMembers, Resident, Protocol, metaclass=Ability):
+    """Of other abilities."""
+
+
 class Named(TwoMembers):
     """By its name one of them, with nothing that a protocol looks for."""
 
@@ -73,6 +78,22 @@ def test_a_class_derived_from_an_ability_is_told_by_its_name():
 
     assert isinstance(Named(), Named)
     assert not isinstance(Has(), Named)
+
+
+def test_an_ability_made_of_others_has_their_members():
+    class Has:
+        number = 0
+
+        def ask(self):
+            return 1
+
+    class HasAll(Has):
+        def resident(self):
+            return None
+
+    assert isinstance(HasAll(), Both)
+    assert not isinstance(Has(), Both)
+    assert not isinstance(object(), Both)
 
 
 def test_the_abilities_of_sources():

@@ -90,3 +90,11 @@ def test_no_addition_is_lost():
     for thread in threads:
         thread.join()
     assert kept.count == 4 * 2 * 200_000
+
+
+def test_a_name_that_is_no_field_is_an_error():
+    kept = record(Fields, PRICES[0])
+    with pytest.raises(AttributeError):
+        kept.palce = 1
+    with pytest.raises(AttributeError):
+        assert kept.palce

@@ -239,19 +239,21 @@ def _solve_there(
         """Take note of where a launch has ended."""
         nonlocal between, gone_over
         between, counts = is_between, there.counts
-        for name in (*COUNTS, "passes"):
-            setattr(at, name, counts[name])
-        told = {name: counts[name] for name in ("roots", *COUNTS)}
-        solved.trees = {**told, "list_events": counts["passes"]}
         rows = counts["passes"] + counts["tight_rows"] - gone_over
         gone_over += rows
         solved.counts.add(Counts(rows, rows * m))
         u, engine.v[:] = there.duals()
         engine.column_of_row[:] = there.matching()
         matched = np.flatnonzero(engine.column_of_row >= 0)
+        if is_between and not counts["paths"]:
+            counts["roots"] = n - matched.size  # the launch may have ended before it counted them
         columns = engine.column_of_row[matched]
         engine.row_of_column[columns] = matched
         engine.match_cost[matched] = u[matched] + engine.v[columns]
+        for name in (*COUNTS, "passes"):
+            setattr(at, name, counts[name])
+        told = {name: counts[name] for name in ("roots", *COUNTS)}
+        solved.trees = {**told, "list_events": counts["passes"]}
         progress.assigned = n - there.left()
         monitor.reached(0, solved.counts.rows)
 

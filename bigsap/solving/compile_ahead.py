@@ -75,12 +75,11 @@ def compile_ahead(problem: Problem, method: str, price: np.dtype[Any]) -> None:
     if device_name(source) != "cpu":
         return
     levels = isinstance(source, Separable) and min(problem.shape) >= _WITH_LEVELS
-    kind = _read_as(source), source.dtype, price, method in ON_LISTS, problem.is_square, levels
-    if kind in _named:
+    bounded = type(source) if levels else None
+    kind = _read_as(source), source.dtype, price, method in ON_LISTS, problem.is_square, bounded
+    if kind in _named or not ahead.possible() or available_threads() < 2:
         return
     _named.add(kind)
-    if not ahead.possible() or available_threads() < 2:
-        return
     with Team(1) as team:
         pair = _one_pair(source)
         kernels = list(_kernels(pair, price, team, method, problem.is_square, levels))

@@ -44,7 +44,9 @@ class Ability(_ProtocolType):  # type: ignore[misc]  # Python has no public name
             return bool(super().__instancecheck__(instance))
         members = cls.__dict__.get("_members")
         if members is None:
-            named = {**vars(cls), **get_annotations(cls)}
+            # A protocol may be made of others.
+            bases = [base for base in cls.__mro__ if base.__dict__.get("_is_protocol")]
+            named = {name for base in bases for name in (*vars(base), *get_annotations(base))}
             members = cls._members = tuple(name for name in named if not name.startswith("_"))
         return all(getattr(instance, name, None) is not None for name in members)
 

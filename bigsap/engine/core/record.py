@@ -2,8 +2,8 @@
 
 A class lists the fields and says what each means; ``int`` stands for int64, ``float`` for the type
 of prices (float64 or int64). A kernel is handed one address, where an array takes seven words; in
-Python a record is a ``numpy.record``, whose fields are attributes too. What is written on one side
-is there on the other.
+Python a record is a ``numpy.void`` whose fields are attributes too. What is written on one side
+is there on the other. Records are not pickled: checkpoints hold their ``numbers``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ Fields = TypeVar("Fields")
 LINE = 64
 #: What checkpoints call the numbers of a kind.
 _PARTS = {"words": "int", "values": "float"}
-#: Attributes as of any object, not as ``numpy.record`` has them.
-_DIRECT = {"__getattribute__": object.__getattribute__, "__setattr__": object.__setattr__}
 
 
 def _setter(name: str) -> Callable[[Any, Any], None]:
@@ -46,19 +44,20 @@ def _given(fields: type) -> dict[str, str]:
 def record_type(fields: type, price: np.dtype[Any]) -> np.dtype[Any]:
     """The numpy type of the fields of a class, each of eight bytes, padded to whole cache lines.
 
-    Raises TypeError for a name that every ``numpy.record`` uses for something else.
+    Raises TypeError for a name that every ``numpy.void`` uses for something else.
     """
     kinds = {"int": np.dtype(np.int64), "float": price}
     given = _given(fields)
-    hidden = [name for name in given if hasattr(np.record, name)]
+    hidden = [name for name in given if hasattr(np.void, name)]
     if hidden:
-        raise TypeError(f"{fields.__name__}: numpy.record has {hidden} of its own")
+        raise TypeError(f"{fields.__name__}: numpy.void has {hidden} of its own")
     size = -(-8 * len(given) // LINE) * LINE
     formats = [kinds[kind] for kind in given.values()]
     lines = np.dtype({"names": list(given), "formats": formats, "itemsize": size}, align=True)
     # ``numpy.record`` looks fields up in Python, a microsecond each; properties of C do not.
+    # Without a dictionary a name that is no field is an error.
     attributes = {name: property(itemgetter(name), _setter(name)) for name in given}
-    own = type(fields.__name__, (np.record,), {**_DIRECT, **attributes})
+    own = type(fields.__name__, (np.void,), {"__slots__": (), **attributes})
     return np.dtype((own, lines))
 
 
