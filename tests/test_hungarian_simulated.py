@@ -245,7 +245,8 @@ def classical(cost: np.ndarray, **options: object) -> bigsap.Result:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_classical_is_the_hosts(kind: str) -> None:
-    for n, m in ((1, 1), (33, 33), (5, 70), (20, 70), (40, 9)):
+    deep = kind == "product"
+    for n, m in ((14, 14), (5, 70)) if deep else ((1, 1), (33, 33), (5, 70), (20, 70), (40, 9)):
         cost = costs_of(kind, n, m, n)
         assert classical(cost).fun == optimum(cost)[0]
         assert classical(cost / 7, maximize=True).status == "optimal"
@@ -254,7 +255,7 @@ def test_classical_is_the_hosts(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "twins"])
 def test_classical_whatever_the_grid(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many blocks, whichever steps they share, and however short launches are."""
-    cost = costs_of(kind, 70, 70, 7)
+    cost = costs_of(kind, 50, 50, 7)
     for blocks, wide, seconds in ((1, 512, 0.25), (5, 1, 0.25), (3, 1 << 20, 0.25), (3, 512, 1e-6)):
         monkeypatch.setattr(wait, "_USUAL_CHIPS", blocks)
         monkeypatch.setattr(device_classical, "WIDE", wide)
@@ -278,10 +279,10 @@ def test_classical_continues_from_a_checkpoint(
     """On the device or off it, with the answer, prices and counts of the whole solve."""
     monkeypatch.setattr(wait, "_LAUNCH_SECONDS", 1e-6)
     told = {"method": "hungarian", "variant": "classical"}
-    cost = costs_of("10n", 60, 60, 6)
+    cost = costs_of("10n", 40, 40, 6)
     whole = bigsap.solve(cost, **told)
     assert whole.stats["trees"]["stages"] > 4
-    for stop in (1, 4, 8, 12, 30):
+    for stop in (1, 8, 30):
         looks = 0
 
         def leave(progress: bigsap.Progress, stop: int = stop) -> None:
@@ -303,7 +304,7 @@ def test_classical_continues_from_a_checkpoint(
         done = bigsap.resume(
             tmp_path / "state", cost, device=then, callback=hear, callback_every=1e-9
         )
-        assert max(assigned) <= 60
+        assert max(assigned) <= 40
         assert facts(done) == facts(whole)
         assert done.stats["rows_evaluated"] == whole.stats["rows_evaluated"]
 
