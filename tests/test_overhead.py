@@ -22,6 +22,15 @@ class Both(TwoMembers, Resident, Protocol, metaclass=Ability):
     """Of other abilities."""
 
 
+class Has:
+    """What it takes, without a word of it."""
+
+    number = 0
+
+    def ask(self):
+        return 1
+
+
 class Named(TwoMembers):
     """By its name one of them, with nothing that a protocol looks for."""
 
@@ -51,42 +60,27 @@ def test_a_small_general_solve_makes_few_calls(method, most):
 
 
 def test_an_ability_is_told_by_its_members():
-    class Has:
-        number = 0
-
-        def ask(self):
-            return 1
+    class Changed(Has):
+        pass
 
     class Lacks:
         number = 0
 
     one = Lacks()
-    assert isinstance(Has(), TwoMembers)
+    assert isinstance(Changed(), TwoMembers)
     assert not isinstance(one, TwoMembers)
     one.ask = lambda: 1  # of the instance alone
     assert isinstance(one, TwoMembers)
-    Has.ask = None  # how a class says that it has none
-    assert not isinstance(Has(), TwoMembers)
+    Changed.ask = None  # how a class says that it has none
+    assert not isinstance(Changed(), TwoMembers)
 
 
 def test_a_class_derived_from_an_ability_is_told_by_its_name():
-    class Has:
-        number = 0
-
-        def ask(self):
-            return 1
-
     assert isinstance(Named(), Named)
     assert not isinstance(Has(), Named)
 
 
 def test_an_ability_made_of_others_has_their_members():
-    class Has:
-        number = 0
-
-        def ask(self):
-            return 1
-
     class HasAll(Has):
         def resident(self):
             return None

@@ -7,7 +7,8 @@ between neighbours. It is 1 for i.i.d. costs, and halves in the plane when a sam
 Where it is neither small nor falling, costs have many dimensions, or noise. Then the sample is
 solved exactly, and so is a stratified quarter of it: levels pay if the quarter's prices recover
 most of the dual value that exact prices add. Costs that are i.i.d., or nearly, show already in a
-few rows and columns, by landmarks among these.
+few rows and columns, by landmarks among these. They need no prices, unless they pile up at the
+smallest of a row.
 """
 
 from __future__ import annotations
