@@ -25,14 +25,22 @@ from bigsap.sources.base import Array
 FORMAT = "bigsap-result"
 VERSION = 1
 
+# Arrays of a result that may be absent.
+_OPTIONAL = ("unassigned_cost", "u_low", "v_low")
+
 # Of two threads that look at a result first, one puts it together.
 _COMPLETING = threading.RLock()
 
 
 class Status(StrEnum):
-    """How a solve ended. ``optimal`` and ``gap_reached`` count as success."""
+    """How a solve ended. ``optimal`` and ``gap_reached`` count as success.
+
+    optimal: the exact gap is at most 2**-50 of the sum of the assigned costs' sizes. imprecise: the
+    gap is proved, but it is larger than that.
+    """
 
     OPTIMAL = "optimal"
+    IMPRECISE = "imprecise"
     GAP_REACHED = "gap_reached"
     TIME_LIMIT = "time_limit"
     CANCELLED = "cancelled"
@@ -41,6 +49,7 @@ class Status(StrEnum):
 
 MESSAGES = {
     Status.OPTIMAL: "Optimal assignment found.",
+    Status.IMPRECISE: "Assignment found; optimality proved only to within gap.",
     Status.GAP_REACHED: "The requested gap is reached.",
     Status.TIME_LIMIT: "The time limit was reached.",
     Status.CANCELLED: "The solve was cancelled.",
@@ -62,16 +71,20 @@ class Result:
         rows or columns have 0 and none exceeds 0 (none is below 0 when maximising).
         NaN where unknown. Of a solve without its certificate (``certify=False``) they are the
         search's, and feasible as far as that is right: ``verify`` tells.
-    bound: no assignment is cheaper (dearer when maximising); None when unknown.
-    gap: ``|fun - bound|``; None when one of them is unknown.
+    u_low, v_low: low parts of duals that are pairs of doubles, ``u + u_low``, ``v + v_low``; None
+        where all are 0. With them the inequality holds for the exact sums.
+    bound: no assignment is cheaper (dearer when maximising), exactly: what rounding it to a
+        double took from it made it weaker. None when unknown.
+    gap: the exact cost less the exact bound, rounded up: ``|fun - bound|`` up to the rounding of
+        these. None when one of them is unknown.
     status, success, message: how the solve ended.
     nit: number of phases.
     stats: counts and times, see the design of ``solve``. Among them ``gaps``: a record of
         ``seconds``, ``gap``, ``lower_bound`` and ``upper_bound`` each time that the gap
-        between what was proved and the best assignment priced became smaller; and
-        ``magnitude``, that of the certificate, by which ``verify`` knows what was rounded;
-        ``proof``, how it was made: ``by`` ("pairs" or "bounds"), ``pairs`` looked at, ``bounds``
-        computed.
+        between what was proved and the best assignment priced became smaller; ``refined``,
+        how often the prices were refined because their gap was too large; and
+        ``proof``, how it was made: ``by`` ("pairs" or "bounds"), ``pairs`` looked at,
+        ``bounds`` computed.
     col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
         column; -1 = unassigned.
     violator: (k,) intp, rows whose allowed columns are too few; empty unless the
@@ -102,6 +115,8 @@ class Result:
     maximize: bool = False
     shape: tuple[int, int] = (0, 0)
     unassigned_cost: Array | None = None
+    u_low: Array | None = None
+    v_low: Array | None = None
 
     @classmethod
     def from_assignment(
@@ -118,16 +133,19 @@ class Result:
         nit: int = 0,
         violator: npt.ArrayLike = (),
         u: npt.ArrayLike | None = None,
+        u_low: Array | None = None,
+        v_low: Array | None = None,
         fun: float | None = None,
         bound: float | None = None,
+        gap: float | None = None,
     ) -> Result:
         """Build a result from what a method knows.
 
         col4row: (n,), or None when no assignment is known.
-        v, u: duals in the minimising sense (of minus the cost when maximising).
+        v, u, v_low, u_low: duals in the minimising sense (of minus the cost when maximising).
         certificate: when given, fun, bound, gap, u and v are taken from it; else
             from the arguments, NaN and None standing for what is unknown.
-        fun, bound: in the user's sense.
+        fun, bound: in the user's sense. gap: their difference, where that was not rounded.
         """
         n, m = shape
         sign = -1 if maximize else 1
@@ -137,12 +155,17 @@ class Result:
             columns = np.array(col4row, dtype=np.intp)
         stats = dict(stats or {})
         if certificate is not None:
-            stats["magnitude"] = certificate.magnitude
             stats["proof"], stats["proof_bounds"] = certificate.by, certificate.bounds
             fun, bound, gap = certificate.fun, certificate.bound, certificate.gap
             row_dual, column_dual = certificate.u, certificate.v
+            row_low, column_low = certificate.u_low, certificate.v_low
         else:
-            gap = None if fun is None or bound is None else abs(fun - bound)
+            if fun is None or bound is None:
+                gap = None
+            elif gap is None:
+                gap = abs(fun - bound)
+            row_low = None if u_low is None else sign * u_low
+            column_low = None if v_low is None else sign * v_low
             row_dual = np.full(n, np.nan) if u is None else sign * np.asarray(u) + 0
             column_dual = np.full(m, np.nan) if v is None else sign * np.asarray(v) + 0
         row_ind, col_ind, row4col = views_of(columns, m)
@@ -164,6 +187,8 @@ class Result:
             violator=np.array(violator, dtype=np.intp).reshape(-1),
             maximize=bool(maximize),
             shape=(int(n), int(m)),
+            u_low=row_low,
+            v_low=column_low,
         )
 
     @classmethod
@@ -220,6 +245,10 @@ class Result:
     def __contains__(self, name: object) -> bool:
         return name in self.keys()
 
+    def __bool__(self) -> bool:
+        """Whether the solve succeeded."""
+        return self.success
+
     def keys(self) -> list[str]:
         """The field names, so that ``dict(res)`` works."""
         return [f.name for f in fields(self)]
@@ -262,11 +291,9 @@ class Result:
         or the violating set of an infeasible problem; or saying that a result without duals
         does not show that it is optimal. With ``v`` alone the pass finds ``u``.
 
-        Tolerances: costs from another code path may differ in their last bits, and
-        sums of duals are rounded, so fun, bound and gap may differ by 8 times the
-        certificate's ``rounding`` and one dual by ``allowance`` of the largest
-        number involved (about 1e-14 of it for small problems, 1e-12 for a million
-        rows); integer costs with integer duals must agree exactly.
+        Everything is exact where the costs are those of the solve. Costs from another code
+        path may differ in their last bits: where the assignment's cost differs, it, the bound
+        and one dual may by ``2**-50`` of the assigned costs' sizes.
         Time O(n m), one pass; less where bounds of the costs exclude pairs.
         """
         from bigsap.sources import as_source
@@ -304,8 +331,9 @@ class Result:
         }
         text = np.array(json.dumps(meta, default=_plain).encode("ascii"))
         gate: dict[str, Any] = {}
-        if self.unassigned_cost is not None:
-            gate["unassigned_cost"] = self.unassigned_cost
+        for name in _OPTIONAL:
+            if getattr(self, name) is not None:
+                gate[name] = getattr(self, name)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
         if not target.parent.is_dir():
             where = os.fspath(target.parent)
@@ -357,7 +385,7 @@ class Result:
                 raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
             columns, u, v = parts["col4row"], parts["u"], parts["v"]
             violator = parts["violator"]
-            gate = parts["unassigned_cost"] if "unassigned_cost" in parts.files else None
+            gate, u_low, v_low = (parts.get(name) for name in _OPTIONAL)
         n, m = meta["shape"]
         if gate is not None and (gate.shape != (n,) or gate.dtype not in ("i8", "f8")):
             raise ValueError("unassigned_cost does not fit the shape")
@@ -367,6 +395,9 @@ class Result:
             raise ValueError("col4row does not fit the shape")
         if u.shape != (n,) or v.shape != (m,) or {u.dtype.kind, v.dtype.kind} - set("if"):
             raise ValueError("the duals do not fit the shape")
+        for low, dual in ((u_low, u), (v_low, v)):
+            if low is not None and (low.shape != dual.shape or low.dtype != np.float64):
+                raise ValueError("the low parts of the duals do not fit them")
         if columns.size and not -1 <= columns.min() <= columns.max() < m:
             raise ValueError("col4row names a column outside the matrix")
         row_ind, col_ind, row4col = views_of(columns.astype(np.intp), m)
@@ -390,6 +421,8 @@ class Result:
             maximize=bool(meta["maximize"]),
             shape=(n, m),
             unassigned_cost=gate,
+            u_low=u_low,
+            v_low=v_low,
         )
 
     def plot(self) -> Any:

@@ -12,6 +12,7 @@ from bigsap.many import solve_many
 from bigsap.methods import METHODS
 from bigsap.native import ahead
 from bigsap.proof.minima import by_bounds
+from bigsap.proof.row_minima import Prices
 from bigsap.rows import RowCache
 from bigsap.solve import solve
 from bigsap.sources.base import SCANNABLE, CostSource
@@ -110,7 +111,7 @@ def _begin_alone(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> N
 
 def _prove(source: CostSource) -> None:
     """The kernels of bounds, whatever the size: no solve so small would use them."""
-    boxes = by_bounds(source, None, np.zeros(source.shape[1]), False, at_any_size=True)
+    boxes = by_bounds(source, None, Prices(np.zeros(source.shape[1])), False, at_any_size=True)
     assert boxes is not None
 
 

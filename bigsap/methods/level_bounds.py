@@ -17,6 +17,7 @@ from bigsap.engine.core.team import Team
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
 from bigsap.proof.minima import Looked, by_bounds, seconds_by_bounds
+from bigsap.proof.row_minima import Prices
 from bigsap.sources.base import Array
 
 #: The share of the time so far that bounds may take. Levels take a quarter of a solve, or less.
@@ -47,12 +48,12 @@ class LevelBounds:
         ``since``, and pass it on."""
         problem, monitor = self.problem, self.monitor
         found = by_bounds(
-            problem.source, None, v, problem.maximize, self.team.n_threads,
+            problem.source, None, Prices(v), problem.maximize, self.team.n_threads,
             lambda _: monitor.tick(),
         )  # fmt: skip
         if found is not None and not isinstance(found, Looked):
             known = Known(problem, np.inf, active=False)
-            known.see_duals(found[0], v)
+            known.see_duals(found[0].high, v)
             known.tell(monitor)
             self._takes = time.perf_counter() - since
         else:

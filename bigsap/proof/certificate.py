@@ -14,16 +14,13 @@ the pair (u, v) is dual feasible, ``u[i] + v[j] <= c[i, j]``, whatever ``v`` is,
   ``t`` the m-th smallest u, ``u' = min(u - t, 0)`` and ``v' = v + t`` make it
   ``sum(u') + sum(v')`` with u' <= 0 (u' = 0 on the unassigned rows when optimal).
 
-The gap is not taken as a difference of two large sums but as the sum of its parts,
-all of them non-negative: the violations ``s[i] = (c[i, j] - v[j]) - u[i]`` of the
-assigned pairs; ``-v`` of the free columns (n < m); ``-u'`` of the unassigned rows
-and ``max(u - t, 0)`` of the assigned ones (n > m). ``bound = fun - gap``.
+*All of it is exact*, for the doubles or integers that the source delivers: prices are
+pairs of doubles, row minima sums of three (``scan``), all sums expansions (``exact``). Nothing is
+rounded but what is shown: ``bound`` to the safe side, ``fun`` to nearest, ``gap`` up. Of integer
+costs the optimum is an integer, so the bound is rounded to the next one that is no better.
 
-*Rounding.* ``fl(a - b) = (a - b)(1 + d)`` with ``|d| <= 2^-53`` and ``math.fsum``
-rounds once, hence ``fun - bound`` is within ``Certificate.rounding`` = 2^-52 times
-the sum of all magnitudes that enter. Integer costs: with integral prices all of it
-is exact integer arithmetic; with other prices ``fun - floor(gap + rounding)`` is
-still a bound, because the optimum is an integer: a gap below 1 proves optimality.
+Prices of a solve carry the rounding of their many updates. Where the gap is more than it may be,
+``tighten`` corrects them by that little, with low parts; the assignment stays as it is.
 """
 
 from __future__ import annotations
@@ -31,48 +28,52 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import CertificateError, OverflowRiskError
-from bigsap.proof.minima import minima
-from bigsap.proof.row_minima import reach, refuse_invalid
+from bigsap.proof.conclusion import Claimed, conclude
+from bigsap.proof.exact import three_sum, two_sum
+from bigsap.proof.minima import Looked, may_bound, minima
+from bigsap.proof.refusals import reach, refuse_invalid
+from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
-from bigsap.proof.tightness import UNIT, Tightness, allowance
+from bigsap.proof.tighten import tightened
 from bigsap.sources.base import Array, CostSource
 
-#: Rounding of a bound that is not worth a word, as a share of it.
-_VISIBLE = 1e-9
+#: Near pairs are within this share of the prices' span.
+_WIDTH = 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """What a pass over the costs, or bounds of them, has proved.
 
-    fun: cost of the assignment, in the user's sense; an ``int`` for integer costs.
-        None when no assignment was given.
+    fun: cost of the assignment, in the user's sense, the double nearest to it; an ``int`` for
+        integer costs. None when no assignment was given.
     bound: no assignment is better than this (lower bound when minimising, upper
-        bound when maximising). ``gap = |fun - bound|``.
-    u, v: (n,), (m,) duals in the user's sense, normalised as the module's text says:
-        ``u[i] + v[j] <= c[i, j]`` (``>=`` when maximising) for every pair and
-        ``sum(u) + sum(v) == bound`` up to rounding (and up to less than 1 when costs
-        are integers but prices are not). float64; int64 only for integers that
-        float64 cannot hold.
+        bound when maximising), whatever was rounded.
+    gap: the exact cost less the exact bound, rounded up. It may differ from ``fun - bound`` by
+        a unit in the last place of these.
+    u, v: (n,), (m,) duals in the user's sense, normalised as the module's text says.
+        float64; int64 only for integers that float64 cannot hold.
+    u_low, v_low: low parts of the duals, which are ``u + u_low`` and ``v + v_low``; None where
+        all are 0. With them ``u[i] + v[j] <= c[i, j]`` (``>=`` when maximising) for every pair, as
+        real numbers, and their sum is the bound up to 1e-32 of the duals (up to less than 1 when
+        costs are integers but prices are not).
     worst_row, worst_violation: the assigned row farthest from tight (-1: none).
     pairs: how many pairs were looked at.
     by: "pairs", every one was; "bounds", the others were excluded by bounds of their costs.
     bounds: how many bounds were computed.
-    exact: integer costs whose optimality is proved without any rounding.
-    rounding: radius within which ``gap`` is known.
-    optimal: no part of the gap exceeds what rounding explains (see ``allowance``);
-        for integer costs the same as ``exact``.
-    loose_rows: (k,) intp, the assigned rows whose violation rounding cannot explain.
-    magnitude: the size of the numbers that were rounded, cost units: of the prices as they
-        were given, before they were normalised, and of what was subtracted from them. Prices
-        that lie near 0 here may be differences of large ones. 0 where all is exact.
+    exact: integer costs whose optimality is proved.
+    optimal: ``gap <= 2**-50 * size``: four units in the last place of the assigned costs; 0 for
+        integers.
+    size: the sum of the sizes of the assigned costs.
+    margin: the median, over some rows, of by how much the best column wins; None when unknown.
+        Shifts and scales of the costs do not change what a gap is compared to it.
     """
 
     fun: float | None
@@ -84,25 +85,33 @@ class Certificate:
     worst_violation: float
     pairs: int
     exact: bool
-    rounding: float
     optimal: bool
-    loose_rows: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    magnitude: float = 0.0
+    u_low: Array | None = None
+    v_low: Array | None = None
     by: str = "pairs"
     bounds: int = 0
+    size: float = 0.0
+    margin: float | None = None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the gap is small beside the margins, too: no other assignment can win by it."""
+        if not self.gap or not self.margin:
+            return True
+        return bool(self.gap <= 1e-12 * self.u.size * self.margin)
 
 
 def certify(
     source: CostSource,
     col4row: npt.ArrayLike | None,
     v: npt.ArrayLike,
+    v_low: npt.ArrayLike | None = None,
     *,
     maximize: bool = False,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
     tick: Callable[[int], None] | None = None,
     normalise: bool = True,
-    magnitude: float = 0.0,
     pairs: bool = False,
 ) -> Certificate:
     """Prove how far an assignment can be from the optimum, in one pass over the costs.
@@ -112,48 +121,59 @@ def certify(
     v: (m,) any finite prices **in the minimising sense** (of minus the cost when
         maximising), as the engine keeps them. The better the prices, the smaller
         the gap; no prices can make the bound wrong.
+    v_low: (m,) low parts, for prices ``v + v_low``.
     threads, block_bytes, tick: see ``streaming.stream``.
     normalise: False takes v as it is (capped at 0 when n < m) and t = 0 when n > m,
-        which is what ``Result.verify`` needs; True finds the best shift.
-    magnitude: that of an earlier certificate, where v comes from one: its rounding
-        excuses a pair that is not tight. It changes neither fun, bound nor gap.
+        which is what ``Result.verify`` needs; True finds the best shift, and corrects
+        the prices' rounding where that is needed.
     pairs: look at every pair. Otherwise, where boxes of points bound the costs (``points`` of
         every metric, ``lowrank`` with finite terms, both also with ``unassigned_cost``), pairs
         that a bound excludes are not looked at; the certificate is the same, bit for bit,
-        but for ``pairs``, ``by`` and ``bounds``.
+        but for ``pairs``, ``by``, ``bounds`` and ``margin``.
 
     Raises CertificateError when ``col4row`` is not a complete assignment of allowed
     pairs, InvalidCostError (first row and column) for NaN and the infinity that does
-    not mean *forbidden*, OverflowRiskError when integers leave int64.
-    Time O(n m), or about O((n + m) log m) with bounds; memory two blocks a thread, and six
+    not mean *forbidden*, OverflowRiskError when numbers leave int64 or float64.
+    Time O(n m), or about O((n + m) log m) with bounds; memory two blocks a thread, and ten
     vectors, with bounds the points twice more and a tree of them.
     """
     n, m = source.shape
     integer = np.dtype(source.dtype).kind in "iu"
     matching = None if col4row is None else _complete_matching(col4row, n, m)
-    prices = checked_prices(v, m, integer)
+    prices = checked_prices(v, m, integer, v_low)
     if n == 0 or m == 0:
         return _empty(n, m, integer, bound_only=matching is None)
-    with np.errstate(over="ignore"):
-        largest = float(prices.max() - prices.min())
-    if not math.isfinite(largest):
-        raise OverflowRiskError("the prices are too far apart for float64")
-    if not normalise:
-        prices = np.minimum(prices, 0) if n < m else prices
-    elif n < m:
-        prices = np.minimum(prices - np.partition(prices, n - 1)[n - 1], 0)
-    else:
-        # Changes no difference between prices, but keeps c - v from losing digits.
-        prices = prices - prices.max()
-    u, matched, looked = minima(
-        source, matching, prices, maximize, threads, block_bytes, tick, every_pair=pairs
-    )
-    if prices.dtype.kind == "i" and max(reach(u), reach(prices), reach(matched)) > 2**60:
-        u, prices, matched = (a.astype(object) for a in (u, prices, matched))  # Python ints
-    proof = conclude(
-        n, m, matching, u, prices, matched, maximize, integer, largest, normalise, magnitude
-    )  # fmt: skip
-    return replace(proof, pairs=looked.pairs, by=looked.by, bounds=looked.bounds)
+    if not prices.integer:
+        with np.errstate(over="ignore"):
+            if not math.isfinite(float(prices.high.max() - prices.high.min())):
+                raise OverflowRiskError("the prices are too far apart for float64")
+    prices = shifted(prices, n, m) if normalise else capped_at_zero(prices) if n < m else prices
+    tighten = normalise and matching is not None and not prices.integer and n <= m
+    width = _WIDTH * float(prices.high.max() - prices.high.min()) if tighten else None
+    few = pairs or not may_bound(source)
+    given = (source, matching, prices, maximize, threads, block_bytes, tick)
+    found, looked = minima(*given, every_pair=pairs, width=width if few else None)
+
+    def concluded(prices: Prices, found: Any) -> Certificate:
+        return told(conclude(n, m, matching, found, prices, maximize, integer, normalise), looked)
+
+    certificate = concluded(prices, found)
+    if width is None or matching is None or (certificate.optimal and certificate.clear):
+        return certificate
+    if certificate.gap == math.inf:
+        return certificate
+    if found.near is None and looked.by == "bounds":
+        found, again = minima(*given, every_pair=False, width=width)
+        looked = replace(
+            looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds
+        )
+    signed = np.asarray((-1 if maximize else 1) * found.matched, np.float64)
+    limit = 2.0**-50 * certificate.size
+    better = tightened(found, matching, signed, prices, limit)
+    if better is None:
+        return certificate
+    closer = concluded(better[1], better[0])
+    return closer if (closer.gap or 0) < (certificate.gap or 0) else certificate
 
 
 def certify_infeasible(
@@ -199,10 +219,37 @@ def certify_infeasible(
             f"the violating set of {len(rows)} row(s) has {n_allowed} allowed column(s), which"
             " does not rule out an assignment"
         )
-    return Certificate(
-        None, forbidden, None, np.full(n, np.nan), np.full(m, np.nan), -1, 0.0,
-        len(rows) * m, False, 0.0, False,
-    )  # fmt: skip
+    duals = np.full(n, np.nan), np.full(m, np.nan)
+    return Certificate(None, forbidden, None, *duals, -1, 0.0, len(rows) * m, False, False)
+
+
+def told(claimed: Claimed, looked: Looked) -> Certificate:
+    """The certificate of what was concluded."""
+    return Certificate(**vars(claimed), pairs=looked.pairs, by=looked.by, bounds=looked.bounds)
+
+
+def shifted(prices: Prices, n: int, m: int) -> Prices:
+    """Prices whose largest is 0; with columns left over, the n-th smallest, and none is above."""
+    high, low = prices.high, prices.low
+    if low is None:
+        if n < m:
+            return Prices(np.minimum(high - np.partition(high, n - 1)[n - 1], 0))
+        # Changes no difference between prices that it does not round.
+        return Prices(high - high.max())
+    if n >= m:
+        return prices
+    at = np.lexsort((low, high))[n - 1]
+    total, rest = two_sum(high, -high[at])
+    total, mid, _ = three_sum(total, rest, low - low[at])
+    return capped_at_zero(Prices(total, mid))
+
+
+def capped_at_zero(prices: Prices) -> Prices:
+    """The prices, 0 where they exceed it."""
+    if prices.low is None:
+        return Prices(np.minimum(prices.high, 0))
+    above = prices.high + prices.low > 0
+    return Prices(np.where(above, 0.0, prices.high), np.where(above, 0.0, prices.low))
 
 
 def _complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
@@ -228,8 +275,15 @@ def _complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
     return matching
 
 
-def checked_prices(v: npt.ArrayLike, m: int, integer: bool) -> Array:
-    """``v`` as (m,) finite prices of a dtype that suits the costs, or CertificateError."""
+def checked_prices(
+    v: npt.ArrayLike, m: int, integer: bool, v_low: npt.ArrayLike | None = None
+) -> Prices:
+    """(m,) finite prices of a dtype that suits the costs, or CertificateError."""
+    low = None if v_low is None else np.asarray(v_low)
+    if low is not None:
+        if low.shape != (m,) or low.dtype.kind not in "biuf" or not np.isfinite(low).all():
+            raise CertificateError(f"v_low must be {m} finite numbers")
+        low = low.astype(np.float64) if low.any() else None
     prices = np.asarray(v)
     if prices.shape != (m,) or (prices.size and prices.dtype.kind not in "biuf"):
         raise CertificateError(
@@ -238,53 +292,16 @@ def checked_prices(v: npt.ArrayLike, m: int, integer: bool) -> Array:
     if not np.isfinite(prices).all():
         column = int(np.argmin(np.isfinite(prices)))
         raise CertificateError(f"v[{column}] is {prices[column]}, not a finite number")
-    if m and integer and (prices.dtype.kind in "biu" or (prices == np.rint(prices)).all()):
+    if (
+        m
+        and integer
+        and low is None
+        and (prices.dtype.kind in "biu" or (prices == np.rint(prices)).all())
+    ):
         if reach(prices) >= 2**63 or int(prices.max()) - int(prices.min()) >= 2**63:
             raise OverflowRiskError("the prices, or their differences, leave int64")
-        return prices.astype(np.int64)
-    return prices.astype(np.float64)
-
-
-def exact_sum(a: Array) -> Any:
-    """The exact sum: an int for integers, the correctly rounded sum for floats."""
-    if a.dtype == object:
-        return sum(a.tolist())
-    if a.dtype.kind == "i":
-        # Halves, because the sum of n int64 numbers need not fit into int64.
-        return (int((a >> 32).sum()) << 32) + int((a & 0xFFFFFFFF).sum())
-    try:
-        total = math.fsum(a)
-    except OverflowError:
-        total = math.inf
-    if not math.isfinite(total):
-        raise OverflowRiskError("the sum of the costs leaves float64")
-    return total
-
-
-def _user_dual(dual: Array, sign: int) -> Array:
-    """A dual in the user's sense; adding 0 turns -0.0 into 0.0."""
-    if dual.dtype == np.float64:
-        signed = np.asarray(sign * dual)
-        signed += 0
-        return signed
-    largest = reach(dual)
-    if largest >= 2**63:
-        raise OverflowRiskError("a dual leaves int64: the integer costs are too large")
-    return (sign * dual).astype(np.float64 if largest <= 2**53 else np.int64)
-
-
-def _bound_alone(
-    n: int, m: int, u: Array, prices: Array, threshold: Any, integer: bool, largest: float
-) -> tuple[Any, float]:
-    """The bound without an assignment, rounded up to an integer for integer costs."""
-    if threshold == math.inf or (n <= m and (u == math.inf).any()):
-        return math.inf, 0.0  # too few rows have an allowed column
-    bound = exact_sum(u) + exact_sum(prices)
-    if prices.dtype != np.float64:
-        return bound, 0.0
-    size = float(np.abs(u).sum() + np.abs(prices).sum())
-    noise = 2 * UNIT * (size + (n + m) * (largest + abs(float(threshold))))
-    return (math.ceil(bound - noise) if integer else bound), noise
+        return Prices(prices.astype(np.int64))
+    return Prices(prices.astype(np.float64), low)
 
 
 def _empty(n: int, m: int, integer: bool, bound_only: bool) -> Certificate:
@@ -292,90 +309,4 @@ def _empty(n: int, m: int, integer: bool, bound_only: bool) -> Certificate:
     zero = 0 if integer else 0.0
     fun, gap = (None, None) if bound_only else (zero, zero)
     duals = np.zeros(n), np.zeros(m)
-    return Certificate(fun, zero, gap, *duals, -1, 0.0, 0, integer, 0.0, not bound_only)
-
-
-def conclude(
-    n: int,
-    m: int,
-    matching: Array | None,
-    u: Array,
-    prices: Array,
-    matched: Array,
-    maximize: bool,
-    integer: bool,
-    largest: float,
-    normalise: bool,
-    magnitude: float,
-) -> Certificate:
-    """Put the parts of the gap together. u, prices: in the minimising sense."""
-    sign = -1 if maximize else 1
-    raw_u, raw_prices = u, prices
-    threshold: Any = 0
-    if n > m:
-        if normalise:
-            threshold = np.sort(u)[m - 1] if u.dtype == object else np.partition(u, m - 1)[m - 1]
-        if threshold != math.inf:
-            u, prices = np.minimum(u - threshold, 0), prices + threshold
-    duals = _user_dual(u, sign), _user_dual(prices, sign)
-    if matching is None:
-        bound, noise = _bound_alone(n, m, u, prices, threshold, integer, largest)
-        return Certificate(None, sign * bound, None, *duals, -1, 0.0, n * m, False, noise, False)
-
-    # What the free columns, or the unassigned rows and those above the threshold, add.
-    surplus = prices[:0]
-    if n < m:
-        free = np.ones(m, dtype=bool)
-        free[matching[matching >= 0]] = False
-        surplus = -prices[free]
-    elif n > m:
-        here = matching >= 0
-        above = np.maximum(raw_u[here] - threshold, 0)
-        surplus = np.concatenate((-u[~here], above))
-    fun = exact_sum(matched)
-    real = prices.dtype == np.float64
-    # Times UNIT before they are added, because the sum of magnitudes may overflow.
-    shift = UNIT * largest + UNIT * abs(float(threshold)) if real else None
-    earlier = UNIT * magnitude
-    pairs = Tightness(max(n, m), shift, earlier)
-    pairs.judge(matching, sign, matched, raw_u, raw_prices)
-    if pairs.negative or (surplus < 0).any():
-        raise CertificateError("the certificate contradicts itself: a negative part of the gap")
-
-    gap = exact_sum(raw_u) + exact_sum(surplus)
-    if shift is not None:
-        noise = 2 * (pairs.noise + float((UNIT * surplus).sum()) + UNIT * abs(fun))
-        allowed = allowance(max(n, m), shift + earlier + pairs.largest)
-        magnitude = max(magnitude, largest + 3 * abs(float(threshold)) + 2 * pairs.largest / UNIT)
-        tight = not pairs.loose and not (surplus > allowed).any()
-    else:
-        noise, tight, magnitude = 0.0, gap == 0, 0.0
-    if integer:
-        # The optimum is an integer, at least fun - (gap + noise).
-        gap = math.floor(gap + noise)
-        tight = gap == 0
-    bound = fun - sign * gap
-    if real and not (integer or tight) and noise > _VISIBLE * abs(bound):
-        # The difference of sums that are many times as large may lie clearly above the optimum: it
-        # is less what rounding explains, or what the duals prove alone.
-        u, prices = sign * duals[0], sign * duals[1]
-        alone, error = _bound_alone(n, m, u, prices, threshold, integer, largest)
-        proved = [sign * bound - noise]
-        if math.isfinite(alone - error):
-            proved.append(alone - error)
-        bound = sign * max(proved)
-    return Certificate(
-        fun=fun,
-        bound=bound,
-        gap=abs(fun - bound),
-        u=duals[0],
-        v=duals[1],
-        worst_row=pairs.worst_row,
-        worst_violation=pairs.worst,
-        pairs=n * m,
-        exact=integer and tight,
-        rounding=noise,
-        optimal=tight,
-        loose_rows=np.array(pairs.loose, dtype=np.intp),
-        magnitude=magnitude,
-    )
+    return Certificate(fun, zero, gap, *duals, -1, 0.0, 0, integer, not bound_only)

@@ -1,17 +1,19 @@
 """Each row's least ``c - v`` by descending a tree of boxes, and why a bound is one.
 
 Below, u is 2^-53, fl() a rounded operation, ``c`` the cost the source computes, for
-maximising its negative, as the pass over all pairs has it. A row's minimum is over
-``fl(c - v)``, and costs come from the source's own filler, so what is found is the pass's minimum
+maximising its negative, as the pass over all pairs has it. A row's minimum is the exact least
+``c - v``, and costs come from the source's own filler, so what is found is the pass's minimum
 bit for bit, if only no box is excluded that holds a smaller one. A box is excluded when a
-real number B with ``B <= c - v[j]`` for all its columns is at least the best ``fl(c - v)`` so far:
-rounding is monotone, so ``fl(c - v[j]) >= fl(B) >= best``. There are two such numbers.
+real number B with ``B <= c - v[j]`` for all its columns is at least the best ``c - v`` so far.
+Where near pairs are noted, or prices have low parts, B must exceed it by the width of what is
+sought. There are two such numbers.
 
 *Without slopes* (``_plain``). Let y' be the point of the box nearest the row, farthest when
 maximising. ``fl(x - y)`` is monotone in y, and so are products with a positive scale, squares,
 sums in one order and the root: the source's own operations, made with y', give a
-number ``c' <= c`` for every column of the box, with nothing to allow for. Hence ``fl(c' - top)
-<= fl(c - v[j])``, ties included: of many equal points one leaf is opened. Of other sources
+number ``c' <= c`` for every column of the box, with nothing to allow for. Hence ``c' - top <=
+c - v[j]``, exactly as two floats, ties included: of many equal points one leaf is opened. Of other
+sources
 (``Geometry.slip`` > 0), whose order of operations is not known, and of powers, c' is lowered by
 slip times the sum of its terms' magnitudes.
 
@@ -44,6 +46,7 @@ import numpy as np
 
 from bigsap.native.kernel import kernel
 from bigsap.proof.geometry import ABSOLUTE, CHORD, LARGEST, POWER, PRODUCT, ROOT, SQUARE
+from bigsap.proof.scan import Minima, Near, exact_difference, two_sum
 from bigsap.proof.tree import LEAF, Tree
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
@@ -278,60 +281,93 @@ def _sloped(c: PointCosts, t: Tree, row: int, node: int) -> float:
 
 @kernel(nrt=True)
 def descend(
-    c: PointCosts, t: Tree, v: Array, rows: Array, start: int, stop: int, limit: int, u: Array,
-    counts: Array,
+    c: PointCosts, t: Tree, v: Array, below: Array, rows: Array, start: int, stop: int, limit: int,
+    width: float, found: Minima, near: Near, columns: Array, counts: Array,
 ) -> int:  # fmt: skip
-    """Lower u[row] to the row's least ``c - v``, for ``rows[start:stop]``.
+    """Lower the minima of ``rows[start:stop]`` to the rows' least ``c - v``, exactly.
 
-    v: (m,) in the tree's order. u: (n,), any values of ``c - v`` of the row, or inf, in/out.
-    counts: int64 (2,), pairs looked at and bounds computed, in/out. Returns the position of
-    the first row that was not begun, because ``limit`` pairs' work was done.
+    v (m,), below (m,) or (0,): prices and their low parts, in the tree's order. width: note pairs
+    within so much of the least (``scan.Near``), with their column in ``columns`` (m,); none where
+    below 0. found: of all rows, any differences of theirs, or inf, in/out. counts: int64 (2,),
+    pairs looked at and bounds computed, in/out. Returns the position of the first row that was not
+    begun, because ``limit`` pairs' work was done.
     """
     stack = np.empty(_STACK, np.int64)
     floor = np.empty(_STACK)
+    rest = np.empty(_STACK)
     costs = np.empty(LEAF)
     inner = t.leaves - 1
+    room = near.rows.size
     work = 0
+    paired = below.size > 0
+    reach = 0.0
+    for j in range(below.size):
+        reach = max(reach, abs(below[j]))
     for position in range(start, stop):
         if work > limit:
             return position
         row = rows[position]
-        least = u[row]
+        best, mid, low = found.high[row], found.mid[row], found.low[row]
+        # The least rounded difference: that of low parts lies no farther than ``reach``.
+        least = best + reach if paired else best
         pairs = bounds = 0
-        stack[0], floor[0] = 0, -np.inf
+        stack[0], floor[0], rest[0] = 0, -np.inf, 0.0
         depth = 1
         while depth > 0:
             depth -= 1
             node = stack[depth]
-            if floor[depth] >= least:
+            margin = width if width > 0.0 else 0.0
+            if paired:
+                margin = max(margin, 4.0 * reach + 2.0**-50 * (abs(least) + 4.0 * reach))
+            strict = margin > 0.0 or width >= 0.0
+            edge = least + margin
+            if floor[depth] > edge or (floor[depth] == edge and not strict and rest[depth] >= mid):
                 continue
             if node < inner:
                 child = 2 * node + 1
-                found = depth
+                first_found = depth
                 for k in range(2):
                     bounds += 1
-                    low = _plain(c, t, row, child + k) - t.top[child + k]
-                    if low >= least:
+                    under = _plain(c, t, row, child + k)
+                    plain, error = two_sum(under, -t.top[child + k])
+                    if plain > edge or (plain == edge and not strict and error >= mid):
                         continue
                     other = _sloped(c, t, row, child + k)
-                    if other >= least:
+                    if other > edge or (other == edge and not strict and mid <= 0.0):
                         continue
                     stack[depth] = child + k
-                    floor[depth] = other if other > low else low
+                    floor[depth], rest[depth] = plain, error
+                    if other > plain:
+                        floor[depth], rest[depth] = other, 0.0
                     depth += 1
                 # The more promising one on top.
-                if depth == found + 2 and floor[found] < floor[found + 1]:
-                    stack[found], stack[found + 1] = stack[found + 1], stack[found]
-                    floor[found], floor[found + 1] = floor[found + 1], floor[found]
+                if depth == first_found + 2 and floor[first_found] < floor[first_found + 1]:
+                    stack[first_found], stack[depth - 1] = stack[depth - 1], stack[first_found]
+                    floor[first_found], floor[depth - 1] = floor[depth - 1], floor[first_found]
+                    rest[first_found], rest[depth - 1] = rest[depth - 1], rest[first_found]
                 continue
             first, last = t.first[node], t.last[node]
             call_fill(c.address, c.context, row, first, last, costs.ctypes.data)
             for k in range(last - first):
                 cost = costs[k] if c.sign > 0 else -costs[k]
                 tau = cost - v[first + k]
+                if not (tau <= edge):
+                    continue
                 least = tau if tau < least else least
+                a, b, d = exact_difference(cost, v[first + k], below[first + k] if paired else 0.0)
+                if a < best or (a == best and (b < mid or (b == mid and d < low))):
+                    best, mid, low = a, b, d
+                if width < 0.0:
+                    continue
+                at_end = near.counts[0]
+                if at_end < room:
+                    near.rows[at_end], near.columns[at_end] = row, columns[first + k]
+                    near.costs[at_end] = cost
+                    near.counts[0] = at_end + 1
+                else:
+                    near.counts[1] += 1
             pairs += last - first
-        u[row] = least
+        found.high[row], found.mid[row], found.low[row] = best, mid, low
         counts[0] += pairs
         counts[1] += bounds
         work += pairs + BOUND_PAIRS * bounds

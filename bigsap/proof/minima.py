@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bigsap.errors import OverflowRiskError
-from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, boundable, geometry, select
-from bigsap.proof.row_minima import reach, row_minima
+from bigsap.proof import scan
+from bigsap.proof.descending import descended, weights
+from bigsap.proof.geometry import boundable, geometry, select
+from bigsap.proof.refusals import reach
+from bigsap.proof.row_minima import (
+    SAMPLE,
+    Prices,
+    RowMinima,
+    least_differences,
+    margins_of,
+    row_minima,
+    some_parts,
+    whole,
+)
 from bigsap.proof.row_pass import BLOCK_BYTES
-from bigsap.proof.together import Left, first_failure, run_together
+from bigsap.proof.scan import fold
+from bigsap.proof.tighten import largest
 from bigsap.sources.base import Array, CostSource, Minimised, Resident
 from bigsap.sources.filling import fill_of
 from bigsap.sources.gated import Gated
@@ -23,18 +35,9 @@ from bigsap.sources.gated import Gated
 #: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.
 LEAST_ROWS = 4096
 LEAST_PAIRS = 3 << 24
-#: Bounds are given up for the pass when they have cost this share of its pairs,
-SHARE = 4
-#: or of so many rows' pairs, before anything else.
-_PROBED = 256
-# Rows that a thread takes at a time, and pairs' work between two looks at the clock.
-_ROWS = 1024
-_WORK = 1 << 24
 _PAIRS_AT_ONCE = 1 << 14
 # What a row and a column take, tree included: two to three times as long as measured.
 _ROW_SECONDS = 5e-6
-#: Rows that are looked at whole as well: what a source says of its costs may be wrong.
-_SAMPLE = 16
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,15 @@ class Looked:
 def minima(
     source: CostSource,
     matching: Array | None,
-    prices: Array,
+    prices: Prices,
     maximize: bool,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
     tick: Callable[[int], None] | None = None,
     *,
     every_pair: bool = False,
-) -> tuple[Array, Array, Looked]:
+    width: float | None = None,
+) -> tuple[RowMinima, Looked]:
     """``row_minima`` of (n, m) costs, the same bits, with fewer pairs where bounds allow it.
 
     every_pair: make the pass whatever bounds could do. Other arguments and errors as of
@@ -66,7 +70,7 @@ def minima(
     """
     pairs = bounds = 0
     if not every_pair and not isinstance(source, Minimised):
-        found = by_bounds(source, matching, prices, maximize, threads, tick)
+        found = by_bounds(source, matching, prices, maximize, threads, tick, width=width)
         if isinstance(found, Looked):
             pairs, bounds = found.pairs, found.bounds
         elif found is not None:
@@ -74,8 +78,11 @@ def minima(
     every = Looked("pairs", pairs + math.prod(source.shape), bounds)
     if isinstance(source, Gated) and _lies_as_it_is(source):
         with suppress(OverflowRiskError):  # the pass over clipped costs says what is wrong
-            return *_clipped(source, matching, prices, threads, block_bytes, tick), every
-    return *row_minima(source, matching, prices, maximize, threads, block_bytes, tick), every
+            return _clipped(source, matching, prices, threads, block_bytes, tick, width), every
+    every_row = row_minima(
+        source, matching, prices, maximize, threads, block_bytes, tick, width=width
+    )
+    return every_row, every
 
 
 def _lies_as_it_is(gate: Gated) -> bool:
@@ -86,19 +93,14 @@ def _lies_as_it_is(gate: Gated) -> bool:
 
 
 def _clipped(
-    gate: Gated, matching: Array | None, prices: Array, threads: int, block_bytes: int,
-    tick: Callable[[int], None] | None,
-) -> tuple[Array, Array]:  # fmt: skip
+    gate: Gated, matching: Array | None, prices: Prices, threads: int, block_bytes: int,
+    tick: Callable[[int], None] | None, width: float | None,
+) -> RowMinima:  # fmt: skip
     """``row_minima`` of the gate's costs from those before it, without copies of blocks."""
     m, maximize = gate.n_columns, gate.maximize
-    u, matched = row_minima(gate.given, None, prices[:m], maximize, threads, block_bytes, tick)
-    free = np.flatnonzero(np.isfinite(gate.prices))
-    cap = (-1 if maximize else 1) * gate.cap[free].astype(prices.dtype)
-    if prices.dtype.kind == "i" and max(reach(cap), reach(prices)) >= 1 << 62:
-        raise OverflowRiskError("a difference may leave int64")
-    # min(c, cap) - v is the less of both differences, rounded as they are; that of the cap is least
-    # at the largest price.
-    u[free] = np.minimum(u[free], cap - prices.max())
+    inner = Prices(prices.high[:m], None if prices.low is None else prices.low[:m])
+    given = row_minima(gate.given, None, inner, maximize, threads, block_bytes, tick, width=width)
+    matched = given.matched
     if matching is not None:
         (rows,) = np.nonzero(matching >= 0)
         matched[rows] = gate.cap[rows]
@@ -110,19 +112,45 @@ def _clipped(
         matched[rows] = clip(matrix[rows, matching[rows]], gate.cap[rows])
         if not np.isfinite(matched).all():
             raise OverflowRiskError("a forbidden pair: the pass says which")
-    return u, matched
+    return capped(given, gate, prices)
+
+
+def capped(given: RowMinima, gate: Gated, prices: Prices) -> RowMinima:
+    """The gate's minima from those of the costs before it.
+
+    min(c, cap) - v is the less of both differences; that of the cap is least at the largest price.
+    """
+    free = np.flatnonzero(np.isfinite(gate.prices))
+    cap = (-1 if gate.maximize else 1) * gate.cap[free].astype(prices.high.dtype)
+    if prices.integer:
+        if max(reach(cap), reach(prices.high)) >= 1 << 62:
+            raise OverflowRiskError("a difference may leave int64")
+        high = given.high.copy()
+        high[free] = np.minimum(high[free], cap - prices.high.max())
+        return replace(given, high=high)
+    top = largest(prices)
+    n = given.high.size
+    found = scan.Minima(*(x.copy() for x in whole(given)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        fold(
+            free, np.zeros(free.size, np.int64), cap, np.array([top[0]]), np.array([top[1]]), found
+        )
+    caps = np.full(n, np.inf)
+    caps[free] = cap
+    return replace(given, high=found.high, mid=found.mid, low=found.low, cap=caps)
 
 
 def by_bounds(
     source: CostSource,
     matching: Array | None,
-    prices: Array,
+    prices: Prices,
     maximize: bool,
     threads: int = 1,
     tick: Callable[[int], None] | None = None,
     *,
     at_any_size: bool = False,
-) -> tuple[Array, Array, Looked] | Looked | None:
+    width: float | None = None,
+) -> tuple[RowMinima, Looked] | Looked | None:
     """As ``minima``, by bounds alone. None where the source, or its size, is not for them;
     what was looked at in vain when they exclude too little, or a sample of rows that is
     looked at whole says otherwise."""
@@ -130,7 +158,7 @@ def by_bounds(
 
     n, m = source.shape
     pair = boundable(source)
-    if pair is None or prices.dtype != np.float64:
+    if pair is None or prices.integer:
         return None
     if not at_any_size and (n < LEAST_ROWS or n * m < LEAST_PAIRS):
         return None
@@ -142,7 +170,7 @@ def by_bounds(
     if fill is None:
         return None
     matched = np.zeros(n)
-    best = np.full(n, np.inf)
+    best = scan.no_minima(n)
     looked = 0
     if matching is not None:
         rows = np.flatnonzero(matching >= 0)
@@ -156,26 +184,36 @@ def by_bounds(
         if not np.isfinite(matched).all():
             return None  # the pass says which is forbidden
         looked = rows.size
-        best[rows] = (-matched[rows] if maximize else matched[rows]) - prices[matching[rows]]
+        signed = -matched[rows] if maximize else matched[rows]
+        fold(rows, matching[rows], signed, prices.high, prices.below(), best)
+    found = RowMinima(best.high, best.mid, best.low, matched)
     if gate is not None:
-        # min(c, cap) - v is the less of c - v and cap - v, rounded as it is; the latter is
-        # least at the largest price, further columns included.
-        cap = -gate.cap if maximize else gate.cap
-        best = np.minimum(best, cap - prices.max())
+        # Further columns are included.
+        found = capped(found, gate, prices)
     with np.errstate(over="ignore"):
-        found = _descend(inner, points, best, matching, prices, maximize, threads, tick)
-    if found is None:
+        done = descended(
+            inner, points, whole(found), matching, prices, maximize, threads, tick, width
+        )
+    if done is None:
         return None
-    u, pairs, bounds, finished = found
-    if not finished:
-        return Looked("pairs", looked + pairs, bounds)
-    if not np.isfinite(u).all():
+    if not done.finished:
+        return Looked("pairs", looked + done.pairs, done.bounds)
+    if not np.isfinite(done.minima.high).all():
         return None  # the pass says what is too far apart
-    sample = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
-    looked += pairs + sample.size * m
-    if not _as_read(source, sample, prices, maximize, u):
-        return Looked("pairs", looked, bounds)
-    return u, matched, Looked("bounds", looked, bounds)
+    sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64))
+    looked += done.pairs + sample.size * m
+    margins = _as_read(source, sample, prices, maximize, done.minima)
+    if margins is None:
+        return Looked("pairs", looked, done.bounds)
+    minima = RowMinima(*some_parts(done.minima), matched, done.near, margins, found.cap)
+    return minima, Looked("bounds", looked, done.bounds)
+
+
+def may_bound(source: CostSource) -> bool:
+    """Whether a source, and its size, are for bounds."""
+    n, m = source.shape
+    small = n < LEAST_ROWS or n * m < LEAST_PAIRS
+    return not (small or isinstance(source, Minimised) or boundable(source) is None)
 
 
 def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -190,158 +228,57 @@ def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
     if p is None:
         return []
     costs = descent.PointCosts(p.x, p.scale, p.kind, 1, p.factor, p.power, p.slip, p.blur, 0, 0)
-    order, first, last, leaves = tree.planted(p.y, _weights(p), lambda: None)
+    order, first, last, leaves = tree.planted(p.y, weights(p), lambda: None)
     wide = np.zeros((1, p.y.shape[1]))
     value = np.zeros(1)
     grown = tree.Tree(first, last, wide, wide, wide, wide, value, value, leaves)
     return [
-        (descent.descend, (costs, grown, value, one, 0, 1, 1, value, one)),
+        (
+            descent.descend,
+            (
+                costs,
+                grown,
+                value,
+                value,
+                one,
+                0,
+                1,
+                1,
+                0.0,
+                scan.no_minima(1),
+                scan.no_near(0),
+                one,
+                one,
+            ),
+        ),
         (tree._fit, (p.y, value, grown, 0, 1)),
-        (tree._split, (p.y, _weights(p), order, first, last, 0, 1)),
+        (tree._split, (p.y, weights(p), order, first, last, 0, 1)),
     ]
 
 
 def seconds_by_bounds(source: CostSource) -> float:
     """About how long a proof by bounds takes at most, of prices near a solve's; infinite
     where the source, or its size, is not for bounds."""
-    n, m = source.shape
-    small = n < LEAST_ROWS or n * m < LEAST_PAIRS
-    if small or isinstance(source, Minimised) or boundable(source) is None:
-        return math.inf
-    return _ROW_SECONDS * (n + m)
+    return _ROW_SECONDS * sum(source.shape) if may_bound(source) else math.inf
 
 
-def _as_read(source: CostSource, rows: Array, prices: Array, maximize: bool, u: Array) -> bool:
-    """Whether these rows' minima are what their costs say, read as the pass reads them."""
-    costs = np.empty((1, source.shape[1]), source.dtype)
+def _as_read(
+    source: CostSource, rows: Array, prices: Prices, maximize: bool, found: scan.Minima
+) -> Array | None:
+    """Margins of rows whose minima are what their costs say, read as the pass reads them; None
+    where they are not."""
+    n_columns = source.shape[1]
+    costs = np.empty((1, n_columns), source.dtype)
+    smallest = []
     for row in rows.tolist():
-        source.read(np.array([row]), slice(0, source.shape[1]), costs)
-        signed = -costs[0] if maximize else costs[0]
-        if (signed - prices).min() != u[row]:
-            return False
-    return True
-
-
-def _descend(
-    source: CostSource, points: Geometry, best: Array, matching: Array | None, prices: Array,
-    maximize: bool, threads: int, tick: Callable[[int], None] | None,
-) -> tuple[Array, int, int, bool] | None:  # fmt: skip
-    """u (n,), pairs, bounds, and whether it was worth going to the end. best: (n,) of the
-    rows, values of ``c - v`` or inf."""
-    from bigsap.proof.descent import BOUND_PAIRS, PointCosts, descend
-    from bigsap.proof.tree import grown, planted
-
-    n, m = source.shape
-
-    def look() -> None:
-        if tick is not None:
-            tick(0)
-
-    order, first, last, leaves = planted(points.y, _weights(points), look)
-    by_row = _row_order(matching, order, n)
-    chosen = select(source, by_row, order)
-    # Boxes of the points that its filler computes with.
-    p, fill = (None, None) if chosen is None else (geometry(chosen), fill_of(chosen))
-    if p is None or fill is None:
-        return None
-    v = np.ascontiguousarray(prices[order])
-    look()
-    tree = grown(p.y, v, first, last, leaves, look)
-    costs = PointCosts(
-        p.x, p.scale, p.kind, -1 if maximize else 1, p.factor, p.power, p.slip, p.blur,
-        fill.address, fill.context,
-    )  # fmt: skip
-    found = best[by_row]
-    total = np.zeros(2, np.int64)
-    lock = threading.Lock()
-
-    def work_of(counts: Array) -> int:
-        return int(counts[0]) + BOUND_PAIRS * int(counts[1])
-
-    def some(rows: Array, start: int, stop: int, budget: int, pause: Callable[[], None]) -> bool:
-        """Do these rows; False when more than the budget was spent."""
-        while start < stop:
-            counts = np.zeros(2, np.int64)
-            start = descend(costs, tree, v, rows, start, stop, _WORK, found, counts)
-            with lock:
-                total[:] += counts
-                if work_of(total) > budget:
-                    return False
-            pause()
-        return True
-
-    probed = np.unique(np.linspace(0, n - 1, min(n, _PROBED)).astype(np.int64))
-    finished = some(probed, 0, probed.size, probed.size * m // SHARE, look)
-    if finished:
-        rest = np.delete(np.arange(n), probed)
-        finished = _share_out(
-            rest.size, threads, look, lambda a, b, pause: some(rest, a, b, n * m // SHARE, pause)
-        )
-    u = np.empty(n)
-    u[by_row] = found
-    return u, int(total[0]), int(total[1]), finished
-
-
-def _weights(points: Geometry) -> Array:
-    """What makes widths of boxes comparable, coordinate by coordinate: of no consequence but
-    for speed."""
-    if points.kind == SQUARE:
-        return np.sqrt(points.scale)
-    reach: Array = np.abs(points.x).max(axis=0)
-    return reach if points.kind == PRODUCT else points.scale
-
-
-def _row_order(matching: Array | None, order: Array, n: int) -> Array:
-    """Rows by the place of their columns in the tree: neighbours open the same boxes."""
-    if matching is None:
-        return np.arange(n)
-    place = np.empty(order.size + 1, np.int64)
-    place[order] = np.arange(order.size)
-    place[-1] = order.size
-    inside = (matching >= 0) & (matching < order.size)
-    return np.argsort(place[np.where(inside, matching, order.size)], kind="stable")
-
-
-def _share_out(
-    count: int, threads: int, look: Callable[[], None],
-    some: Callable[[int, int, Callable[[], None]], bool],
-) -> bool:  # fmt: skip
-    """``some(start, stop, pause)`` over all of ``count``, by several threads; False once one of
-    them is. look: called many times a second, by the calling thread; what it raises, or a
-    thread, ends all, at their next ``pause``."""
-    lock = threading.Lock()
-    ended = threading.Event()
-    failures: list[tuple[int, BaseException]] = []
-    taken = 0
-    refused = threading.Event()
-
-    def run(pause: Callable[[], None]) -> None:
-        nonlocal taken
-        try:
-            while not ended.is_set():
-                with lock:
-                    start = taken
-                    taken += _ROWS
-                if start >= count:
-                    return
-                if not some(start, min(count, start + _ROWS), pause):
-                    refused.set()
-                    ended.set()
-        except Left:
-            return
-        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
-            failures.append((len(failures), error))
-            ended.set()
-
-    def leave() -> None:
-        if ended.is_set():
-            raise Left
-
-    members = min(threads, -(-count // _ROWS))
-    if members <= 1:
-        run(look)
-    else:
-        run_together(members, lambda: run(leave), look, ended)
-    if failures:
-        raise first_failure(failures)
-    return not refused.is_set()
+        source.read(np.array([row]), slice(0, n_columns), costs)
+        own = scan.no_minima(1)
+        line = costs[0].astype(np.float64)
+        scan.scan_rows(
+            line.ctypes.data, n_columns, 1, n_columns, -1.0 if maximize else 1.0, prices.high,
+            prices.below(), 0, 0, 0.0, own, scan.no_near(0),
+        )  # fmt: skip
+        if any(a[0] != b[row] for a, b in zip(own, found, strict=True)):
+            return None
+        smallest.append(least_differences(-line if maximize else line, prices.high, prices.low))
+    return margins_of(np.array(smallest))

@@ -3,127 +3,362 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from bigsap.errors import CertificateError, InvalidCostError, OverflowRiskError
+from bigsap.errors import CertificateError, OverflowRiskError
+from bigsap.proof import scan
+from bigsap.proof.exact import two_sum
+from bigsap.proof.refusals import overflown, refuse_invalid, too_far
 from bigsap.proof.row_pass import Work, gives_parts, stream
 from bigsap.sources.base import Array, CostSource, Minimised
 
-# Differences ``c - v`` that are held at a time, by each thread: three rows, but no more
-# than its cache holds and no fewer than are worth numpy's calls.
+# Costs that are converted at a time, by each thread: three rows, but no more than its cache
+# holds and no fewer than are worth numpy's calls.
 _TILE_ROWS, _LEAST_TILE, _LARGEST_TILE = 3, 1 << 14, 1 << 17
+#: Near pairs that are kept, by each thread: so many a row and some.
+_NEAR_A_ROW, _NEAR = 4, 1 << 12
+#: Rows of which the margin is told, and least differences that it is chosen from.
+SAMPLE, _LEAST = 16, 8
+#: Differences closer to a row's least than so many units of its numbers are ties.
+_TIE = 2.0**-48
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Column prices in the minimising sense: the exact price is ``high + low``.
+
+    high: (m,) float64, or int64 for integer costs. low: (m,) float64, None where 0.
+    """
+
+    high: Array
+    low: Array | None = None
+
+    @property
+    def integer(self) -> bool:
+        """Whether these are int64."""
+        return self.high.dtype.kind == "i"
+
+    def below(self) -> Array:
+        """``low``, as ``scan`` takes it."""
+        return np.empty(0) if self.low is None else self.low
+
+
+@dataclass(frozen=True)
+class NearPairs:
+    """Every pair within ``width`` of its row's least difference, up to rounding.
+
+    rows, columns: (k,) int64. costs: (k,) float64, minimising sense.
+    """
+
+    width: float
+    rows: Array
+    columns: Array
+    costs: Array
+
+
+@dataclass(frozen=True)
+class RowMinima:
+    """Each row's least ``c - v``, exactly: the sum of three parts, each the rest rounded.
+
+    high: (n,) float64, +inf for a row without allowed pairs; or int64, the largest number for such
+    a row. mid, low: (n,) float64; None where all are 0. matched: (n,) costs of the assigned pairs
+    in the user's sense, float64 or int64, 0 for unassigned rows. near: None when not asked
+    for, or too many. margins: (k,) by how much sampled rows' least differences win, inf left out.
+    cap: (n,) what a row's cost is at most, minimising sense, inf where nothing; None without any:
+    near pairs then are of the costs before they were capped.
+    """
+
+    high: Array
+    mid: Array | None
+    low: Array | None
+    matched: Array
+    near: NearPairs | None = None
+    margins: Array | None = None
+    cap: Array | None = None
+
+
+def whole(found: RowMinima) -> scan.Minima:
+    """Real minima with all their parts."""
+    n = found.high.size
+    mid = np.zeros(n) if found.mid is None else found.mid
+    return scan.Minima(found.high, mid, np.zeros(n) if found.low is None else found.low)
+
+
+def some_parts(found: scan.Minima) -> tuple[Array, Array | None, Array | None]:
+    """The parts of real minima; None for those that are 0."""
+    return (
+        found.high, found.mid if found.mid.any() else None, found.low if found.low.any() else None
+    )  # fmt: skip
 
 
 def row_minima(
     source: CostSource,
     matching: Array | None,
-    prices: Array,
+    prices: Prices,
     maximize: bool,
     threads: int,
     block_bytes: int,
     tick: Callable[[int], None] | None,
     *,
     names: Array | None = None,
-) -> tuple[Array, Array]:
-    """Read all costs once: the row duals and the costs of the assigned pairs.
+    width: float | None = None,
+) -> RowMinima:
+    """Read all costs once: the exact row duals and the costs of the assigned pairs.
 
     matching: (n,) intp, -1 = unassigned; None when there is no assignment.
-    prices: (m,) float64, or int64 (integer costs only), in the minimising sense.
+    prices: float64, or int64 (integer costs only), m at least 1.
     names: (n,) what errors call the rows; their numbers where None.
-    Returns u (n,), ``min_j (c[i, j] - prices[j])`` in the minimising sense and the
-    dtype of ``prices``, +inf for a row without allowed pairs; and the assigned costs
-    (n,) in the user's sense, float64 or int64, 0 for unassigned rows.
-    Raises as ``certify`` does. Memory: a block and at most 1 MiB a thread, or two blocks.
+    width: note near pairs, see ``NearPairs``.
+    Raises as ``certify`` does. Memory: a block and at most 1 MiB a thread, or two blocks; with
+    ``width`` 24 bytes for each near pair.
     """
     if isinstance(source, Minimised):
-        found = source.row_minima(matching, prices, maximize, tick or (lambda _: None))
+        found = source.row_minima(
+            matching, prices.high, prices.low, maximize, tick or (lambda _: None)
+        )
         if found is not None:
-            return found
-    n, m = source.shape
-    number = prices.dtype
-    u = np.full(n, _worst(number), dtype=number)
-    matched = np.zeros(n, dtype=np.int64 if np.dtype(source.dtype).kind in "iu" else np.float64)
-    lowest, highest = int(prices.min()), int(prices.max())
-    # Rows of which some part had minima too large for ``number``: other parts may have less.
-    doubtful: list[int] = []
-    # A range takes no memory beside the vectors.
-    called: Sequence[int] | Array = range(n) if names is None else names
-    size = min(max(_TILE_ROWS * m, _LEAST_TILE), _LARGEST_TILE)
-    if gives_parts(source):  # blocks are such tiles
-        size = block_bytes // 8
+            return RowMinima(*found)
+    some = _Pass(source, matching, prices, maximize, names, block_bytes, width)
+    stream(source, some.prepare, threads=threads, block_bytes=block_bytes, tick=tick)
+    return some.found()
 
-    def prepare() -> Work:
-        tile = np.empty(max(1, min(size, block_bytes // 8)), dtype=number)
 
-        def work(start: int, first: int, block: Array) -> None:
-            k, m = block.shape
-            here = slice(first, first + m)
-            if block.dtype.itemsize == 8 and number == np.int64:
-                low, high = int(block.min()), int(block.max())
-                ends = (
-                    (low + lowest, high + highest) if maximize else (low - highest, high - lowest)
-                )
-                if max(-ends[0], ends[1]) >= 2**63 - 1:
-                    best, beyond = _minima_of_wide(block, prices[here], maximize)
-                    doubtful.extend((start + beyond).tolist())
-                    _lower(start, best)
-                    _take_matched(start, first, block)
-                    return
-            best = np.full(k, _worst(number), dtype=number)
-            height, width = max(1, len(tile) // m), min(m, len(tile))
-            # Overflow is found below, as an infinite minimum of a row of finite costs.
-            with np.errstate(over="ignore"):
-                for top in range(0, k, height):
-                    lowest_here = best[top : top + height]
-                    for left in range(0, m, width):
-                        costs = block[top : top + height, left : left + width]
-                        part = prices[here][left : left + width]
-                        tau = tile[: costs.size].reshape(costs.shape)
-                        if maximize:
-                            np.add(costs, part, out=tau)
-                            np.minimum(lowest_here, -tau.max(axis=1), out=lowest_here)
-                        else:
-                            np.subtract(costs, part, out=tau)
-                            np.minimum(lowest_here, tau.min(axis=1), out=lowest_here)
-            if number == np.float64 and not np.isfinite(best).all():
-                # NaN and the wrong infinity show in the minima.
-                if not (best > -np.inf).all():
-                    refuse_invalid(block, np.asarray(called[start : start + k]), maximize, first)
-                doubtful.extend((start + _overflown(block, best, called[start:])).tolist())
-            _lower(start, best)
-            _take_matched(start, first, block)
+class _Pass:
+    """What the threads of a pass have found so far."""
 
-        return work
+    def __init__(
+        self, source: CostSource, matching: Array | None, prices: Prices, maximize: bool,
+        names: Array | None, block_bytes: int, width: float | None,
+    ) -> None:  # fmt: skip
+        n, m = source.shape
+        self.matching, self.prices, self.maximize = matching, prices, maximize
+        # A range takes no memory beside the vectors.
+        self.called: Sequence[int] | Array = range(n) if names is None else names
+        integer = np.dtype(source.dtype).kind in "iu"
+        self.matched = np.zeros(n, np.int64 if integer else np.float64)
+        self.minima = scan.no_minima(0 if prices.integer else n)
+        self.least = np.full(n if prices.integer else 0, _WORST)
+        # Rows of which some part had minima too large: other parts may have less.
+        self.doubtful: list[int] = []
+        size = min(max(_TILE_ROWS * m, _LEAST_TILE), _LARGEST_TILE)
+        if gives_parts(source):  # blocks are such tiles
+            size = block_bytes // 8
+        self.tile_items = max(1, min(size, block_bytes // 8))
+        self.width, self.room = width, 0 if width is None else _NEAR_A_ROW * n + _NEAR
+        self.near: list[scan.Near] = []
+        self.lock = threading.Lock()
+        self.sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
+        self.smallest = np.full((self.sample.size, _LEAST), np.inf)
+        # Differences of finite costs and such prices are finite.
+        self.near_zero = (
+            max(abs(float(prices.high.min())), abs(float(prices.high.max()))) < 2.0**969
+        )
+        self.wide = integer and np.dtype(source.dtype).itemsize == 8
+        self.ends = (int(prices.high.min()), int(prices.high.max())) if prices.integer else (0, 0)
 
-    def _lower(start: int, best: Array) -> None:
-        mine = u[start : start + len(best)]
+    def prepare(self) -> Work:
+        """A thread's work."""
+        if self.prices.integer:
+            tile = np.empty(self.tile_items, np.int64)
+            return lambda start, first, block: self._integers(start, first, block, tile)
+        near = scan.no_near(self.room)
+        with self.lock:
+            self.near.append(near)
+        room = np.empty(self.tile_items)
+        return lambda start, first, block: self._floats(start, first, block, near, room)
+
+    def _floats(self, start: int, first: int, block: Array, near: scan.Near, room: Array) -> None:
+        k, m = block.shape
+        if self.wide and max(-int(block.min()), int(block.max())) > 2**53:
+            self._by_fractions(start, first, block)
+        elif _lies_well(block):
+            self._scan(start, first, block, near)
+        else:
+            # Few rows or part of one at a time: they stay in the cache.
+            height, width = max(1, room.size // m), min(m, room.size)
+            for top in range(0, k, height):
+                for left in range(0, m, width):
+                    given = block[top : top + height, left : left + width]
+                    costs = room[: given.size].reshape(given.shape)
+                    costs[...] = given
+                    self._scan(start + top, first + left, costs, near)
+        self._sample(start, first, block)
+        self._take_matched(start, first, block)
+
+    def _scan(self, start: int, first: int, block: Array, near: scan.Near) -> None:
+        k, m = block.shape
+        stride = block.strides[0] // 8
+        width = -1.0 if self.width is None else self.width
+        flags = scan.scan_rows(
+            block.__array_interface__["data"][0], stride, k, m, -1.0 if self.maximize else 1.0,
+            self.prices.high, self.prices.below(), start, first, max(0.0, width), self.minima, near,
+        )  # fmt: skip
+        if not flags & scan.INVALID and (not flags or self.near_zero):
+            return
+        rows = np.asarray(self.called[start : start + k])
+        if flags & scan.INVALID:
+            refuse_invalid(block, rows, self.maximize, first)
+        prices = self.prices.high[first : first + m]
+        with np.errstate(over="ignore"):
+            best = ((-block if self.maximize else block) - prices).min(axis=1)
+        self._doubt((start + overflown(block, best, rows)).tolist())
+
+    def _by_fractions(self, start: int, first: int, block: Array) -> None:
+        """Integers that float64 does not hold, with prices that int64 does not."""
+        columns = slice(first, first + block.shape[1])
+        exact = [Fraction(x) for x in self.prices.high[columns].tolist()]
+        if self.prices.low is not None:
+            below = self.prices.low[columns].tolist()
+            exact = [a + Fraction(b) for a, b in zip(exact, below, strict=True)]
+        for k, row in enumerate(block.tolist()):
+            signed = [-c for c in row] if self.maximize else row
+            least = min(c - v for c, v in zip(signed, exact, strict=True))
+            r = start + k
+            parts = _parts(least)
+            if parts < (self.minima.high[r], self.minima.mid[r], self.minima.low[r]):
+                self.minima.high[r], self.minima.mid[r], self.minima.low[r] = parts
+
+    def _integers(self, start: int, first: int, block: Array, tile: Array) -> None:
+        k, m = block.shape
+        here = slice(first, first + m)
+        lowest, highest = self.ends
+        best = np.full(k, _WORST)
+        if block.dtype.itemsize == 8:
+            low, high = int(block.min()), int(block.max())
+            ends = (
+                (low + lowest, high + highest) if self.maximize else (low - highest, high - lowest)
+            )
+            if max(-ends[0], ends[1]) >= 2**63 - 1:
+                best, beyond = _minima_of_wide(block, self.prices.high[here], self.maximize)
+                self._doubt((start + beyond).tolist())
+                self._lower(start, best)
+                self._take_matched(start, first, block)
+                return
+        height, width = max(1, tile.size // m), min(m, tile.size)
+        for top in range(0, k, height):
+            lowest_here = best[top : top + height]
+            for left in range(0, m, width):
+                costs = block[top : top + height, left : left + width]
+                part = self.prices.high[here][left : left + width]
+                tau = tile[: costs.size].reshape(costs.shape)
+                if self.maximize:
+                    np.add(costs, part, out=tau)
+                    np.minimum(lowest_here, -tau.max(axis=1), out=lowest_here)
+                else:
+                    np.subtract(costs, part, out=tau)
+                    np.minimum(lowest_here, tau.min(axis=1), out=lowest_here)
+        self._lower(start, best)
+        self._take_matched(start, first, block)
+
+    def _lower(self, start: int, best: Array) -> None:
+        mine = self.least[start : start + len(best)]
         np.minimum(mine, best, out=mine)
 
-    def _take_matched(start: int, first: int, block: Array) -> None:
-        if matching is None:
+    def _doubt(self, rows: list[int]) -> None:
+        with self.lock:
+            self.doubtful.extend(rows)
+
+    def _sample(self, start: int, first: int, block: Array) -> None:
+        """Keep the least differences of sampled rows."""
+        k, m = block.shape
+        places = np.flatnonzero((self.sample >= start) & (self.sample < start + k))
+        for place in places.tolist():
+            costs = block[self.sample[place] - start].astype(np.float64)
+            own = least_differences(
+                -costs if self.maximize else costs,
+                self.prices.high[first : first + m],
+                None if self.prices.low is None else self.prices.low[first : first + m],
+            )
+            both = np.concatenate((self.smallest[place], own))
+            self.smallest[place] = np.sort(both)[:_LEAST]
+
+    def _take_matched(self, start: int, first: int, block: Array) -> None:
+        if self.matching is None:
             return
-        columns = matching[start : start + len(block)]
+        columns = self.matching[start : start + len(block)]
         (here,) = np.nonzero((columns >= first) & (columns < first + block.shape[1]))
         costs = block[here, columns[here] - first]
         if costs.dtype.kind == "f" and not np.isfinite(costs).all():
             row = here[np.argmin(np.isfinite(costs))]
             raise CertificateError(
-                f"the assignment uses the forbidden pair ({called[start + row]}, {columns[row]})"
+                f"the assignment uses the forbidden pair ({self.called[start + row]},"
+                f" {columns[row]})"
             )
-        matched[start + here] = costs
+        self.matched[start + here] = costs
 
-    stream(source, prepare, threads=threads, block_bytes=block_bytes, tick=tick)
-    for row in sorted(doubtful):
-        if u[row] == _worst(number):
-            raise _too_far(int(called[row]), number)
-    return u, matched
+    def found(self) -> RowMinima:
+        """After the pass. Raises OverflowRiskError for a row whose dual leaves its type."""
+        high = self.least if self.prices.integer else self.minima.high
+        worst = _WORST if self.prices.integer else np.inf
+        for row in sorted(self.doubtful):
+            if high[row] == worst:
+                raise too_far(int(self.called[row]), high.dtype)
+        if self.prices.integer:
+            return RowMinima(high, None, None, self.matched)
+        margins = margins_of(self.smallest)
+        return RowMinima(*some_parts(self.minima), self.matched, self._near_pairs(), margins)
+
+    def _near_pairs(self) -> NearPairs | None:
+        return None if self.width is None else joined(self.near, self.width)
 
 
-def _worst(number: np.dtype[Any]) -> Any:
-    return np.iinfo(np.int64).max if number == np.int64 else np.inf
+def joined(found: Sequence[scan.Near], width: float) -> NearPairs | None:
+    """The near pairs of all threads; None where some did not fit."""
+    if any(near.counts[1] for near in found):
+        return None
+    parts = [np.concatenate([near[k][: near.counts[0]] for near in found]) for k in range(3)]
+    return NearPairs(width, *parts)
+
+
+_WORST = np.int64(np.iinfo(np.int64).max)
+
+
+def _lies_well(block: Array) -> bool:
+    """Whether the compiled scan can read a block where it is."""
+    rows, columns = block.strides
+    return bool(
+        block.dtype == np.float64 and columns == 8 and rows % 8 == 0 and block.flags.aligned
+    )
+
+
+def least_differences(costs: Array, prices: Array, low: Array | None) -> Array:
+    """The least ``c - v`` of a row, a few, in order, to double-double precision.
+
+    costs: (m,) float64, minimising sense.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        high, rest = two_sum(costs, -prices)
+        exact = high + (rest if low is None else rest - low)
+    exact = np.where(np.isfinite(exact), exact, np.inf)
+    some = min(_LEAST, exact.size)
+    return np.sort(np.partition(exact, some - 1)[:some])
+
+
+def margins_of(smallest: Array) -> Array:
+    """By how much the least differences of rows (k, few) win; ties do not count. Rows that have
+    nothing but ties among these few are left out."""
+    first = smallest[:, :1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        excess = smallest - first
+        clear = excess > _TIE * np.abs(first)
+    clear &= np.isfinite(excess)
+    rows = clear.any(axis=1)
+    found: Array = excess[rows, clear[rows].argmax(axis=1)]
+    return found
+
+
+def _parts(value: Fraction) -> tuple[float, float, float]:
+    """A number as the sum of three floats, the last rounded down."""
+    high = float(value)
+    mid = float(value - Fraction(high))
+    rest = value - Fraction(high) - Fraction(mid)
+    low = float(rest)
+    return high, mid, low if Fraction(low) <= rest else math.nextafter(low, -math.inf)
 
 
 def _minima_of_wide(block: Array, prices: Array, maximize: bool) -> tuple[Array, Array]:
@@ -137,49 +372,6 @@ def _minima_of_wide(block: Array, prices: Array, maximize: bool) -> tuple[Array,
         best.append(min((-costs if maximize else costs) - prices.astype(object)))
     if min(best) <= -(2**63):
         raise OverflowRiskError("a row dual leaves int64: the integer costs are too large")
-    worst = _worst(np.dtype(np.int64))
+    worst = int(_WORST)
     beyond = np.array([k for k, b in enumerate(best) if b >= worst], dtype=np.intp)
     return np.array([min(b, worst) for b in best], dtype=np.int64), beyond
-
-
-def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> None:
-    """Raise InvalidCostError for the first NaN or wrong infinity of a block.
-
-    block[k] is rows[k] from column ``first`` on.
-    """
-    wrong = math.inf if maximize else -math.inf
-    bad = np.isnan(block) | (block == wrong)
-    if bad.any():
-        k, column = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
-        allowed = "-inf" if maximize else "+inf"
-        raise InvalidCostError(
-            f"matrix contains invalid numeric entries: cost[{rows[k]}, {first + column}] is "
-            f"{block[k, column]}; only finite costs and {allowed} (forbidden) are allowed",
-            int(rows[k]),
-            first + column,
-        )
-
-
-def _overflown(block: Array, best: Array, rows: Sequence[int] | Array) -> Array:
-    """Rows of a block without a finite minimum that have finite costs. rows: what they are called.
-
-    Raises OverflowRiskError for a minimum of -inf, which no other part can mend.
-    """
-    beyond = np.flatnonzero(~np.isfinite(best))
-    beyond = beyond[np.isfinite(block[beyond]).any(axis=1)]
-    for k in beyond[best[beyond] < 0]:
-        raise _too_far(int(rows[k]), best.dtype)
-    return beyond
-
-
-def _too_far(row: int, number: np.dtype[Any]) -> OverflowRiskError:
-    if number == np.int64:
-        return OverflowRiskError(
-            f"the dual of row {row} leaves int64: the integer costs are too large", row
-        )
-    return OverflowRiskError(f"costs and prices of row {row} are too far apart for float64", row)
-
-
-def reach(a: Array) -> int:
-    """Largest magnitude of an integral array, as a Python integer."""
-    return max(-int(a.min()), int(a.max())) if a.size else 0

@@ -10,28 +10,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import CertificateError
+from bigsap.proof import scan
 from bigsap.proof.certificate import (
     Certificate,
+    capped_at_zero,
     certify_infeasible,
     checked_prices,
-    conclude,
-    exact_sum,
+    told,
 )
 from bigsap.proof.claim import Claim
+from bigsap.proof.conclusion import conclude
+from bigsap.proof.exact import down, expansion, up
 from bigsap.proof.minima import Looked, minima
-from bigsap.proof.row_minima import reach
+from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.verify import (
     check_consistency,
     check_duals,
     check_values,
-    magnitude_of,
     unknown,
 )
 from bigsap.sources.base import Array, CostSource, Resident
@@ -88,12 +91,13 @@ def ungate(result: _Claim, gated: Gated) -> _Claim:
     row4col = np.full(m, -1, np.intp)
     row4col[col4row[row_ind]] = row_ind
     bound, gap = _better_bound(result, m)
+    low = None if result.v_low is None else result.v_low[:m].copy()
     stats = dict(result.stats)
     if result.fun is not None:
         stats["unassigned_rows"] = n - len(row_ind)
     return replace(
         result, row_ind=row_ind, col_ind=col4row[row_ind], col4row=col4row, row4col=row4col,
-        v=result.v[:m].copy(), bound=bound, gap=gap, shape=(int(n), int(m)), stats=stats,
+        v=result.v[:m].copy(), v_low=low, bound=bound, gap=gap, shape=(int(n), int(m)), stats=stats,
         unassigned_cost=gated.prices,
     )  # fmt: skip
 
@@ -114,9 +118,7 @@ def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
     # rounding is added, at the price of reading a few rows in vain. What was rounded may be
     # larger than what is left of it: prices are differences.
     finite = prices[np.isfinite(prices)]
-    size = max((float(np.abs(x).max()) for x in (u, v, finite) if x.size), default=0.0) + float(
-        result.stats.get("magnitude", 0.0)
-    )
+    size = max((float(np.abs(x).max()) for x in (u, v, finite) if x.size), default=0.0)
     return rows[~(sign * (u + v) + gap + _MARGIN * size < prices)]
 
 
@@ -148,26 +150,28 @@ def _better_bound(result: Claim, m: int) -> tuple[Any, Any]:
     the columns are not in the user's problem. At an optimum they are 0 anyway.
     """
     bound, gap = result.bound, result.gap
-    if bound is None or not result.v[m:].any() or np.isnan(result.v).any():
+    extra = [result.v[m:]] if result.v_low is None else [result.v[m:], result.v_low[m:]]
+    if bound is None or np.isnan(result.v).any() or not any(part.any() for part in extra):
         return bound, gap
     sign = -1 if result.maximize else 1
-    gain = -sign * exact_sum(result.v[m:])
-    bound = bound + sign * (math.floor(gain) if isinstance(bound, int) else gain)
-    if result.fun is None:
-        return bound, gap
-    # Rounding may put it beyond the cost of what was found.
-    bound = max(bound, result.fun) if result.maximize else min(bound, result.fun)
-    return bound, abs(result.fun - bound)
+    if isinstance(bound, int):
+        gain = -sign * sum(Fraction(x) for part in extra for x in part.tolist())
+        better = sign * (sign * bound + math.floor(gain))
+        return better, None if result.fun is None else abs(result.fun - better)
+    terms = expansion([sign * bound], *(-sign * part.astype(np.float64) for part in extra))
+    if gap is not None:
+        gap = max(0.0, up(expansion([gap], *(sign * part.astype(np.float64) for part in extra))))
+    return sign * down(terms) + 0.0, gap
 
 
 def certify_gated(
     gated: Gated,
     col4row: npt.ArrayLike | None,
     v: npt.ArrayLike,
+    v_low: npt.ArrayLike | None = None,
     *,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
-    magnitude: float = 0.0,
     pairs: bool = False,
 ) -> Certificate:
     """Prove how far a partial assignment can be from the optimum, in one pass.
@@ -175,32 +179,33 @@ def certify_gated(
     The gated costs are not used: each cost is read as the user gave it.
 
     col4row: (n,), -1 = unassigned; None: prove the bound alone. v: (m,) any finite
-        prices in the minimising sense, capped at 0. magnitude, pairs: see ``bigsap.certify``.
+        prices in the minimising sense, capped at 0. v_low, pairs: see ``bigsap.certify``.
     Returns and raises as ``bigsap.certify``; ``fun`` and ``bound`` include the prices
     of the rows left out; ``u[i] <= price[i]``. O(n m).
     """
     n, m = gated.given.shape
     integer = gated.dtype.kind in "iu"
-    prices = np.minimum(checked_prices(v, m, integer), 0)
+    prices = capped_at_zero(checked_prices(v, m, integer, v_low))
     if m == 0 and integer:
-        prices = prices.astype(np.int64)
+        prices = Prices(prices.high.astype(np.int64))
     matching = None if col4row is None else _partial_matching(col4row, n, m)
     if n == 0:
         zero = 0 if integer else 0.0
         fun, gap = (None, None) if matching is None else (zero, zero)
         return Certificate(
-            fun, zero, gap, np.zeros(0), np.zeros(m), -1, 0.0, 0, integer, 0.0,
-            matching is not None,
-        )  # fmt: skip
+            fun, zero, gap, np.zeros(0), np.zeros(m), -1, 0.0, 0, integer, matching is not None
+        )
     if m:
-        u, costs, looked = minima(
+        found, looked = minima(
             gated.source, matching, prices, gated.maximize, threads, block_bytes,
             every_pair=pairs,
         )  # fmt: skip
     else:
-        u = np.full(n, np.inf if prices.dtype.kind == "f" else np.iinfo(np.int64).max)
-        costs, looked = np.zeros(n, np.int64 if integer else np.float64), Looked("pairs", 0)
-    u = np.minimum(u, _caps(gated, prices.dtype))
+        worst = np.iinfo(np.int64).max if prices.integer else np.inf
+        matched = np.zeros(n, np.int64 if integer else np.float64)
+        found = RowMinima(np.full(n, worst), None, None, matched)
+        looked = Looked("pairs", 0)
+    found = _at_most_prices(found, gated)
     wide = None
     if matching is not None:
         # Row i left out = assigned to a private column m + i of dual 0 at its price.
@@ -208,27 +213,30 @@ def certify_gated(
         must = rows[np.isinf(gated.prices[rows])]
         if must.size:
             raise CertificateError(f"row {must[0]} must be assigned, but is not")
-        costs[rows] = gated.prices[rows].astype(costs.dtype)
+        found.matched[rows] = gated.prices[rows].astype(found.matched.dtype)
         wide = matching.copy()
         wide[rows] = m + rows
-    largest = float(prices.max() - prices.min()) if m else 0.0
-    v_wide = np.concatenate((prices, np.zeros(n, prices.dtype)))
-    if prices.dtype.kind == "i" and max(reach(u), reach(prices), reach(costs)) > 2**60:
-        u, v_wide, costs = (a.astype(object) for a in (u, v_wide, costs))  # Python ints
-    certificate = conclude(
-        n, m + n, wide, u, v_wide, costs, gated.maximize, integer, largest, False, magnitude
-    )  # fmt: skip
-    return replace(
-        certificate, v=certificate.v[:m], pairs=looked.pairs, by=looked.by, bounds=looked.bounds
-    )
+    low = None if prices.low is None else np.concatenate((prices.low, np.zeros(n)))
+    v_wide = Prices(np.concatenate((prices.high, np.zeros(n, prices.high.dtype))), low)
+    claimed = conclude(n, m + n, wide, found, v_wide, gated.maximize, integer, False)
+    certificate = told(claimed, looked)
+    short = None if certificate.v_low is None else certificate.v_low[:m]
+    return replace(certificate, v=certificate.v[:m], v_low=short)
 
 
-def _caps(gated: Gated, number: np.dtype[Any]) -> Array:
-    """What caps u, minimising sense, in the dtype of the duals."""
-    free = np.isfinite(gated.prices)
-    caps = np.full(free.shape, np.inf if number.kind == "f" else np.iinfo(np.int64).max, number)
-    caps[free] = (-gated.prices if gated.maximize else gated.prices)[free].astype(number)
-    return caps
+def _at_most_prices(found: RowMinima, gated: Gated) -> RowMinima:
+    """Row minima where each row has a column of its own, of dual 0, at its price."""
+    free = np.flatnonzero(np.isfinite(gated.prices))
+    caps = (-gated.prices if gated.maximize else gated.prices)[free]
+    if found.high.dtype.kind == "i":
+        high = found.high.copy()
+        high[free] = np.minimum(high[free], caps.astype(np.int64))
+        return replace(found, high=high)
+    parts = scan.Minima(*(part.copy() for part in whole(found)))
+    nothing = np.zeros(1)
+    where = np.zeros(free.size, np.int64)
+    scan.fold(free, where, caps.astype(np.float64), nothing, np.empty(0), parts)
+    return replace(found, high=parts.high, mid=parts.mid, low=parts.low)
 
 
 def _partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
@@ -269,13 +277,14 @@ def verify_gated(
         gated,
         None if result.fun is None else result.col4row,
         sign * result.v if bounded else np.zeros(m),
+        sign * result.v_low if bounded and result.v_low is not None else None,
         threads=threads,
-        magnitude=magnitude_of(result),
         pairs=pairs,
     )
     # To the checks, a problem with more columns than rows, where v <= 0 as well.
     v = np.concatenate((result.v, np.zeros(n, result.v.dtype)))
-    wide = replace(result, shape=(n, m + n), v=v)
+    low = None if result.v_low is None else np.concatenate((result.v_low, np.zeros(n)))
+    wide = replace(result, shape=(n, m + n), v=v, v_low=low)
     if bounded:
         check_duals(wide, certificate, sign)
     check_values(wide, certificate, sign, bounded=bounded)

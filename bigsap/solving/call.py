@@ -87,7 +87,7 @@ class SolveCall:
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.phases: list[dict[str, Any]] = []
         self.certificate_pairs = 0
-        self.magnitude = 0.0  # see ``Certificate``; of duals that nobody certified
+        self.refined = 0  # rounds of refinement
         self.resumed = 0
         matrix = resident(problem)
         if matrix is not None:

@@ -1,27 +1,28 @@
-"""The closing proof of a solve, and the repair of an outcome that it does not bear out."""
+"""The closing proof of a solve, and the refinement of an outcome that it does not bear out."""
 
 from __future__ import annotations
 
 import time
+from functools import partial
+
+import numpy as np
 
 from bigsap.errors import CertificateError
 from bigsap.methods import Outcome, ssp
-from bigsap.methods.warm import Warm
 from bigsap.proof.certificate import Certificate, certify, certify_infeasible
 from bigsap.result import Status
 from bigsap.solving.call import SolveCall
 from bigsap.solving.elsewhere import proof_elsewhere
 from bigsap.solving.keeping import KeptRows
+from bigsap.solving.refine import Solve, refined, settled
 from bigsap.solving.stopped import Conclusion, Deadline
 from bigsap.sources.base import Array, CostSource, Crewed
 
-# How often a matching that is not tight enough is repaired from its own prices.
-_REPAIRS = 2
-
 
 def prove_now(
-    call: SolveCall, column_of_row: Array | None, v: Array, deadline: Deadline | None = None
-) -> Certificate:
+    call: SolveCall, column_of_row: Array | None, v: Array, v_low: Array | None = None,
+    deadline: Deadline | None = None,
+) -> Certificate:  # fmt: skip
     """Certify by code that shares nothing with the engine."""
     clock = time.perf_counter()
     progress = call.monitor.progress
@@ -40,7 +41,7 @@ def prove_now(
     try:
         source = proof_elsewhere(call, looked_at(call))
         certificate = certify(
-            source, column_of_row, v, maximize=call.problem.maximize,
+            source, column_of_row, v, v_low, maximize=call.problem.maximize,
             threads=call.n_threads, block_bytes=call.block_bytes(), tick=tick,
             pairs=call.options.certify == "pairs",
         )  # fmt: skip
@@ -73,38 +74,43 @@ def within_gap(call: SolveCall, certificate: Certificate) -> None:
         call.stopped, call.proved = Status.GAP_REACHED, certificate
 
 
-def certified(call: SolveCall, outcome: Outcome) -> Conclusion:
-    """Prove the outcome; a matching that is not tight is repaired from its prices."""
+def certified(call: SolveCall, outcome: Outcome, solve: Solve) -> Conclusion:
+    """Prove the outcome; where its gap is too large, refine it.
+
+    solve: a residual problem, see ``refine``.
+    """
     certificate = call.proved or prove_now(call, outcome.column_of_row, outcome.v)
     within_gap(call, certificate)
-    if call.proved is not None:
-        return Conclusion(outcome.column_of_row, certificate=certificate)
-    for attempt in range(_REPAIRS + 1):
-        if certificate.optimal:
-            break
-        # Not into the checkpoint: it holds the end of the search; a resumed solve repairs too.
+    column_of_row = outcome.column_of_row
+    if call.proved is not None or column_of_row is None:
+        return Conclusion(column_of_row, certificate=certificate)
+    if not settled(call, certificate):
+        # Not into the checkpoint: it holds the end of the search; a resumed solve refines too.
         call.monitor.save = None
-        # Prices that have fallen together carry the rounding of what they have fallen by. Those
-        # that follow from small ones do not.
-        v = outcome.v - outcome.v.max()
-        warm: Warm | None = Warm(v, outcome.column_of_row, exact=True)
-        engine = call.renewed()
-        if attempt == _REPAIRS:
-            # Prices so far apart that they absorb the costs: begin without them.
-            warm = None
-        outcome = ssp.run(
-            engine, epsilon=attempt == _REPAIRS and call.options.epsilon,
-            seed=call.options.seed, grid=call.arithmetic.grid, warm=warm,
-            phases=call.phases,
-        )  # fmt: skip
-        certificate = prove_now(call, outcome.column_of_row, outcome.v)
-    if not certificate.optimal:
-        raise CertificateError(
-            f"optimality could not be proved: the assignment may be off by {certificate.gap}"
-            f" (cost {certificate.fun}, bound {certificate.bound}); do the costs change"
-            " from one reading to the next?"
+        _refuse_changed(call, column_of_row, outcome.v, certificate)
+        column_of_row, certificate = refined(
+            call, column_of_row, certificate, solve, partial(prove_now, call)
         )
-    return Conclusion(outcome.column_of_row, certificate=certificate)
+        within_gap(call, certificate)
+    return Conclusion(column_of_row, certificate=certificate)
+
+
+def _refuse_changed(
+    call: SolveCall, column_of_row: Array, v: Array, certificate: Certificate
+) -> None:
+    """Raise CertificateError where costs of assigned pairs are other ones when read again.
+
+    Only the optimum's own rounding can leave a gap, unless the costs change.
+    """
+    again = prove_now(call, column_of_row, v)
+    same = again.fun == certificate.fun and np.array_equal(again.u, certificate.u)
+    if not same:
+        (rows,) = np.nonzero(again.u != certificate.u)
+        where = f", of row {rows[0]} among others" if rows.size else ""
+        raise CertificateError(
+            f"the costs change from one reading to the next{where}: the assignment costs"
+            f" {certificate.fun}, then {again.fun}"
+        )
 
 
 def confirmed(call: SolveCall, outcome: Outcome) -> Outcome:

@@ -26,7 +26,7 @@ def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) 
         violator = _without_column(certificate.u, problem)
         found, certificate = Conclusion(None), None
     col4row = found.column_of_row
-    u, v = found.u, found.v
+    u, v, u_low, v_low = found.u, found.v, found.u_low, found.v_low
     status = call.stopped or Status.OPTIMAL
     message = None
     if violator is not None:
@@ -37,17 +37,18 @@ def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) 
     if problem.transposed:
         col4row = None if col4row is None else inverse(col4row, call.given.shape[0])
         certificate = None if certificate is None else exchanged(certificate)
-        u, v = v, u
-    if certificate is not None and certificate.optimal and certificate.fun is not None:
-        status = Status.OPTIMAL
+        u, v, u_low, v_low = v, u, v_low, u_low
+    if certificate is not None and certificate.fun is not None:
+        if certificate.optimal:
+            status = Status.OPTIMAL
+        elif call.stopped is None:
+            status = Status.IMPRECISE
     result = Result.from_assignment(
         col4row, as_float(v), certificate, shape=call.given.shape, status=status,
         message=message, maximize=problem.maximize, stats=solve_stats(call),
         nit=len(call.phases), violator=() if violator is None else violator,
-        u=as_float(u), fun=found.fun, bound=found.bound,
+        u=as_float(u), u_low=u_low, v_low=v_low, fun=found.fun, bound=found.bound,
     )  # fmt: skip
-    if certificate is None and call.magnitude:
-        result.stats["magnitude"] = call.magnitude
     last_report(call, result)
     return result
 

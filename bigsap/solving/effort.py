@@ -81,6 +81,7 @@ def solve_stats(call: SolveCall) -> dict[str, Any]:
         "copied_bytes": getattr(there or call.problem.source, "copied_bytes", 0),
         **lists,
         "auction": call.auction,
+        "refined": call.refined,
         "first_prices": first.first_prices if first is not None else None,
         "cluster": None if call.crew is None else call.crew.told(),
         "phases": call.phases,

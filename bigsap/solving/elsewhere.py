@@ -18,8 +18,8 @@ from bigsap.sources.base import CostSource, Crewed
 _ROWS, _COLUMNS = 3, 4096
 #: Smaller problems are quick either way.
 _WORTH_PAIRS = 1 << 16
-#: Of a row's dual and the cost of its pair.
-_DUAL_BYTES = 16
+#: Of a row's dual, in three parts, and the cost of its pair.
+_DUAL_BYTES = 32
 
 
 def seconds_of_pass(source: CostSource, n_threads: int) -> float:

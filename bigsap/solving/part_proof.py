@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.proof.row_minima import row_minima
+from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.sources.base import Array, Ids
 from bigsap.sources.spread.on_worker import Built
@@ -27,9 +27,13 @@ def duals_of(
 ) -> list[Array]:
     """Task: row duals and assigned costs of ``rows``, see ``row_minima``; the same bits.
 
-    Errors name the rows of the whole problem.
+    prices: (m,), or (2 m,) with their low parts behind them. Returns the parts of the minima, one
+    of integers and three of floats, and the costs. Errors name the rows of the whole problem.
     """
     some = _Some(built, rows)
     values = np.asarray(prices).view(np.dtype(number))
-    u, matched = row_minima(some, matching, values, maximize, 1, BLOCK_BYTES, None, names=rows)
-    return [u, matched]
+    m = some.shape[1]
+    given = Prices(values[:m], values[m:] if values.size > m else None)
+    found = row_minima(some, matching, given, maximize, 1, BLOCK_BYTES, None, names=rows)
+    parts = [found.high] if given.integer else list(whole(found))
+    return [*parts, found.matched]

@@ -20,10 +20,11 @@ from bigsap.methods.auction import run_auction
 from bigsap.methods.compressed import first_prices, solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.hungarian import solve_hungarian
+from bigsap.methods.orientation import orient
 from bigsap.methods.parts import Counts
 from bigsap.methods.placement import device_name, lists_on_trial
 from bigsap.methods.warm import Warm
-from bigsap.monitor import Monitor, Snapshot, Stopped
+from bigsap.monitor import Monitor, PartMonitor, Snapshot, Stopped
 from bigsap.options import Options, ssp_takes_levels
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
@@ -37,9 +38,10 @@ from bigsap.solving.effort import first_bounds, list_bounds
 from bigsap.solving.gated_first import before_keeping, gated_outcome
 from bigsap.solving.identity import identity
 from bigsap.solving.keeping import kept_problem
+from bigsap.solving.refine import settled, signed_duals
 from bigsap.solving.sorted_first import sorted_outcome
 from bigsap.solving.stopped import Conclusion, Deadline, Late, answer
-from bigsap.solving.uncertified import absorbed, pair_costs, unproved
+from bigsap.solving.uncertified import pair_costs, unproved
 from bigsap.solving.warm_start import GivenStart
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
@@ -149,7 +151,7 @@ class Run(SolveCall):
                 if self.engine is not None:
                     self.engine.release()
                 if self.options.certify:
-                    return conclude(self, certified(self, outcome))
+                    return conclude(self, certified(self, outcome, self._residual))
                 return conclude(self, self._uncertified(outcome))
             except Stopped as stop:
                 try:
@@ -349,20 +351,48 @@ class Run(SolveCall):
             return Conclusion(None)
         held = [holder for holder in (self.resting, self.lists) if holder is not None]
         costs = pair_costs(self.problem, self.rows, held, found, self.monitor.tick)
-        if self.warm_start is not None and absorbed(costs, self.warm_start.v):
-            # Without those prices, by which the costs were rounded away.
-            self.warm_start = None
-            outcome = ssp.run(
-                self.renewed(), epsilon=self.options.epsilon, seed=self.options.seed,
-                grid=self.arithmetic.grid, phases=self.phases,
-            )  # fmt: skip
-            return self._uncertified(outcome)
         told = unproved(self.problem, found, costs, outcome.v)
-        self.magnitude = told.magnitude
-        if told.magnitude and self.warm_start is not None:
-            # Duals are what is left of the prices of the beginning.
-            self.magnitude += float(np.abs(self.warm_start.v).max())
+        if told.doubtful:
+            # Prices so large that their rounding may have decided.
+            proved = certified(self, outcome, self._residual)
+            certificate = proved.certificate
+            if certificate is not None and not settled(self, certificate):
+                return proved
+            if self.refined and certificate is not None:
+                u, u_low, v, v_low = signed_duals(self, certificate)
+                return Conclusion(
+                    proved.column_of_row, certificate.fun, u=u, v=v, u_low=u_low, v_low=v_low
+                )
         return Conclusion(found, told.fun, u=told.u, v=told.v)
+
+    def _residual(self, problem: Problem, column_of_row: Array) -> Outcome | None:
+        """Solve a residual problem, see ``bigsap.solving.refine``, from zero prices and an
+        assignment."""
+        options = replace(
+            self.options, maximize=False, method="auto", epsilon=True, dtype=None, device="cpu",
+            gap=0.0, checkpoint=None, certify=False, start="auto", variant="auto",
+        )  # fmt: skip
+        monitor = PartMonitor(self.monitor, problem.shape[0], 0)
+        start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
+        run = Run(problem, orient(problem), monitor, options, self.n_threads, start, None)
+        try:
+            outcome = run.outcome()
+        finally:
+            monitor.close()
+        self.phases += run.phases
+        if run.problem.transposed and outcome is not None:
+            return None
+        return outcome
+
+    def outcome(self) -> Outcome:
+        """The search alone, for a part of another solve."""
+        with Team(self.n_threads) as team:
+            self.team = team
+            self.reading = self.problem
+            outcome = self._search_lists() if self.method in ON_LISTS else self._search()
+            if self.engine is not None:
+                self.engine.release()
+            return outcome
 
     def _stopped(self, stop: Stopped, found: Array | None) -> Conclusion:
         """The best that is known; see ``bigsap.solving.stopped``."""
@@ -372,7 +402,7 @@ class Run(SolveCall):
         def proof(column_of_row: Array | None, v: Array) -> Certificate:
             if not self.options.certify:
                 raise Late
-            return prove_now(self, column_of_row, v, deadline)
+            return prove_now(self, column_of_row, v, deadline=deadline)
 
         costs = None
         if self.lists is not None and found is None and not self.whole_rows:
@@ -383,4 +413,4 @@ class Run(SolveCall):
         closing = answer(self, deadline, proof, found, costs, quick)
         if self.options.certify:
             return closing
-        return replace(closing, bound=None, u=None, v=None)
+        return replace(closing, bound=None, u=None, v=None, u_low=None, v_low=None)

@@ -60,8 +60,8 @@ class Deadline:
 @dataclass(frozen=True)
 class Conclusion:
     """column_of_row, fun: None when no complete assignment of known cost was found.
-    fun, bound: in the user's sense. u, v: signed duals that prove the bound. certificate:
-    when there was time for a pass over the costs."""
+    fun, bound: in the user's sense. u, v, u_low, v_low: signed duals that prove the bound, and
+    their low parts. certificate: when there was time for a pass over the costs."""
 
     column_of_row: Array | None
     fun: Any = None
@@ -69,6 +69,8 @@ class Conclusion:
     u: Array | None = None
     v: Array | None = None
     certificate: Certificate | None = None
+    u_low: Array | None = None
+    v_low: Array | None = None
 
 
 def answer(
@@ -112,12 +114,15 @@ def answer(
     if certificate is None:
         known.see_floor()
     fun = None if cost is None else problem.sign * cost
-    bound, u, prices = known.bound, known.u, known.v
+    bound = known.bound
     if certificate is not None:
         proved = problem.sign * certificate.bound
         if bound is None or proved >= bound:
             return Conclusion(matching, certificate=certificate)
-    return Conclusion(matching, fun, None if bound is None else problem.sign * bound, u, prices)
+    return Conclusion(
+        matching, fun, None if bound is None else problem.sign * bound, known.u, known.v,
+        u_low=known.u_low, v_low=known.v_low,
+    )  # fmt: skip
 
 
 def _completed(

@@ -17,15 +17,15 @@ from bigsap.engine.core.held import Held
 from bigsap.engine.core.pair_costs import Tick, costs_of_pairs
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
-from bigsap.proof.certificate import exact_sum
-from bigsap.proof.tightness import UNIT
+from bigsap.proof.exact import exact_sum
 from bigsap.rows import Rows
 from bigsap.sources.base import Array
 from bigsap.sources.device.pairs import device_pairs
 from bigsap.sources.filling import fill_of
 
-#: A share of the pairs' costs that no answer may be off by.
-_ROUNDED_AWAY = 1e-9
+#: Where the rounding of the duals, added up, may reach this share of the pairs' costs, it may have
+#: decided which pairs those are.
+_DANGER = 1e-12
 
 
 def pair_costs(
@@ -62,30 +62,19 @@ def pair_costs(
     return costs
 
 
-def absorbed(costs: Array, prices: Array) -> bool:
-    """Whether these first prices were so far apart that adding them may have changed the sum of the
-    pairs' real costs by more than rounding that sum does, a million times over."""
-    if costs.dtype.kind != "f" or not prices.size:
-        return False
-    with np.errstate(over="ignore"):
-        span = float(prices.max()) - float(prices.min())
-        whole = float(np.abs(costs[np.isfinite(costs)]).sum())
-    return costs.size * UNIT * span > _ROUNDED_AWAY * whole
-
-
 @dataclass(frozen=True)
 class Unproved:
     """An assignment without a certificate, in the solve's orientation.
 
     fun: as a certificate has it, user's sense. u, v: signed duals, normalised as in
     ``bigsap.proof.certificate``, of which nobody has looked whether they are feasible; None where
-    unknown. magnitude: as ``Certificate.magnitude``.
+    unknown. doubtful: rounding may have decided the assignment.
     """
 
     fun: Any
     u: Array | None
     v: Array | None
-    magnitude: float
+    doubtful: bool
 
 
 def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array) -> Unproved:
@@ -99,7 +88,7 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
     here = costs[wanted]
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isfinite(here).all():
-            return Unproved(problem.sign * math.inf, None, None, 0.0)
+            return Unproved(problem.sign * math.inf, None, None, False)
         fun = exact_sum(here.astype(np.int64 if integer else np.float64, copy=False))
         number = np.int64 if integer and prices.dtype.kind == "i" else np.float64
         v = prices.astype(number)
@@ -121,7 +110,9 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
             u[wanted] -= shift
             v += shift
         size = max(abs(float(end)) for x in (u, v) for end in (x.min(), x.max()))
-    if number is np.float64 and not math.isfinite(size + largest):
-        return Unproved(fun, None, None, 0.0)
-    exact = integer and bool((v == np.rint(v)).all())
-    return Unproved(fun, u, v, 0.0 if exact else largest + 4 * size + 3 * abs(float(shift)))
+    if integer:
+        return Unproved(fun, u, v, False)
+    whole = float(np.abs(costs[wanted]).sum())
+    if not math.isfinite(size + largest):
+        return Unproved(fun, None, None, True)
+    return Unproved(fun, u, v, max(n, m) * 2.0**-52 * max(size, largest) > _DANGER * whole)

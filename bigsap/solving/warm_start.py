@@ -13,6 +13,7 @@ from bigsap.methods.orientation import inverse
 from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
 from bigsap.proof.minima import minima
+from bigsap.proof.row_minima import Prices
 from bigsap.result import Result
 from bigsap.sources.base import Array
 
@@ -114,8 +115,9 @@ def _row_prices(given: Problem, v: Array, tick: Callable[[], None], threads: int
     signed = v.astype(np.float64) * given.sign
     if 0 in given.shape:
         return np.zeros(n)
-    u, _, _ = minima(
-        given.source, None, signed, given.maximize, threads, 1 << 20, lambda _rows: tick()
+    found, _ = minima(
+        given.source, None, Prices(signed), given.maximize, threads, 1 << 20, lambda _rows: tick()
     )
+    u = found.high
     finite = np.isfinite(u)
     return np.where(finite, u, u[finite].max() if finite.any() else 0.0)

@@ -343,7 +343,9 @@ class Minimised(Protocol, metaclass=Ability):
     """A source that makes the certificate's pass by itself, by code of its own."""
 
     def row_minima(
-        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
-    ) -> tuple[Array, Array] | None:
-        """As ``bigsap.proof.row_minima``; None where the host must do it."""
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        tick: Callable[[int], None],
+    ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
+        """The first four fields of ``bigsap.proof.row_minima.RowMinima``, at prices with low
+        parts; None where the host must do it."""
         ...

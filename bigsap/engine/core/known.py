@@ -14,7 +14,8 @@ import numpy as np
 from bigsap.engine.core.state import FREE
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.proof.certificate import Certificate, exact_sum
+from bigsap.proof.certificate import Certificate
+from bigsap.proof.exact import exact_sum
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array, Separable, Separation, range_of
 
@@ -33,7 +34,7 @@ class Known:
     column_of_row, cost: the cheapest complete assignment whose cost is known. complete:
     the matching of the last whole phase, usually better, its cost not known. bound, u, v: no
     assignment costs less than ``bound``; duals that prove it, normalised as a
-    ``Certificate`` has them. None where unknown.
+    ``Certificate`` has them, and their low parts. None where unknown.
 
     active: whether to keep the arrays. A solve that nobody can stop needs none of them, and
     they would take four vectors; then only the bounds are known.
@@ -48,6 +49,8 @@ class Known:
         self.bound: Any = None
         self.u: Array | None = None
         self.v: Array | None = None
+        self.u_low: Array | None = None
+        self.v_low: Array | None = None
 
     def see_picks(self, pick: Array, pick_cost: Array) -> None:
         """An assignment found by a sweep, -1 where a row has none. O(n)."""
@@ -85,13 +88,16 @@ class Known:
         if v.dtype.kind == "f":
             reach = float(max(v.max(), -v.min())) + abs(float(t))
             size = _size(u) + _size(prices) + (n + m) * reach
-            bound = float(bound) - 2 * UNIT * size
+            bound = float(bound) - 4 * UNIT * size
             if self._problem.integer and math.isfinite(bound):
                 bound = math.ceil(bound)
         if self.bound is None or bound > self.bound:
             self.bound = bound
             if self.active:
-                self.u, self.v = u.copy(), prices.copy()
+                # The minima were rounded, and so were these sums.
+                less = 4 * UNIT * (np.abs(u) + reach) if v.dtype.kind == "f" else 0
+                self.u, self.v = u - less, prices.copy()
+                self.u_low = self.v_low = None
 
     def see_floor(self) -> None:
         """A bound that needs no costs, where the source knows something of them. O(n d + m d).
@@ -144,6 +150,9 @@ class Known:
             self.bound = bound
             if self.active:
                 self.u, self.v = sign * certificate.u, sign * certificate.v
+                self.u_low, self.v_low = certificate.u_low, certificate.v_low
+                if sign < 0:
+                    self.u_low, self.v_low = _minus(self.u_low), _minus(self.v_low)
 
     def _exact(self, costs: Array) -> Any:
         if costs.dtype.kind == "f" and self._problem.integer:
@@ -162,6 +171,10 @@ class Known:
         if self._problem.maximize:
             low, high = (None if x is None else -x for x in (high, low))
         return low, high
+
+
+def _minus(low: Array | None) -> Array | None:
+    return None if low is None else -low
 
 
 def _row_floors(terms: Separation, maximize: bool) -> Array:

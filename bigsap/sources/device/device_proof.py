@@ -29,21 +29,23 @@ _TOLERANCE = 1e-13
 
 def row_minima(
     source: Any, pieces: list[tuple[Any, int, int]], matching: Array | None, prices: Array,
-    maximize: bool, tick: Callable[[int], None],
-) -> tuple[Array, Array] | None:  # fmt: skip
-    """u (n,) and matched (n,) as in ``bigsap.proof.row_minima.row_minima``.
+    low: Array | None, maximize: bool, tick: Callable[[int], None],
+) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
+    """The first fields of ``bigsap.proof.row_minima.RowMinima``, in two parts, and matched (n,).
 
     source: reads rows. pieces: sources on devices, each with the columns of its slab.
-    None when a row holds an invalid cost, or a finite row an infinite dual, or integer sums
-    might leave int64: the host's pass then says which. Raises CertificateError when the
-    host computes something else for a row of the sample, or a pair is forbidden.
+    None for prices with low parts, and when a row holds an invalid cost, or a finite row an
+    infinite dual, or integer sums might leave int64: the host's pass then says which. Raises
+    CertificateError when the host computes something else for a row of the sample, or a pair is
+    forbidden.
     """
     n = source.shape[0]
     integer = prices.dtype.kind == "i"
-    if integer and source.dtype.itemsize == 8:
+    if low is not None or (integer and source.dtype.itemsize == 8):
         return None
     matched = np.zeros(n, np.int64 if source.dtype.kind in "iu" else np.float64)
     u: Array | None = None
+    rest: Array | None = None
     sample = _Sample(source, matching, prices, maximize)
     for piece, start, stop in pieces:
         here = None
@@ -53,23 +55,28 @@ def row_minima(
         found = _minima(piece, here, prices[start:stop], maximize, tick, sample.compute)
         if found is None:
             return None
-        u = found[0] if u is None else np.minimum(u, found[0])
+        if u is None or rest is None:
+            u, rest = found[0], found[1]
+        else:
+            better = (found[0] < u) | ((found[0] == u) & (found[1] < rest))
+            u, rest = np.where(better, found[0], u), np.where(better, found[1], rest)
         if matching is not None:
-            matched[inside] = found[1][inside]
+            matched[inside] = found[2][inside]
     if u is None or (not integer and not np.isfinite(u).all()):
         return None
     if matching is not None and not np.isfinite(matched).all():
         row = int(np.argmin(np.isfinite(matched)))
         raise CertificateError(f"the assignment uses the forbidden pair ({row}, {matching[row]})")
     sample.compare(u, matched)
-    return u, matched
+    return u, None if integer or rest is None or not rest.any() else rest, None, matched
 
 
 def _minima(
     source: Any, columns: Array | None, prices: Array, maximize: bool,
     tick: Callable[[int], None], meanwhile: Callable[[], None],
-) -> tuple[Array, Array] | None:  # fmt: skip
-    """The least ``c - v`` of each row and the cost at its column; None for an invalid cost.
+) -> tuple[Array, Array, Array] | None:  # fmt: skip
+    """The least ``c - v`` of each row, in two parts, and the cost at its column; None for an
+    invalid cost.
 
     source: on one device. columns: int32 (n,), -1 for none. meanwhile: called while the device
     works. A transfer takes longer than a small matrix's pass: there is one each way.
@@ -81,7 +88,7 @@ def _minima(
     settings = (
         ("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1), ("WIDTH", code.width),
     )  # fmt: skip
-    u, costs = np.empty(n, prices.dtype), np.empty(n, source.dtype)
+    u, rest, costs = np.empty(n, prices.dtype), np.empty(n), np.empty(n, source.dtype)
     with on(source.device):
         kernel = compiled(source.device, code, "proof", settings).get("bigsap_proof")
         given = [prices] if columns is None else [prices, columns]
@@ -91,24 +98,26 @@ def _minima(
         step = max(1, min(n, _PAIRS // max(1, m)))
         for first in range(0, n, step):
             k = min(step, n - first)
-            ends = 8 * k, 8 * k + k * source.dtype.itemsize
-            bad_at = -(-ends[1] // 4) * 4
+            ends = 8 * k, 16 * k, 16 * k + k * source.dtype.itemsize
+            bad_at = -(-ends[2] // 4) * 4
             found = cupy.zeros(bad_at + 4, np.uint8)
             low = found[: ends[0]].view(prices.dtype)
-            cost, bad = found[ends[0] : ends[1]].view(source.dtype), found[bad_at:].view(np.int32)
+            below = found[ends[0] : ends[1]].view(np.float64)
+            cost, bad = found[ends[1] : ends[2]].view(source.dtype), found[bad_at:].view(np.int32)
             kernel(
                 (min(-(-k // _TOGETHER), 1 << 16),), (256,),
                 (source.words(), np.int32(m), np.int32(first), np.int32(k), own_prices, matching,
-                 low, cost, bad),
+                 low, below, cost, bad),
             )  # fmt: skip
             meanwhile()
             here = found.get()
             if here[bad_at:].view(np.int32)[0]:
                 return None
             u[first : first + k] = here[: ends[0]].view(prices.dtype)
-            costs[first : first + k] = here[ends[0] : ends[1]].view(source.dtype)
+            rest[first : first + k] = here[ends[0] : ends[1]].view(np.float64)
+            costs[first : first + k] = here[ends[1] : ends[2]].view(source.dtype)
             tick(first + k)
-    return u, costs
+    return u, rest, costs
 
 
 class _Sample:

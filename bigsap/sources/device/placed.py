@@ -144,12 +144,14 @@ class _Device:
                 out[first : first + step] = costs.get()
 
     def row_minima(
-        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
-    ) -> tuple[Array, Array] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        tick: Callable[[int], None],
+    ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
         """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
         from bigsap.sources.device.device_proof import row_minima
 
-        return row_minima(self, [(self, 0, self.shape[1])], matching, prices, maximize, tick)
+        pieces = [(self, 0, self.shape[1])]
+        return row_minima(self, pieces, matching, prices, low, maximize, tick)
 
     def fill(self) -> Fill | None:
         """The host source's filler."""

@@ -91,18 +91,22 @@ class RowsOnDevices:
         return fingerprint_of(self)
 
     def row_minima(
-        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
-    ) -> tuple[Array, Array] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        tick: Callable[[int], None],
+    ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
         """The certificate's pass: each device goes through its rows."""
         found = []
         for block, start in self.blocks():
             own = None if matching is None else matching[start : start + block.shape[0]]
-            of_block = block.row_minima(own, prices, maximize, lambda k, at=start: tick(at + k))
+            of_block = block.row_minima(
+                own, prices, low, maximize, lambda k, at=start: tick(at + k)
+            )
             if of_block is None:
                 return None
             found.append(of_block)
-        u, matched = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return u, matched
+        high, matched = (np.concatenate([parts[k] for parts in found]) for k in (0, 3))
+        mid = None if found[0][1] is None else np.concatenate([parts[1] for parts in found])
+        return high, mid, None, matched
 
 
 def is_matrix(source: Any) -> bool:

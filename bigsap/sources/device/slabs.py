@@ -211,10 +211,11 @@ class SlabsOnDevices:
         return fingerprint_of(self)
 
     def row_minima(
-        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
-    ) -> tuple[Array, Array] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        tick: Callable[[int], None],
+    ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
         """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
         from bigsap.sources.device.device_proof import row_minima
 
         pieces = [(slab.source, slab.start, slab.stop) for slab in self.slabs()]
-        return row_minima(self, pieces, matching, prices, maximize, tick)
+        return row_minima(self, pieces, matching, prices, low, maximize, tick)

@@ -229,11 +229,13 @@ class Spread:
                 take(row, line)
 
     def row_minima(
-        self, matching: Array | None, prices: Array, maximize: bool, tick: Callable[[int], None]
-    ) -> tuple[Array, Array]:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        tick: Callable[[int], None],
+    ) -> tuple[Array, Array | None, Array | None, Array]:  # fmt: skip
         """See ``Minimised``: the certificate's pass, block by block on the workers."""
         n = self.shape[0]
-        u = np.empty(n, prices.dtype)
+        given = prices if low is None else np.concatenate((prices, low))
+        parts = [np.empty(n, prices.dtype) for _ in range(1 if prices.dtype.kind == "i" else 3)]
         matched = np.zeros(n, np.int64 if self.dtype.kind in "iu" else np.float64)
         done = 0
 
@@ -243,14 +245,17 @@ class Spread:
 
         wave = self.wave(
             _DUALS, np.arange(n), kind="dual", row_bytes=self.row_bytes,
-            tick=lambda: tick(done), shared=self.crew.share(prices), args=args,
+            tick=lambda: tick(done), shared=self.crew.share(given), args=args,
         )  # fmt: skip
         for positions, body in wave:
-            half = positions.size * prices.dtype.itemsize
-            u[positions] = body[:half].view(prices.dtype)
-            matched[positions] = body[half:].view(matched.dtype)
+            size = positions.size * prices.dtype.itemsize
+            for k, part in enumerate(parts):
+                part[positions] = body[k * size : (k + 1) * size].view(prices.dtype)
+            matched[positions] = body[len(parts) * size :].view(matched.dtype)
             done += positions.size
-        return u, matched
+        if len(parts) == 1:
+            return parts[0], None, None, matched
+        return parts[0], parts[1], parts[2] if parts[2].any() else None, matched
 
 
 class _SpreadGroups(Spread):

@@ -1,0 +1,217 @@
+"""Bound, cost and gap from prices and row minima, all sums exact; see ``certificate``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import CertificateError, OverflowRiskError
+from bigsap.proof.exact import down, exact_sum, expansion, nearest, three_sum, two_sum, up
+from bigsap.proof.refusals import reach
+from bigsap.proof.row_minima import Prices, RowMinima, whole
+from bigsap.sources.base import Array
+
+#: An optimal result's gap, as a share of the sizes of its costs.
+SHARE = 2.0**-50
+
+
+@dataclass(frozen=True, eq=False)
+class Claimed:
+    """What ``Certificate`` says of these."""
+
+    fun: Any
+    bound: Any
+    gap: Any
+    u: Array
+    v: Array
+    u_low: Array | None
+    v_low: Array | None
+    worst_row: int
+    worst_violation: float
+    exact: bool
+    optimal: bool
+    size: float
+    margin: float | None
+
+
+def conclude(
+    n: int, m: int, matching: Array | None, minima: RowMinima, prices: Prices, maximize: bool,
+    integer: bool, normalise: bool,
+) -> Claimed:  # fmt: skip
+    """Put the parts together. prices: in the minimising sense, as ``minima`` was found with.
+
+    normalise: find the shift t where n > m; otherwise it is 0.
+    """
+    if prices.integer:
+        return _of_integers(n, m, matching, minima, prices.high, maximize, normalise)
+    sign = -1 if maximize else 1
+    parts = whole(minima)
+    rows, shift = _counted(parts, n, m, normalise)
+    v, v_low = prices.high, prices.low
+    if any(shift):
+        v, v_low = _rounded_down(v, shift, v_low)
+    terms = [part[rows] for part in parts]
+    terms += [np.full(len(terms[0]), -s) for s in shift if s]
+    feasible = bool((terms[0] < np.inf).all())
+    u, u_low = _row_duals(parts, n > m, shift)
+    duals = (sign * u + 0, sign * v + 0, _signed(u_low, sign), _signed(v_low, sign))
+    margin = _median(minima.margins)
+    bound: Any = math.inf
+    total: list[float] = []
+    if feasible:
+        total = expansion(*terms, v, *(() if v_low is None else (v_low,)))
+        bound = _ceiling(total) if integer else down(total)
+    if matching is None:
+        return Claimed(None, sign * bound, None, *duals, -1, 0.0, False, False, 0.0, margin)
+    if not feasible:
+        raise CertificateError("an assigned row has no allowed pair")
+    assigned = matching >= 0
+    costs = minima.matched[assigned]
+    worst, violation = _worst(matching, sign * costs.astype(np.float64), parts, prices)
+    if integer:
+        fun: Any = exact_sum(costs)
+        gap: Any = sign * fun - bound
+        size = float(sum(abs(c) for c in costs.tolist()))
+        optimal = gap == 0
+    else:
+        cost = expansion(sign * costs)
+        fun = sign * nearest(cost) + 0.0
+        gap = up(expansion(cost, [-x for x in total])) + 0.0
+        size = nearest(expansion(np.abs(costs)))
+        optimal = gap <= SHARE * size
+    if gap < 0:
+        raise CertificateError("the certificate contradicts itself: the bound exceeds the cost")
+    return Claimed(
+        fun, sign * bound + (0 if integer else 0.0), gap, *duals, worst, violation,
+        integer and optimal, bool(optimal), size, margin,
+    )  # fmt: skip
+
+
+def _counted(
+    parts: Any, n: int, m: int, normalise: bool
+) -> tuple[Array | slice, tuple[float, float, float]]:
+    """The rows whose duals count, and the shift t, which is subtracted from each of theirs: the
+    m-th smallest of the rows' minima where that is sought."""
+    none = (0.0, 0.0, 0.0)
+    if n <= m:
+        return slice(None), none
+    if not normalise:
+        return np.flatnonzero(parts.high < 0), none
+    order = np.lexsort((parts.low, parts.mid, parts.high))[:m]
+    last = order[-1]
+    if parts.high[last] == np.inf:
+        return order, none
+    return order, (float(parts.high[last]), float(parts.mid[last]), float(parts.low[last]))
+
+
+def _rounded_down(
+    high: Array, shift: tuple[float, float, float], low: Array | None
+) -> tuple[Array, Array | None]:
+    """``high + low + shift`` in two parts, not above the exact sum."""
+    with np.errstate(invalid="ignore"):
+        high, rest = two_sum(high, shift[0])
+        errors = []
+        for term in (shift[1], shift[2], 0.0 if low is None else low):
+            rest, error = two_sum(rest, term)
+            errors.append(error)
+        error = errors[0] + errors[1] + errors[2]
+        inexact = (errors[0] != 0) | (errors[1] != 0) | (errors[2] != 0)
+        rest = np.where(inexact, np.nextafter(rest + error, -np.inf), rest)
+        high, rest = two_sum(high, rest)
+    return high, rest if rest.any() else None
+
+
+def _row_duals(
+    parts: Any, more_rows: bool, shift: tuple[float, float, float]
+) -> tuple[Array, Array | None]:
+    """The rows' duals in two parts, rounded down; with rows left over none above 0."""
+    high, low = parts.high, parts.mid
+    if parts.low.any():
+        low = np.where(parts.low < 0, np.nextafter(low, -np.inf), low)
+    if not more_rows:
+        return high, low if low.any() else None
+    if any(shift):
+        negative = (-shift[0], -shift[1], -shift[2])
+        high, found = _rounded_down(high, negative, low)
+        low = np.zeros(high.size) if found is None else found
+    with np.errstate(invalid="ignore"):
+        above = ~(high + low < 0)
+    high, low = np.where(above, 0.0, high), np.where(above, 0.0, low)
+    return high, low if low.any() else None
+
+
+def _worst(matching: Array, signed: Array, parts: Any, prices: Prices) -> tuple[int, float]:
+    """The assigned row farthest from tight, and by how much."""
+    (rows,) = np.nonzero(matching >= 0)
+    if not rows.size:
+        return -1, 0.0
+    columns = matching[rows]
+    high, rest = two_sum(signed, -prices.high[columns])
+    low = np.zeros(rows.size) if prices.low is None else prices.low[columns]
+    high, mid, least = three_sum(high, rest, -low)
+    violation = (high - parts.high[rows]) + ((mid - parts.mid[rows]) + (least - parts.low[rows]))
+    at = int(np.argmax(violation))
+    return int(rows[at]), float(violation[at])
+
+
+def _signed(low: Array | None, sign: int) -> Array | None:
+    return None if low is None else sign * low + 0
+
+
+def _median(margins: Array | None) -> float | None:
+    return float(np.median(margins)) if margins is not None and margins.size else None
+
+
+def _ceiling(terms: list[float]) -> int:
+    """The least integer that is not below an expansion's sum."""
+    return math.ceil(sum(map(Fraction, terms), Fraction(0)))
+
+
+def _of_integers(
+    n: int, m: int, matching: Array | None, minima: RowMinima, prices: Array, maximize: bool,
+    normalise: bool,
+) -> Claimed:  # fmt: skip
+    """The same of int64 prices and minima, by integers."""
+    sign = -1 if maximize else 1
+    u, matched = minima.high, minima.matched
+    unreached = u == np.iinfo(np.int64).max
+    infeasible = int(unreached.sum()) > max(0, n - m)
+    if max(reach(u), reach(prices), reach(matched)) > 2**60:
+        u, prices, matched = (a.astype(object) for a in (u, prices, matched))  # Python ints
+    raw_u, raw_prices = u, prices
+    threshold = 0
+    if n > m:
+        if normalise:
+            threshold = np.sort(u)[m - 1] if u.dtype == object else np.partition(u, m - 1)[m - 1]
+        u, prices = np.minimum(u - threshold, 0), prices + threshold
+    duals = _as_user_has_it(u, sign), _as_user_has_it(prices, sign), None, None
+    bound: Any = math.inf
+    if not infeasible:
+        bound = exact_sum(u) + exact_sum(prices)
+    if matching is None:
+        return Claimed(None, sign * bound, None, *duals, -1, 0.0, False, False, 0.0, None)
+    if infeasible:
+        raise CertificateError("an assigned row has no allowed pair")
+    (rows,) = np.nonzero(matching >= 0)
+    fun = exact_sum(matched[rows])
+    gap = sign * fun - bound
+    if gap < 0:
+        raise CertificateError("the certificate contradicts itself: the bound exceeds the cost")
+    worst, violation = -1, 0
+    if rows.size:
+        slack = sign * matched[rows] - raw_prices[matching[rows]] - raw_u[rows]
+        at = int(np.argmax(slack))
+        worst, violation = int(rows[at]), int(slack[at])
+    size = float(sum(abs(c) for c in matched[rows].tolist()))
+    return Claimed(fun, sign * bound, gap, *duals, worst, violation, gap == 0, gap == 0, size, None)
+
+
+def _as_user_has_it(dual: Array, sign: int) -> Array:
+    largest = reach(dual)
+    if largest >= 2**63:
+        raise OverflowRiskError("a dual leaves int64: the integer costs are too large")
+    return (sign * dual).astype(np.float64 if largest <= 2**53 else np.int64)

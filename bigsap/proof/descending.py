@@ -1,0 +1,185 @@
+"""The descent of all rows: the tree, the order of rows, threads, and when to give up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigsap.proof import scan
+from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, geometry, select
+from bigsap.proof.row_minima import NearPairs, Prices, joined
+from bigsap.proof.together import Left, first_failure, run_together
+from bigsap.sources.base import Array, CostSource
+from bigsap.sources.filling import fill_of
+
+#: Bounds are given up for the pass when they have cost this share of its pairs,
+SHARE = 4
+#: or of so many rows' pairs, before anything else.
+_PROBED = 256
+# Rows that a thread takes at a time, and pairs' work between two looks at the clock.
+_ROWS = 1024
+_WORK = 1 << 24
+#: Near pairs that are kept, by each thread: so many a row and some.
+_NEAR_A_ROW, _NEAR = 8, 1 << 12
+
+
+@dataclass(frozen=True)
+class Descended:
+    """minima: of all rows, exact where ``finished``. near: as ``RowMinima``. pairs, bounds: how
+    many were looked at."""
+
+    minima: scan.Minima
+    near: NearPairs | None
+    pairs: int
+    bounds: int
+    finished: bool
+
+
+def descended(
+    source: CostSource, points: Geometry, best: scan.Minima, matching: Array | None,
+    prices: Prices, maximize: bool, threads: int, tick: Callable[[int], None] | None,
+    width: float | None,
+) -> Descended | None:  # fmt: skip
+    """Each row's least ``c - v`` by bounds; None where the source has no filler for it.
+
+    best: (n,) of the rows, values of ``c - v`` or inf.
+    """
+    from bigsap.proof.descent import BOUND_PAIRS, PointCosts, descend
+    from bigsap.proof.tree import grown, planted
+
+    n, m = source.shape
+
+    def look() -> None:
+        if tick is not None:
+            tick(0)
+
+    order, first, last, leaves = planted(points.y, weights(points), look)
+    by_row = _row_order(matching, order, n)
+    chosen = select(source, by_row, order)
+    # Boxes of the points that its filler computes with.
+    p, fill = (None, None) if chosen is None else (geometry(chosen), fill_of(chosen))
+    if p is None or fill is None:
+        return None
+    v = np.ascontiguousarray(prices.high[order])
+    below = np.empty(0) if prices.low is None else np.ascontiguousarray(prices.low[order])
+    look()
+    # Boxes bound what the exact prices are at most.
+    most = v if prices.low is None else np.nextafter(v + below, np.inf)
+    tree = grown(p.y, most, first, last, leaves, look)
+    costs = PointCosts(
+        p.x, p.scale, p.kind, -1 if maximize else 1, p.factor, p.power, p.slip, p.blur,
+        fill.address, fill.context,
+    )  # fmt: skip
+    found = scan.Minima(*(np.ascontiguousarray(part[by_row]) for part in best))
+    total = np.zeros(2, np.int64)
+    lock = threading.Lock()
+    rooms: dict[int, scan.Near] = {}
+
+    def near_pairs() -> scan.Near:
+        with lock:
+            key = threading.get_ident()
+            if key not in rooms:
+                rooms[key] = scan.no_near(0 if width is None else _NEAR_A_ROW * n + _NEAR)
+            return rooms[key]
+
+    def work_of(counts: Array) -> int:
+        return int(counts[0]) + BOUND_PAIRS * int(counts[1])
+
+    def some(rows: Array, start: int, stop: int, budget: int, pause: Callable[[], None]) -> bool:
+        """Do these rows; False when more than the budget was spent."""
+        near = near_pairs()
+        while start < stop:
+            counts = np.zeros(2, np.int64)
+            start = descend(
+                costs, tree, v, below, rows, start, stop, _WORK, -1.0 if width is None else width,
+                found, near, order, counts,
+            )  # fmt: skip
+            with lock:
+                total[:] += counts
+                if work_of(total) > budget:
+                    return False
+            pause()
+        return True
+
+    probed = np.unique(np.linspace(0, n - 1, min(n, _PROBED)).astype(np.int64))
+    finished = some(probed, 0, probed.size, probed.size * m // SHARE, look)
+    if finished:
+        rest = np.delete(np.arange(n), probed)
+        finished = _share_out(
+            rest.size, threads, look, lambda a, b, pause: some(rest, a, b, n * m // SHARE, pause)
+        )
+    minima = scan.Minima(*(np.empty(n) for _ in found))
+    for given, part in zip(minima, found, strict=True):
+        given[by_row] = part
+    near = None if width is None else joined(list(rooms.values()), width)
+    if near is not None:
+        near.rows[:] = by_row[near.rows]
+    return Descended(minima, near, int(total[0]), int(total[1]), finished)
+
+
+def weights(points: Geometry) -> Array:
+    """What makes widths of boxes comparable, coordinate by coordinate: of no consequence but
+    for speed."""
+    if points.kind == SQUARE:
+        return np.sqrt(points.scale)
+    reach: Array = np.abs(points.x).max(axis=0)
+    return reach if points.kind == PRODUCT else points.scale
+
+
+def _row_order(matching: Array | None, order: Array, n: int) -> Array:
+    """Rows by the place of their columns in the tree: neighbours open the same boxes."""
+    if matching is None:
+        return np.arange(n)
+    place = np.empty(order.size + 1, np.int64)
+    place[order] = np.arange(order.size)
+    place[-1] = order.size
+    inside = (matching >= 0) & (matching < order.size)
+    return np.argsort(place[np.where(inside, matching, order.size)], kind="stable")
+
+
+def _share_out(
+    count: int, threads: int, look: Callable[[], None],
+    some: Callable[[int, int, Callable[[], None]], bool],
+) -> bool:  # fmt: skip
+    """``some(start, stop, pause)`` over all of ``count``, by several threads; False once one of
+    them is. look: called many times a second, by the calling thread; what it raises, or a
+    thread, ends all, at their next ``pause``."""
+    lock = threading.Lock()
+    ended = threading.Event()
+    failures: list[tuple[int, BaseException]] = []
+    taken = 0
+    refused = threading.Event()
+
+    def run(pause: Callable[[], None]) -> None:
+        nonlocal taken
+        try:
+            while not ended.is_set():
+                with lock:
+                    start = taken
+                    taken += _ROWS
+                if start >= count:
+                    return
+                if not some(start, min(count, start + _ROWS), pause):
+                    refused.set()
+                    ended.set()
+        except Left:
+            return
+        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
+            failures.append((len(failures), error))
+            ended.set()
+
+    def leave() -> None:
+        if ended.is_set():
+            raise Left
+
+    members = min(threads, -(-count // _ROWS))
+    if members <= 1:
+        run(look)
+    else:
+        run_together(members, lambda: run(leave), look, ended)
+    if failures:
+        raise first_failure(failures)
+    return not refused.is_set()

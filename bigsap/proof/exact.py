@@ -1,0 +1,144 @@
+"""Exact arithmetic on float64: sums of two and three numbers, and of whole vectors.
+
+``two_sum`` is Knuth's error-free sum, ``accumulate`` the growing expansion of Shewchuk (1997). An
+*expansion* is a list of floats whose exact sum is the number meant. Additions of floats never
+underflow, so the results hold for denormal numbers too; sums beyond float64 are an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import OverflowRiskError
+from bigsap.native.kernel import kernel
+from bigsap.sources.base import Array
+
+#: An expansion has at most so many terms: 2,098 bits of float64, 53 a term.
+_TERMS = 48
+#: Sums of fewer numbers are made by Python.
+_FEW = 256
+
+
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """``a + b`` rounded, and what rounding took away; their sum is exact."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def three_sum(a: Any, b: Any, c: Any) -> tuple[Array, Array, Array]:
+    """``a + b + c`` exactly, as three floats of which each is the rest rounded to nearest.
+
+    So the order of two sums is the lexicographic order of their parts.
+    """
+    high, rest = two_sum(a, b)
+    mid, low = two_sum(rest, c)
+    high, mid = two_sum(high, mid)
+    mid, low = two_sum(mid, low)
+    high, mid = two_sum(high, mid)
+    mid, low = two_sum(mid, low)
+    # Half way between two floats: the third part decides.
+    doubled = mid + mid
+    above = high + doubled
+    wrong = (low != 0) & ((mid < 0) == (low < 0)) & (above - high == doubled) & (mid != 0)
+    high = np.where(wrong, above, high)
+    mid = np.where(wrong, -mid, mid)
+    mid, low = two_sum(mid, low)
+    return high, mid, low
+
+
+@kernel
+def accumulate(partials: Array, count: int, values: Array) -> int:
+    """Add values to a sum of ``count`` floats without common digits, largest last."""
+    for i in range(values.size):
+        x = values[i]
+        if x == 0.0:
+            continue
+        kept = 0
+        for k in range(count):
+            y = partials[k]
+            if abs(x) < abs(y):
+                x, y = y, x
+            high = x + y
+            low = y - (high - x)
+            if low != 0.0:
+                partials[kept] = low
+                kept += 1
+            x = high
+        partials[kept] = x
+        count = kept + 1
+    return count
+
+
+def expansion(*vectors: Array | Iterable[float]) -> list[float]:
+    """The exact sum of all numbers of float64 vectors, as an expansion of few terms.
+
+    Raises OverflowRiskError when a sum leaves float64. O(size).
+    """
+    partials = np.zeros(_TERMS)
+    count = 0
+    for vector in vectors:
+        values = np.ascontiguousarray(
+            vector if isinstance(vector, np.ndarray) else list(vector), np.float64
+        )
+        if values.size <= _FEW:
+            found = [*partials[:count].tolist(), *values.ravel().tolist()]
+            partials[:] = 0.0
+            few = _few(found)
+            count = len(few)
+            partials[:count] = few
+        else:
+            count = accumulate(partials, count, values.ravel())
+        if not np.isfinite(partials[:count]).all():
+            raise OverflowRiskError("the sum of the costs leaves float64")
+    return [x for x in partials[:count].tolist() if x]
+
+
+def _few(values: list[float]) -> list[float]:
+    """The same of a short list, smallest first."""
+    found: list[float] = []
+    while True:
+        term = _sum([*values, *(-x for x in found)])
+        if term == 0.0:
+            return found[::-1]
+        found.append(term)
+
+
+def exact_sum(a: Array) -> Any:
+    """The exact sum: an int for integers, the correctly rounded sum for floats."""
+    if a.dtype == object:
+        return sum(a.tolist())
+    if a.dtype.kind == "i":
+        # Halves, because the sum of n int64 numbers need not fit into int64.
+        return (int((a >> 32).sum()) << 32) + int((a & 0xFFFFFFFF).sum())
+    return nearest(expansion(a))
+
+
+def nearest(terms: list[float]) -> float:
+    """The float nearest to an expansion's sum, of two the even one."""
+    return _sum(terms)
+
+
+def down(terms: list[float]) -> float:
+    """The largest float that is not above an expansion's sum."""
+    total = _sum(terms)
+    return math.nextafter(total, -math.inf) if _sum([*terms, -total]) < 0 else total
+
+
+def up(terms: list[float]) -> float:
+    """The smallest float that is not below an expansion's sum."""
+    return -down([-x for x in terms])
+
+
+def _sum(values: list[float]) -> float:
+    try:
+        total = math.fsum(values)
+    except OverflowError:
+        total = math.inf
+    if not math.isfinite(total):
+        raise OverflowRiskError("the sum of the costs leaves float64")
+    return total

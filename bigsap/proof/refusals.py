@@ -1,0 +1,56 @@
+"""What the certificate's pass refuses: invalid costs, and differences beyond their type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import InvalidCostError, OverflowRiskError
+from bigsap.sources.base import Array
+
+
+def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> None:
+    """Raise InvalidCostError for the first NaN or wrong infinity of a block.
+
+    block[k] is rows[k] from column ``first`` on.
+    """
+    wrong = math.inf if maximize else -math.inf
+    bad = np.isnan(block) | (block == wrong)
+    if bad.any():
+        k, column = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
+        allowed = "-inf" if maximize else "+inf"
+        raise InvalidCostError(
+            f"matrix contains invalid numeric entries: cost[{rows[k]}, {first + column}] is "
+            f"{block[k, column]}; only finite costs and {allowed} (forbidden) are allowed",
+            int(rows[k]),
+            first + column,
+        )
+
+
+def overflown(block: Array, best: Array, rows: Sequence[int] | Array) -> Array:
+    """Rows of a block without a finite minimum that have finite costs. rows: what they are called.
+
+    Raises OverflowRiskError for a minimum of -inf, which no other part can mend.
+    """
+    beyond = np.flatnonzero(~np.isfinite(best))
+    beyond = beyond[np.isfinite(block[beyond]).any(axis=1)]
+    for k in beyond[best[beyond] < 0]:
+        raise too_far(int(rows[k]), best.dtype)
+    return beyond
+
+
+def too_far(row: int, number: np.dtype[Any]) -> OverflowRiskError:
+    """The error for a row whose dual leaves its type."""
+    if number == np.int64:
+        return OverflowRiskError(
+            f"the dual of row {row} leaves int64: the integer costs are too large", row
+        )
+    return OverflowRiskError(f"costs and prices of row {row} are too far apart for float64", row)
+
+
+def reach(a: Array) -> int:
+    """Largest magnitude of an integral array, as a Python integer."""
+    return max(-int(a.min()), int(a.max())) if a.size else 0

@@ -1,0 +1,160 @@
+"""The compiled inside of the certificate's pass: exact row minima of ``c - v``.
+
+A price is a float64, or a pair of them, ``v + below``. ``c - v`` rounded to float64 is monotone,
+so a first look at a row finds the least rounded difference, and only columns whose rounded
+difference is that small are computed exactly (``exact.three_sum``, the same steps).
+
+The same look notes every *near* pair: those within ``width`` of the row's least. From them
+``tighten`` can correct prices by as little, without a further pass.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from bigsap.native.kernel import kernel
+from bigsap.proof.vectors import any_within, item, least_difference
+from bigsap.sources.base import Array
+
+#: What a scan may report of a block, as bits: it met a NaN or a difference of -inf; a row without
+#: finite differences.
+INVALID, UNREACHED = 1, 2
+
+
+class Minima(NamedTuple):
+    """The rows' least differences so far, (n,) each: the exact value is the sum of the parts."""
+
+    high: Array
+    mid: Array
+    low: Array
+
+
+class Near(NamedTuple):
+    """Near pairs: rows, columns (k,) int64, costs (k,) float64 in the minimising sense. counts
+    (2,) int64: how many there are, and how many did not fit."""
+
+    rows: Array
+    columns: Array
+    costs: Array
+    counts: Array
+
+
+@kernel(forceinline=True)
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """``exact.two_sum``."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@kernel(forceinline=True)
+def exact_difference(cost: float, price: float, below: float) -> tuple[float, float, float]:
+    """``cost - price - below`` in three parts, as ``exact.three_sum``."""
+    high, rest = two_sum(cost, -price)
+    if below == 0.0:
+        return high, rest, 0.0
+    mid, low = two_sum(rest, -below)
+    high, mid = two_sum(high, mid)
+    mid, low = two_sum(mid, low)
+    high, mid = two_sum(high, mid)
+    mid, low = two_sum(mid, low)
+    doubled = mid + mid
+    above = high + doubled
+    if low != 0.0 and mid != 0.0 and (mid < 0.0) == (low < 0.0) and above - high == doubled:
+        high, mid = above, -mid
+        mid, low = two_sum(mid, low)
+    return high, mid, low
+
+
+@kernel
+def scan_rows(
+    cost: int, stride: int, n_rows: int, n_columns: int, sign: float, prices: Array, below: Array,
+    first_row: int, first_column: int, width: float, found: Minima, near: Near,
+) -> int:  # fmt: skip
+    """Lower the rows' minima to those of a block of costs; INVALID and UNREACHED as bits.
+
+    cost: address of the block, stride: items from one row to the next. sign: -1.0 to maximise.
+    prices (m,), below (m,) or (0,): prices of all columns and their low parts. Row k of the block
+    is row ``first_row + k`` of ``found`` and ``near``, its columns begin at ``first_column``.
+    width >= 0: pairs within so much of the row's least so far are noted in ``near``.
+    """
+    flags = 0
+    paired = below.size > 0
+    reach = 0.0
+    if paired:
+        for j in range(first_column, first_column + n_columns):
+            reach = max(reach, abs(below[j]))
+    at = np.int64(prices.ctypes.data) + 8 * first_column
+    room = near.rows.size
+    for k in range(n_rows):
+        row = cost + 8 * k * stride
+        least, bad = least_difference(row, at, n_columns, sign)
+        if bad != 0.0 or least == -np.inf:
+            flags |= INVALID
+            continue
+        if least == np.inf:
+            flags |= UNREACHED
+            continue
+        r = first_row + k
+        best, mid, low = found.high[r], found.mid[r], found.low[r]
+        base = least if least < best else best
+        margin = width
+        if paired:
+            # Low parts and the rounding of differences can change the order so far.
+            margin = max(width, 4.0 * reach + 2.0**-50 * (abs(base) + 4.0 * reach))
+        limit = base + margin
+        j = 0
+        while j < n_columns:
+            if j + 32 <= n_columns:
+                if any_within(row, at, j, sign, limit) == 0:
+                    j += 32
+                    continue
+                stop = j + 32
+            else:
+                stop = n_columns
+            for p in range(j, stop):
+                c = sign * item(row, p)
+                q = first_column + p
+                if not (c - prices[q] <= limit):
+                    continue
+                a, b, d = exact_difference(c, prices[q], below[q] if paired else 0.0)
+                if a < best or (a == best and (b < mid or (b == mid and d < low))):
+                    best, mid, low = a, b, d
+                at_end = near.counts[0]
+                if at_end < room:
+                    near.rows[at_end], near.columns[at_end] = r, q
+                    near.costs[at_end] = c
+                    near.counts[0] = at_end + 1
+                else:
+                    near.counts[1] += 1
+            j = stop
+        found.high[r], found.mid[r], found.low[r] = best, mid, low
+    return flags
+
+
+@kernel
+def fold(
+    rows: Array, columns: Array, costs: Array, prices: Array, below: Array, found: Minima
+) -> None:
+    """Lower the rows' minima to the differences of listed pairs. below: (m,) or (0,)."""
+    for k in range(rows.size):
+        r, q = rows[k], columns[k]
+        a, b, d = exact_difference(costs[k], prices[q], below[q] if below.size > 0 else 0.0)
+        if a < found.high[r] or (
+            a == found.high[r] and (b < found.mid[r] or (b == found.mid[r] and d < found.low[r]))
+        ):
+            found.high[r], found.mid[r], found.low[r] = a, b, d
+
+
+def no_minima(n: int) -> Minima:
+    """Minima of rows of which nothing is known."""
+    return Minima(np.full(n, math.inf), np.zeros(n), np.zeros(n))
+
+
+def no_near(room: int) -> Near:
+    """Room for near pairs; memory is taken when they are noted."""
+    rows, columns = np.empty((2, room), np.int64)
+    return Near(rows, columns, np.empty(room), np.zeros(2, np.int64))

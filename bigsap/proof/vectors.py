@@ -1,0 +1,125 @@
+"""Loops over one row of costs in vector instructions, for the certificate's pass.
+
+Arrays of float64 are given by the addresses of their first items. Minima are kept over
+independent lanes, in widths of 32 and 8 items and one by one at the end. An ordered ``<`` never
+takes a NaN: these are reported instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+#: Items that are taken at a time, widest first.
+WIDTHS = (32, 8, 1)
+_DOUBLE, _LONG, _WORD = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+_INFINITY = ir.Constant(_DOUBLE, math.inf)
+
+
+def _spread(builder: Any, item: Any, width: int) -> Any:
+    """An item in every lane."""
+    nothing = ir.Constant(ir.VectorType(item.type, width), ir.Undefined)
+    one = builder.insert_element(nothing, item, _WORD(0))
+    lanes = ir.Constant(ir.VectorType(_WORD, width), [0] * width)
+    return builder.shuffle_vector(one, nothing, lanes)
+
+
+def _load(builder: Any, address: Any, index: Any, width: int) -> Any:
+    at = builder.add(address, builder.shl(index, _LONG(3)))
+    pointer = builder.inttoptr(at, ir.VectorType(_DOUBLE, width).as_pointer())
+    items = builder.load(pointer)
+    items.align = 8
+    return items
+
+
+def _smaller(builder: Any, a: Any, b: Any) -> Any:
+    """Lane by lane; b where a is NaN."""
+    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+
+def _least(builder: Any, items: Any) -> Any:
+    """The smallest item of a vector."""
+    while items.type.count > 1:
+        half = items.type.count // 2
+        nothing = ir.Constant(items.type, ir.Undefined)
+        ends = [
+            builder.shuffle_vector(
+                items, nothing, ir.Constant(ir.VectorType(_WORD, half), list(lanes))
+            )
+            for lanes in (range(half), range(half, 2 * half))
+        ]
+        items = _smaller(builder, *ends)
+    return builder.extract_element(items, _WORD(0))
+
+
+def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
+    """``body(first, width)`` for all of ``count`` items."""
+    start: Any = _LONG(0)
+    for width in WIDTHS:
+        stop = builder.and_(count, _LONG(-width))
+        with cgutils.for_range_slice(builder, start, stop, _LONG(width), _LONG) as (first, _):
+            body(first, width)
+        start = stop
+
+
+def _difference(builder: Any, cost: Any, price: Any, sign: Any, first: Any, width: int) -> Any:
+    c = builder.fmul(_load(builder, cost, first, width), _spread(builder, sign, width))
+    return builder.fsub(c, _load(builder, price, first, width))
+
+
+@intrinsic
+def least_difference(typing: Any, cost: Any, price: Any, count: Any, sign: Any) -> Any:
+    """The smallest ``sign * cost - price``, and 1.0 if one of them is NaN, else 0.0."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rooms = {w: cgutils.alloca_once(builder, ir.VectorType(_DOUBLE, w)) for w in WIDTHS}
+        for width, room in rooms.items():
+            builder.store(_spread(builder, _INFINITY, width), room)
+        wrong = cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
+
+        def body(first: Any, width: int) -> None:
+            x = _difference(builder, args[0], args[1], args[3], first, width)
+            builder.store(_smaller(builder, x, builder.load(rooms[width])), rooms[width])
+            bits = builder.bitcast(builder.fcmp_unordered("uno", x, x), ir.IntType(width))
+            bits = builder.zext(bits, _LONG)
+            builder.store(builder.or_(builder.load(wrong), bits), wrong)
+
+        _sweep(builder, args[2], body)
+        parts = [_least(builder, builder.load(rooms[width])) for width in WIDTHS]
+        found = _smaller(builder, parts[0], _smaller(builder, parts[1], parts[2]))
+        bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
+        tell = [found, builder.uitofp(bad, _DOUBLE)]
+        return context.make_tuple(builder, signature.return_type, tell)
+
+    result = types.UniTuple(types.float64, 2)
+    return result(types.int64, types.int64, types.int64, types.float64), emit
+
+
+@intrinsic
+def any_within(typing: Any, cost: Any, price: Any, first: Any, sign: Any, limit: Any) -> Any:
+    """Which of 32 items from ``first`` on have ``sign * cost - price <= limit``, as bits."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        width = WIDTHS[0]
+        x = _difference(builder, args[0], args[1], args[3], args[2], width)
+        hits = builder.fcmp_ordered("<=", x, _spread(builder, args[4], width))
+        return builder.zext(builder.bitcast(hits, ir.IntType(width)), _LONG)
+
+    given = (types.int64, types.int64, types.int64, types.float64, types.float64)
+    return types.int64(*given), emit
+
+
+@intrinsic
+def item(typing: Any, address: Any, index: Any) -> Any:
+    """The float64 at ``index``."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.extract_element(_load(builder, args[0], args[1], 1), _WORD(0))
+
+    return types.float64(types.int64, types.int64), emit

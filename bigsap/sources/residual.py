@@ -1,0 +1,79 @@
+"""What prices leave of the costs: the problem that refinement solves.
+
+``d[i, j] = c[i, j] - u[i] - v[j]`` of prices in two parts, computed exactly and rounded once. All d
+are >= 0 and nearly tight pairs are near 0, however large costs and prices are, so prices of d carry
+none of their rounding. With more columns than rows, or more rows, the problem is made square: rows
+that no column of the user's is left for have ``-v[j]``, such columns ``-u[i]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bigsap.sources.base import Array, CostSource, Fill, Fillable, Ids, Interruptible
+from bigsap.sources.convert import check_rows
+
+
+class Residual:
+    """Costs (N, N) left by duals, N the larger side of ``source``, which holds real costs.
+
+    u, u_low (n,), v, v_low (m,): float64 duals in two parts, in the minimising sense, feasible.
+    Memory: four vectors. Time: the source's own and some nanoseconds a pair.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(
+        self, source: CostSource, duals: tuple[Array, Array, Array, Array], *, maximize: bool
+    ) -> None:
+        self.source = source
+        self.sign = -1.0 if maximize else 1.0
+        self._duals = tuple(np.ascontiguousarray(part, np.float64) for part in duals)
+        side = max(source.shape)
+        self.shape = (side, side)
+        self._fill: Fill | None = None
+
+    def __repr__(self) -> str:
+        return f"Residual({self.source!r})"
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with the residual costs of ``rows[k]``."""
+        from bigsap.sources.residual_kernels import subtract_rows
+
+        check_rows(rows, self.shape[0])
+        n, m = self.source.shape
+        u, u_low, v, v_low = self._duals
+        start, stop = columns.start, min(columns.stop, m)
+        (real,) = np.nonzero(np.asarray(rows) < n)
+        if stop > start and real.size:
+            ids = np.asarray(rows)[real]
+            given = np.empty((real.size, stop - start), self.source.dtype)
+            self.source.read(ids, slice(start, stop), given)
+            costs = given.astype(np.float64)
+            subtract_rows(costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low)
+            out[real, : stop - start] = costs
+        if n < m:
+            virtual = np.asarray(rows) >= n
+            left: Array = np.maximum(0.0, -(v[start:stop] + v_low[start:stop]))
+            out[virtual] = left
+        elif columns.stop > m:
+            ids = np.asarray(rows)
+            more: Array = np.maximum(0.0, -(u[ids] + u_low[ids]))
+            out[:, max(0, m - start) :] = more[:, None]
+
+    def fill(self) -> Fill | None:
+        """A compiled filler around the source's own, where the problem is square."""
+        if self._fill is None and self.source.shape == self.shape:
+            inner = self.source.fill() if isinstance(self.source, Fillable) else None
+            if inner is not None and self.source.dtype.kind == "f":
+                from bigsap.sources.residual_kernels import residual_fill
+
+                self._fill = residual_fill(inner, self.source.dtype, self.sign, *self._duals)
+        return self._fill
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Passed on to the source, where it can be interrupted."""
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)

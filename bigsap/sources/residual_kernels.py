@@ -1,0 +1,118 @@
+"""Compiled residual costs: ``c - u - v`` of prices in two parts, rounded once."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba.np import numpy_support
+
+from bigsap.native.kernel import kernel
+from bigsap.sources.base import Array, Fill
+from bigsap.sources.compiled import (
+    call_fill,
+    compile_fill,
+    make_fill,
+    pointer_f8,
+    pointer_i8,
+    pointer_to,
+)
+
+# numba's annotations describe the inside of its decorators, not what they return.
+carray: Any = numpy_support.carray
+
+_pointer_f4 = pointer_to(numba.types.float32)
+
+
+@kernel(forceinline=True)
+def _two(a: float, b: float) -> tuple[float, float]:
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@kernel(forceinline=True)
+def _residual(c: float, u: float, u_low: float, v: float, v_low: float) -> float:
+    """``c - u - u_low - v - v_low``, not below 0; large numbers may cancel."""
+    a, b = _two(c, -u)
+    a, d = _two(a, -v)
+    e, f = _two(b, -u_low)
+    g, h = _two(d, -v_low)
+    e, k = _two(e, g)
+    a, b = _two(a, e)
+    found = a + (b + ((f + h) + k))
+    return found if found > 0.0 else 0.0
+
+
+@kernel(nrt=True)
+def subtract(
+    costs: Array, sign: float, u: float, u_low: float, v: Array, v_low: Array, out: Array
+) -> None:
+    """Residual costs of a part of a row; forbidden pairs stay forbidden. out may be costs."""
+    for j in range(costs.size):
+        c = sign * costs[j]
+        out[j] = np.inf if c == np.inf else _residual(c, u, u_low, v[j], v_low[j])
+
+
+@kernel(nrt=True)
+def subtract_rows(
+    costs: Array, sign: float, rows: Array, start: int, u: Array, u_low: Array, v: Array,
+    v_low: Array,
+) -> None:  # fmt: skip
+    """The same of rows of costs (k, l) from column ``start`` on, in place."""
+    stop = start + costs.shape[1]
+    for k in range(rows.size):
+        i = rows[k]
+        subtract(costs[k], sign, u[i], u_low[i], v[start:stop], v_low[start:stop], costs[k])
+
+
+def residual_fill(
+    inner: Fill, item: np.dtype[Any], sign: float, u: Array, u_low: Array, v: Array, v_low: Array
+) -> Fill:
+    """A filler that writes residual costs, float64. inner: writes costs of dtype ``item``."""
+    body = _filler(item.str[1:])
+    words = (inner.address, inner.context, u, u_low, v, v_low, int(sign), u.size, v.size)
+    return make_fill(body.address, words, (body, inner), in_parts=inner.in_parts)
+
+
+@cache
+def _filler(name: str) -> Any:
+    return compile_fill(globals()[name])
+
+
+@kernel(nrt=True)
+def _begin(context: int, row: int, start: int, stop: int, out: int, size: int) -> int:
+    """Have the costs written, narrow ones to the end of the space of wide ones; their address.
+
+    Context words: the inner filler's address and context, u, u_low, v, v_low, sign, n, m.
+    """
+    words = carray(pointer_i8(context), 9)
+    first = out + (stop - start) * (8 - size)
+    call_fill(words[0], words[1], row, start, stop, first)
+    return first
+
+
+@kernel(nrt=True)
+def _finish(context: int, row: int, start: int, stop: int, given: Array, out: int) -> None:
+    words = carray(pointer_i8(context), 9)
+    n, m = words[7], words[8]
+    u, u_low = carray(pointer_f8(words[2]), n), carray(pointer_f8(words[3]), n)
+    v, v_low = carray(pointer_f8(words[4]), m), carray(pointer_f8(words[5]), m)
+    subtract(
+        given, float(words[6]), u[row], u_low[row], v[start:stop], v_low[start:stop],
+        carray(pointer_f8(out), stop - start),
+    )  # fmt: skip
+
+
+def f8(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """From float64 costs."""
+    first = _begin(context, row, start, stop, out, 8)
+    _finish(context, row, start, stop, carray(pointer_f8(first), stop - start), out)
+
+
+def f4(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """From float32 costs."""
+    first = _begin(context, row, start, stop, out, 4)
+    _finish(context, row, start, stop, carray(_pointer_f4(first), stop - start), out)
