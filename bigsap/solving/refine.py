@@ -58,7 +58,10 @@ def refined(
             break
         if max(source.shape) ** 2 > _MOST_SQUARE * source.shape[0] * source.shape[1]:
             break
-        residual = Residual(source, signed_duals(call, certificate), maximize=call.problem.maximize)
+        residual = Residual(
+            source, signed_duals(call, certificate), certificate.gap or 0.0,
+            maximize=call.problem.maximize,
+        )  # fmt: skip
         whole = padded(column_of_row, residual.shape[0])
         outcome = solve(Problem(in_memory(call, residual)), whole)
         if outcome is None or outcome.column_of_row is None or outcome.violator.size:

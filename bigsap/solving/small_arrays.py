@@ -2,7 +2,7 @@
 
 What ``solve`` and ``linear_sum_assignment`` do with small problems; ``small_batches`` does it with
 many of them. The results are what ``certify`` proves; whatever the kernel is not sure of
-(rounding that decides, integers beyond float64, problems that are hard for their size) is
+(an overflow, integers beyond float64, problems that are hard for their size) is
 left to the general method by returning None.
 """
 
@@ -15,17 +15,20 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.dense.small_search import (
+    FACTS,
     INFEASIBLE,
     INVALID,
+    LOOSE,
     OPTIMAL,
     UNSURE,
     sizes,
     solve_dense,
 )
-from bigsap.errors import InfeasibleError, InvalidCostError
+from bigsap.errors import BigsapError, InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
 from bigsap.methods.orientation import inverse
 from bigsap.problem import Problem
+from bigsap.proof.certificate import certify
 from bigsap.result import MESSAGES, Result, Status, views_of
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array
@@ -43,7 +46,7 @@ class Told:
     """What the kernel told of one problem, rows no longer than columns.
 
     shape: as the user has it; kept: see ``engine.dense.small_search``.
-    seconds: of a batch the mean.
+    seconds: of a batch the mean. v_low: low parts of the prices that are kept.
     """
 
     status: int
@@ -54,6 +57,7 @@ class Told:
     kept: Array
     seconds: float
     peak: int | None = None
+    v_low: Array | None = None
 
 
 def suits(costs: Any) -> bool:
@@ -77,6 +81,8 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
         return None
     status, column_of_row, kept = _solved(*prepared)
     n, m = costs.shape
+    if status == LOOSE and tightened(prepared[0], column_of_row, kept) is not None:
+        status = OPTIMAL
     if status == OPTIMAL:
         if n <= m:
             return np.arange(n), column_of_row
@@ -101,15 +107,43 @@ def solve_small(costs: Array, maximize: bool) -> Result | None:
         return None
     if status == INVALID:
         _complain(costs, maximize)
+    v_low = None
+    if status == LOOSE:
+        closer = tightened(prepared[0], column_of_row, kept)
+        if closer is None:
+            return None
+        kept, v_low = closer
+        status = OPTIMAL
     integer = costs.dtype.kind != "f"
     seconds = time.perf_counter() - clock
     n, m = costs.shape
-    told = Told(status, (n, m), maximize, integer, column_of_row, kept, seconds)
+    told = Told(status, (n, m), maximize, integer, column_of_row, kept, seconds, v_low=v_low)
     return Result.later(fields_of, told, maximize=maximize, shape=(n, m))
 
 
-def signed_costs(costs: Array, maximize: bool) -> tuple[Array, float] | None:
-    """Costs (..., n, m) as the kernel takes them, and its ``allowance``; None if they cannot be.
+def tightened(
+    matrix: Array, column_of_row: Array, kept: Array
+) -> tuple[Array, Array | None] | None:
+    """What is kept of a problem whose prices have a gap, with corrected prices, and their low
+    parts; None where that does not make it optimal."""
+    n, m = matrix.shape
+    prices = kept[2 * n : 2 * n + m]
+    try:
+        proof = certify(ArraySource(matrix), column_of_row, prices)
+    except BigsapError:
+        return None
+    if not (proof.optimal and proof.clear):
+        return None
+    facts = kept[2 * n + m : 2 * n + m + FACTS].copy()
+    facts[3:6] = proof.fun, proof.gap, proof.bound
+    rest = np.zeros(n) if proof.u_low is None else proof.u_low
+    found = np.concatenate((proof.u, kept[n : 2 * n], proof.v, facts, rest))
+    return found, proof.v_low
+
+
+def signed_costs(costs: Array, maximize: bool) -> tuple[Array, bool] | None:
+    """Costs (..., n, m) as the kernel takes them, and whether they are integers whose sums are
+    exact; None if they cannot be.
 
     In place where they are float64, minimised, and rows are contiguous and not longer than
     columns.
@@ -120,29 +154,28 @@ def signed_costs(costs: Array, maximize: bool) -> tuple[Array, float] | None:
         rows, columns = matrix.strides[-2:]
         flags = matrix.flags
         if flags.c_contiguous and flags.aligned:
-            return matrix, 1.0
+            return matrix, False
         if columns == 8 and rows % 8 == 0 and rows > 0 and flags.aligned and matrix.ndim == 2:
-            return matrix, 1.0
-        return np.array(matrix, np.float64, order="C"), 1.0
-    allowance = 1.0
-    if costs.dtype.kind != "f":
-        allowance = 0.0
+            return matrix, False
+        return np.array(matrix, np.float64, order="C"), False
+    integers = costs.dtype.kind != "f"
+    if integers:
         largest = max(int(costs.max()), -int(costs.min()))
         if _TERMS_PER_ROW * (min(n, m) + 2) * largest >= _EXACT:
             return None
     signed = np.array(matrix, np.float64, order="C")
     if maximize:
         np.negative(signed, out=signed)
-    return signed, allowance
+    return signed, integers
 
 
-def _solved(matrix: Array, allowance: float) -> tuple[int, Array, Array]:
+def _solved(matrix: Array, integers: bool) -> tuple[int, Array, Array]:
     n, m = matrix.shape
     keep, real, whole = sizes(n, m)
     column_of_row = np.empty(n, np.intp)
     kept = np.empty(keep)
     status = solve_dense(
-        matrix.__array_interface__["data"][0], max(matrix.strides[0] // 8, 0), n, m, allowance,
+        matrix.__array_interface__["data"][0], max(matrix.strides[0] // 8, 0), n, m, integers,
         column_of_row, kept, np.empty(real), np.empty(whole, np.int64),
     )  # fmt: skip
     return status, column_of_row, kept
@@ -170,7 +203,9 @@ def fields_of(told: Told) -> dict[str, Any]:
     n, m = told.shape
     few, many = min(n, m), max(n, m)
     kept = told.kept
-    span, scans, _, total, gap, largest = kept[2 * few + many :].tolist()
+    facts = kept[2 * few + many : 2 * few + many + FACTS]
+    _, scans, _, total, gap, bound = facts.tolist()
+    rest = kept[2 * few + many + FACTS :]
     phase = {
         "epsilon": 0.0, "rows_scanned": int(scans), "prices_moved": 0, "drops": 0.0,
         "epsilon_drops": 0.0, "seconds": told.seconds,
@@ -191,13 +226,12 @@ def fields_of(told: Told) -> dict[str, Any]:
     row_ind, col_ind, row4col = views_of(matching, m)
     # Adding 0 turns -0.0 into 0.0.
     u, v = sign * kept[:few] + 0, sign * kept[2 * few : 2 * few + many] + 0
+    u_low = sign * rest + 0 if rest.any() else None
+    v_low = None if told.v_low is None else sign * told.v_low + 0
     fun: Any = sign * total + 0
+    bound = sign * bound + 0
     if told.integer:
-        fun, gap = int(fun), int(gap)  # a gap of 0, else the kernel would not have been sure
-    else:
-        stats["magnitude"] = span + 2 * largest
-    bound = fun - sign * gap
-    gap = abs(fun - bound)
+        fun, bound, gap = int(fun), int(bound), int(gap)
     low, high = (fun, bound) if told.maximize else (bound, fun)
     stats["gaps"] = [{"seconds": told.seconds, "gap": gap, "lower_bound": low, "upper_bound": high}]
     return {
@@ -206,6 +240,8 @@ def fields_of(told: Told) -> dict[str, Any]:
         "fun": fun,
         "u": u if n <= m else v,
         "v": v if n <= m else u,
+        "u_low": u_low if n <= m else v_low,
+        "v_low": v_low if n <= m else u_low,
         "bound": bound,
         "gap": gap,
         "status": Status.OPTIMAL,
@@ -257,11 +293,11 @@ def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "trees": {},
         "auction": {},
         "cluster": None,
+        "refined": 0,
         "first_prices": None,
         "phases": [phase],
         "gaps": [],
         # The search and the proof are one call.
         "seconds": {"start": 0.0, "search": seconds, "certificate": 0.0, "total": seconds},
         "peak_bytes": told.peak if told.peak is not None else peak_bytes(),
-        "magnitude": 0.0,
     }

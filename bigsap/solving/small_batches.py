@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.dense.small_search import FACTS, INFEASIBLE, sizes, solve_some
+from bigsap.engine.dense.small_search import INFEASIBLE, kept_of, sizes, solve_some
 from bigsap.memory import peak_bytes
 from bigsap.result import Result
 from bigsap.solving.small_arrays import Told, fields_of, signed_costs, suits
@@ -101,13 +101,13 @@ def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
         prepared = signed_costs(costs, maximize)
         if prepared is None:
             return None
-        signed, allowance = prepared
+        signed, integers = prepared
         steps = signed.strides
         problems[:, _ADDRESS] = signed.__array_interface__["data"][0]
         problems[:, _ADDRESS] += np.arange(len(signed)) * steps[0]
         problems[:, _STRIDE] = steps[1] // 8
         problems[:, _ROWS], problems[:, _COLUMNS] = signed.shape[1:]
-        problems[:, _EXACTLY] = allowance == 0
+        problems[:, _EXACTLY] = integers
         return problems, [signed]
     each = [signed_costs(matrix, maximize) for matrix in costs]
     found = [one for one in each if one is not None]
@@ -117,14 +117,14 @@ def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
         (matrix.__array_interface__["data"][0], matrix.strides[0] // 8, *matrix.shape, 0)
         for matrix, _ in found
     ]
-    problems[:, _EXACTLY] = [allowance == 0 for _, allowance in found]
+    problems[:, _EXACTLY] = [integers for _, integers in found]
     return problems, [matrix for matrix, _ in found]
 
 
 def _starts(problems: Array) -> int:
     """Say where each problem's results begin; how many numbers are kept of all."""
     rows = problems[:, _ROWS]
-    sizes_kept = 2 * rows + problems[:, _COLUMNS] + FACTS
+    sizes_kept = kept_of(rows, problems[:, _COLUMNS])
     problems[0, _FIRST_ROW] = problems[0, _FIRST_KEPT] = 0
     np.cumsum(rows[:-1], out=problems[1:, _FIRST_ROW])
     np.cumsum(sizes_kept[:-1], out=problems[1:, _FIRST_KEPT])
@@ -160,7 +160,7 @@ def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
     return fields_of(
         Told(
             int(batch.statuses[k]), batch.shapes[k], batch.maximize, batch.integer[k],
-            batch.columns[row : row + n], batch.kept[start : start + 2 * n + m + FACTS],
+            batch.columns[row : row + n], batch.kept[start : start + kept_of(n, m)],
             batch.seconds, batch.peak,
         )
     )  # fmt: skip

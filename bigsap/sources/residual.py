@@ -1,9 +1,12 @@
 """What prices leave of the costs: the problem that refinement solves.
 
 ``d[i, j] = c[i, j] - u[i] - v[j]`` of prices in two parts, computed exactly and rounded once. All d
-are >= 0 and nearly tight pairs are near 0, however large costs and prices are, so prices of d carry
-none of their rounding. With more columns than rows, or more rows, the problem is made square: rows
-that no column of the user's is left for have ``-v[j]``, such columns ``-u[i]``.
+are >= 0 and nearly tight pairs are near 0, however large costs and prices are, so prices of d
+carry none of their rounding. The assignment at hand leaves its gap: no pair that leaves more is
+part of a better one, so d is capped at twice that, and prices of d stay within that size.
+
+With more columns than rows, or more rows, the problem is made square: rows that no column of the
+user's is left for have ``-v[j]``, such columns ``-u[i]``.
 """
 
 from __future__ import annotations
@@ -20,17 +23,21 @@ class Residual:
     """Costs (N, N) left by duals, N the larger side of ``source``, which holds real costs.
 
     u, u_low (n,), v, v_low (m,): float64 duals in two parts, in the minimising sense, feasible.
+    gap: what some assignment leaves in all, at least.
     Memory: four vectors. Time: the source's own and some nanoseconds a pair.
     """
 
     dtype = np.dtype(np.float64)
 
     def __init__(
-        self, source: CostSource, duals: tuple[Array, Array, Array, Array], *, maximize: bool
-    ) -> None:
+        self, source: CostSource, duals: tuple[Array, Array, Array, Array], gap: float, *,
+        maximize: bool,
+    ) -> None:  # fmt: skip
         self.source = source
         self.sign = -1.0 if maximize else 1.0
-        self._duals = tuple(np.ascontiguousarray(part, np.float64) for part in duals)
+        u, u_low, v, v_low = (np.ascontiguousarray(part, np.float64) for part in duals)
+        self._duals = u, u_low, v, v_low
+        self._cap = np.array([2.0 * gap])
         side = max(source.shape)
         self.shape = (side, side)
         self._fill: Fill | None = None
@@ -45,6 +52,7 @@ class Residual:
         check_rows(rows, self.shape[0])
         n, m = self.source.shape
         u, u_low, v, v_low = self._duals
+        cap = float(self._cap[0])
         start, stop = columns.start, min(columns.stop, m)
         (real,) = np.nonzero(np.asarray(rows) < n)
         if stop > start and real.size:
@@ -52,15 +60,15 @@ class Residual:
             given = np.empty((real.size, stop - start), self.source.dtype)
             self.source.read(ids, slice(start, stop), given)
             costs = given.astype(np.float64)
-            subtract_rows(costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low)
+            subtract_rows(costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low, cap)
             out[real, : stop - start] = costs
         if n < m:
             virtual = np.asarray(rows) >= n
-            left: Array = np.maximum(0.0, -(v[start:stop] + v_low[start:stop]))
+            left: Array = np.clip(-(v[start:stop] + v_low[start:stop]), 0.0, cap)
             out[virtual] = left
         elif columns.stop > m:
             ids = np.asarray(rows)
-            more: Array = np.maximum(0.0, -(u[ids] + u_low[ids]))
+            more: Array = np.clip(-(u[ids] + u_low[ids]), 0.0, cap)
             out[:, max(0, m - start) :] = more[:, None]
 
     def fill(self) -> Fill | None:
@@ -70,7 +78,10 @@ class Residual:
             if inner is not None and self.source.dtype.kind == "f":
                 from bigsap.sources.residual_kernels import residual_fill
 
-                self._fill = residual_fill(inner, self.source.dtype, self.sign, *self._duals)
+                u, u_low, v, v_low = self._duals
+                self._fill = residual_fill(
+                    inner, self.source.dtype, self.sign, u, u_low, v, v_low, self._cap
+                )
         return self._fill
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:

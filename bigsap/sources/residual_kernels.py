@@ -48,32 +48,39 @@ def _residual(c: float, u: float, u_low: float, v: float, v_low: float) -> float
 
 @kernel(nrt=True)
 def subtract(
-    costs: Array, sign: float, u: float, u_low: float, v: Array, v_low: Array, out: Array
-) -> None:
+    costs: Array, sign: float, u: float, u_low: float, v: Array, v_low: Array, cap: float,
+    out: Array,
+) -> None:  # fmt: skip
     """Residual costs of a part of a row; forbidden pairs stay forbidden. out may be costs."""
     for j in range(costs.size):
         c = sign * costs[j]
-        out[j] = np.inf if c == np.inf else _residual(c, u, u_low, v[j], v_low[j])
+        found = _residual(c, u, u_low, v[j], v_low[j])
+        found = cap if found > cap else found
+        out[j] = np.inf if c == np.inf else found
 
 
 @kernel(nrt=True)
 def subtract_rows(
     costs: Array, sign: float, rows: Array, start: int, u: Array, u_low: Array, v: Array,
-    v_low: Array,
+    v_low: Array, cap: float,
 ) -> None:  # fmt: skip
     """The same of rows of costs (k, l) from column ``start`` on, in place."""
     stop = start + costs.shape[1]
     for k in range(rows.size):
         i = rows[k]
-        subtract(costs[k], sign, u[i], u_low[i], v[start:stop], v_low[start:stop], costs[k])
+        subtract(costs[k], sign, u[i], u_low[i], v[start:stop], v_low[start:stop], cap, costs[k])
 
 
 def residual_fill(
-    inner: Fill, item: np.dtype[Any], sign: float, u: Array, u_low: Array, v: Array, v_low: Array
-) -> Fill:
-    """A filler that writes residual costs, float64. inner: writes costs of dtype ``item``."""
+    inner: Fill, item: np.dtype[Any], sign: float, u: Array, u_low: Array, v: Array, v_low: Array,
+    cap: Array,
+) -> Fill:  # fmt: skip
+    """A filler that writes residual costs, float64.
+
+    inner: writes costs of dtype ``item``. cap: (1,).
+    """
     body = _filler(item.str[1:])
-    words = (inner.address, inner.context, u, u_low, v, v_low, int(sign), u.size, v.size)
+    words = (inner.address, inner.context, u, u_low, v, v_low, int(sign), u.size, v.size, cap)
     return make_fill(body.address, words, (body, inner), in_parts=inner.in_parts)
 
 
@@ -86,9 +93,10 @@ def _filler(name: str) -> Any:
 def _begin(context: int, row: int, start: int, stop: int, out: int, size: int) -> int:
     """Have the costs written, narrow ones to the end of the space of wide ones; their address.
 
-    Context words: the inner filler's address and context, u, u_low, v, v_low, sign, n, m.
+    Context words: the inner filler's address and context, u, u_low, v, v_low, sign, n, m,
+    cap.
     """
-    words = carray(pointer_i8(context), 9)
+    words = carray(pointer_i8(context), 10)
     first = out + (stop - start) * (8 - size)
     call_fill(words[0], words[1], row, start, stop, first)
     return first
@@ -96,13 +104,13 @@ def _begin(context: int, row: int, start: int, stop: int, out: int, size: int) -
 
 @kernel(nrt=True)
 def _finish(context: int, row: int, start: int, stop: int, given: Array, out: int) -> None:
-    words = carray(pointer_i8(context), 9)
+    words = carray(pointer_i8(context), 10)
     n, m = words[7], words[8]
     u, u_low = carray(pointer_f8(words[2]), n), carray(pointer_f8(words[3]), n)
     v, v_low = carray(pointer_f8(words[4]), m), carray(pointer_f8(words[5]), m)
     subtract(
         given, float(words[6]), u[row], u_low[row], v[start:stop], v_low[start:stop],
-        carray(pointer_f8(out), stop - start),
+        carray(pointer_f8(words[9]), 1)[0], carray(pointer_f8(out), stop - start),
     )  # fmt: skip
 
 

@@ -2,55 +2,58 @@
 
 As ``bigsap.proof.certificate``, in whose words everything is told; here it is compiled, so that it
 costs what one look at the costs does. Nothing is taken over from the search but the
-assignment and the prices: the assignment is counted, row duals are minima over all costs, and
-a pair passes that is no farther from tight than ``tightness.allowance`` says of its rounding.
-What does not pass here is left to the general method.
+assignment and the prices: the assignment is counted, row duals are exact minima over all costs,
+and the gap is the exact sum of its parts. Where it is more than an optimal result's may be, that is
+told, and prices are corrected elsewhere.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from bigsap.engine.dense.small_sums import add, rounded
-from bigsap.engine.dense.small_vectors import item, least
+from bigsap.engine.dense.small_sums import add, rounded, rounded_to
+from bigsap.engine.dense.small_vectors import find, item, least, two_least
 from bigsap.native.kernel import kernel
-from bigsap.proof.tightness import UNIT
+from bigsap.proof.scan import two_sum
 from bigsap.sources.base import Array
 
-# Half of ``tightness.allowance``: what passes here passes there, in whatever order it is added.
-_ALLOWED = 8.0
 # Sums of as many numbers as there may be here stay within float64.
 _LARGEST = 1e290
+#: What ``prove_dense`` returns. LOOSE: the gap is larger than that of an optimal result.
+WRONG, LOOSE, PROVED = range(3)
+# An optimal result's gap as a share of the assigned costs' sizes, and of rows times the median
+# margin; ties are closer than so many units. See ``certificate`` and ``row_minima``.
+_SHARE, _CLEAR, _TIE = 2.0**-50, 1e-12, 2.0**-48
+#: Rows whose margins are looked at.
+_SAMPLE = 16
 
 
 @kernel
 def prove_dense(
-    cost: int, stride: int, n: int, m: int, allowance: float, column_of_row: Array, v: Array,
-    seen: Array, low: Array, matched: Array, prices: Array, facts: Array, room: Array,
-) -> bool:  # fmt: skip
+    cost: int, stride: int, n: int, m: int, whole: bool, column_of_row: Array, v: Array,
+    seen: Array, low: Array, rest: Array, matched: Array, prices: Array, facts: Array, room: Array,
+) -> int:  # fmt: skip
     """Whether the assignment is optimal: complete, allowed, and tight at these prices.
 
-    cost, stride, allowance: as for ``small_search.solve_dense``, n <= m. v (m,): any prices.
-    seen (m,) int64: room. low, matched (n,), prices (m,), out: the row duals
-    ``min_j (cost - prices)``, the costs of the pairs, and v shifted so that its largest is 0
-    (n < m: the largest of an assigned column, and the others capped). facts, out:
-    [0] the span of v, [3] the total of ``matched``, [4] what the parts of the gap add up to, as
-    in ``certificate``, both rounded once, [5] the largest of ``low``, in magnitude. room (2 n,).
+    cost, stride, whole: as for ``small_search.solve_dense``, n <= m. v (m,): any prices.
+    seen (m,) int64: room. low, rest, matched (n,), prices (m,), out: the row duals
+    ``min_j (cost - prices)`` in two parts, the costs of the pairs, and v shifted so that its
+    largest is 0 (n < m: the largest of an assigned column, and the others capped).
+    facts, out: [0] the span of v, [3] the total of ``matched``, rounded to nearest, [4] the gap,
+    rounded up, [5] the bound, rounded down. room (2 n + 64,).
     """
     for j in range(m):
         seen[j] = 0
     smallest, largest, top = np.inf, -np.inf, -np.inf
     for j in range(m):
         if not abs(v[j]) < _LARGEST:
-            return False
+            return WRONG
         smallest = v[j] if v[j] < smallest else smallest
         largest = v[j] if v[j] > largest else largest
     for i in range(n):
         j = column_of_row[i]
         if j < 0 or j >= m or seen[j] != 0:
-            return False
+            return WRONG
         seen[j] = 1
         top = v[j] if v[j] > top else top
     top = largest if n == m else top
@@ -58,41 +61,87 @@ def prove_dense(
         prices[j] = v[j] - top
         if prices[j] > 0.0:
             prices[j] = 0.0
-    span = largest - smallest
-    facts[0] = span
-    shift = UNIT * span
-    factor = allowance * _ALLOWED * max(4.0, math.sqrt(m))
-    size = 0.0
-    n_gap = n_total = 0
+    facts[0] = largest - smallest
     at = np.int64(prices.ctypes.data)
+    size = 0.0
+    n_gap = 0
     for i in range(n):
         row = cost + 8 * i * stride
         j = column_of_row[i]
         matched[i] = item(row, j)
-        tau = matched[i] - prices[j]
         low[i] = least(row, at, m)
-        # A forbidden pair is as far from tight as infinite rounding would allow.
+        # A forbidden pair, or numbers beyond what can be added.
         if not (abs(matched[i]) < _LARGEST and abs(low[i]) < _LARGEST):
-            return False
-        each = UNIT * abs(tau) + UNIT * abs(low[i]) + shift
-        loose = tau - low[i]
-        if not (loose <= factor * each) or not loose >= 0.0:
-            return False
-        n_gap = add(room, n_gap, loose)
-        here = UNIT * abs(low[i])
-        size = here if here > size else size
+            return WRONG
+        rest[i] = _least_rest(row, at, m, low[i])
+        size += abs(matched[i])
+        tau, error = two_sum(matched[i], -prices[j])
+        if tau != low[i]:
+            n_gap = add(room, n_gap, tau)
+            n_gap = add(room, n_gap, -low[i])
+        if error != rest[i]:
+            n_gap = add(room, n_gap, error)
+            n_gap = add(room, n_gap, -rest[i])
     for j in range(m):
-        # Of a free column: of what the prices' own shift may have left.
-        if seen[j] == 0:
-            if not (-prices[j] <= factor * (shift + size)):
-                return False
+        if seen[j] == 0 and prices[j] != 0.0:
             n_gap = add(room, n_gap, -prices[j])
-    facts[4] = rounded(room, n_gap)
+    if not (facts[0] < _LARGEST and size < _LARGEST):
+        return WRONG
+    gap, n_gap = rounded_to(room, n_gap, 1.0)
+    if not gap >= 0.0:
+        return WRONG
+    # The bound: what the pairs cost, less the gap.
+    for k in range(n_gap):
+        room[k] = -room[k]
+    n_total = n_gap
+    for i in range(n):
+        n_total = add(room, n_total, matched[i])
+    facts[5], n_total = rounded_to(room, n_total, -1.0)
+    n_total = 0
     for i in range(n):
         n_total = add(room, n_total, matched[i])
     facts[3] = rounded(room, n_total)
-    facts[5] = size / UNIT
-    return size < UNIT * _LARGEST and span < _LARGEST
+    facts[4] = gap
+    if gap == 0.0:
+        return PROVED
+    # Sums of sizes, too, are rounded.
+    if whole or not gap <= _SHARE * size * (1.0 - 2.0**-20):
+        return LOOSE
+    margin = _margin(cost, stride, n, m, at, room)
+    return LOOSE if margin > 0.0 and gap > _CLEAR * n * margin else PROVED
+
+
+@kernel
+def _least_rest(row: int, prices: int, m: int, low: float) -> float:
+    """Of all columns whose rounded difference is ``low``, the least that rounding took."""
+    found = np.inf
+    j = find(row, prices, 0, m, low)
+    while j < m:
+        _, error = two_sum(item(row, j), -item(prices, j))
+        found = error if error < found else found
+        j = find(row, prices, j + 1, m, low)
+    return found
+
+
+@kernel
+def _margin(cost: int, stride: int, n: int, m: int, prices: int, room: Array) -> float:
+    """The median, over some rows, of by how much the best column wins, ties left out; 0 if there
+    is none."""
+    count = min(n, _SAMPLE)
+    n_found = 0
+    for k in range(count):
+        i = k if count == n else k * (n - 1) // (count - 1)
+        first, second = two_least(cost + 8 * i * stride, prices, m)
+        excess = second - first
+        if not excess > _TIE * abs(first) or not excess < np.inf:
+            continue
+        p = n_found
+        while p > 0 and room[p - 1] > excess:
+            room[p] = room[p - 1]
+            p -= 1
+        room[p] = excess
+        n_found += 1
+    return room[n_found // 2] if n_found > 0 else 0.0
 
 
 @kernel

@@ -12,11 +12,12 @@ Costs are signed float64, rows no longer than columns: what else users have is c
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigsap.engine.dense.small_proof import prove_dense, prove_infeasible
+from bigsap.engine.dense.small_proof import LOOSE as LOOSE_PROOF
+from bigsap.engine.dense.small_proof import PROVED, prove_dense, prove_infeasible
 from bigsap.engine.dense.small_sums import add
 from bigsap.engine.dense.small_vectors import (
     find,
@@ -30,8 +31,9 @@ from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: What ``solve_dense`` returns. UNSURE: nothing was proved, of costs so far apart that rounding
-#: or an overflow decided; the general method knows what to do.
-OPTIMAL, INFEASIBLE, INVALID, UNSURE = range(4)
+#: or an overflow decided; the general method knows what to do. LOOSE: complete, but its gap is too
+#: large for an optimal result.
+OPTIMAL, INFEASIBLE, INVALID, UNSURE, LOOSE = range(5)
 
 # Problems that take more pairs, some tens of milliseconds, are better solved with epsilon phases.
 _MOST_PAIRS = 3 << 24
@@ -43,11 +45,18 @@ _TIES = 8
 
 #: Numbers beside ``low``, ``matched`` and ``prices`` that are kept of a solve.
 FACTS = 6
+# Exact sums take so many numbers beside two a row.
+SPARE = 64
 
 
 def sizes(n: int, m: int) -> tuple[int, int, int]:
     """How many float64 ``solve_dense`` keeps, and how many float64 and int64 it works with."""
-    return 2 * n + m + FACTS, 6 * m + 2 * n, 2 * m + 2 * n
+    return kept_of(n, m), 6 * m + 2 * n + SPARE, 2 * m + 2 * n
+
+
+def kept_of(n: Any, m: Any) -> Any:
+    """How many float64 are kept of a problem."""
+    return 3 * n + m + FACTS
 
 
 class Task(NamedTuple):
@@ -80,26 +89,28 @@ class Task(NamedTuple):
 
 @kernel
 def solve_dense(
-    cost: int, stride: int, n: int, m: int, allowance: float, column_of_row: Array, kept: Array,
+    cost: int, stride: int, n: int, m: int, integers: bool, column_of_row: Array, kept: Array,
     real: Array, whole: Array,
 ) -> int:  # fmt: skip
     """Solve one problem, n <= m, and prove what is returned.
 
     cost: address of the signed costs, float64, of which rows are ``stride`` items apart.
-    allowance: 1.0; 0.0 where the costs are integers and all sums of them exact.
+    integers: the costs are integers and all sums of them exact.
     column_of_row (n,) int64: the assignment; INFEASIBLE: the first ``facts[2]`` are rows, in
     order, whose allowed columns are too few, and ``prices`` is 1 for these columns, else 0.
     kept: one after the other, low (n,), matched (n,), prices (m,): row duals, costs of the
     pairs and normalised prices, as ``certificate.certify`` has them.
     And facts (FACTS,): the span of the prices before that; rows scanned; see above; and, of
-    ``small_proof.prove_dense``, the total of the costs, the gap and the largest row dual.
+    ``small_proof.prove_dense``, the total of the costs, the gap and the bound. And low parts of
+    the row duals (n,).
     real, whole: room to work in, see ``sizes``.
 
     O(n^2 m) at worst; nothing is allocated.
     """
     low, matched = kept[:n], kept[n : 2 * n]
-    prices, facts = kept[2 * n : 2 * n + m], kept[2 * n + m :]
-    v, room, row_of_column = real[:m], real[2 * m : 6 * m], whole[:m]
+    prices, facts = kept[2 * n : 2 * n + m], kept[2 * n + m : 2 * n + m + FACTS]
+    rest = kept[2 * n + m + FACTS :]
+    v, room, row_of_column = real[:m], real[2 * m :], whole[:m]
     for k in range(FACTS):
         facts[k] = 0.0
     t = Task(
@@ -124,10 +135,12 @@ def solve_dense(
         for i in range(n):
             column_of_row[i] = i
     proved = prove_dense(
-        cost, stride, n, m, allowance, column_of_row, v, row_of_column, low, matched, prices, facts,
-        room,
+        cost, stride, n, m, integers, column_of_row, v, row_of_column, low, rest, matched, prices,
+        facts, room,
     )  # fmt: skip
-    return OPTIMAL if proved else UNSURE
+    if proved == PROVED:
+        return OPTIMAL
+    return LOOSE if proved == LOOSE_PROOF and not integers else UNSURE
 
 
 @kernel
@@ -292,15 +305,15 @@ def solve_some(
     """Problems ``first`` to ``last - 1`` of a batch, one after the other.
 
     problems (k, 7) int64: of each the address, stride, n, m of ``solve_dense``, where its part
-    of ``columns`` and of ``kept`` begins, and 1 for an allowance of 0. statuses (k,), out: how each
+    of ``columns`` and of ``kept`` begins, and 1 for integers. statuses (k,), out: how each
     of them ended.
     """
     for k in range(first, last):
         p = problems[k]
         n, m = p[2], p[3]
         statuses[k] = solve_dense(
-            p[0], p[1], n, m, 1.0 - p[6], columns[p[4] : p[4] + n],
-            kept[p[5] : p[5] + 2 * n + m + FACTS], real, whole,
+            p[0], p[1], n, m, p[6] != 0, columns[p[4] : p[4] + n],
+            kept[p[5] : p[5] + 3 * n + m + FACTS], real, whole,
         )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -46,3 +48,19 @@ def rounded(partials: Array, count: int) -> float:
         if x - high == y:
             high = x
     return high
+
+
+@kernel
+def rounded_to(partials: Array, count: int, side: float) -> tuple[float, int]:
+    """Such a sum rounded down (side -1.0) or up (1.0), and how many numbers it has then."""
+    total = rounded(partials, count)
+    count = add(partials, count, -total)
+    left = 0.0
+    for k in range(count - 1, -1, -1):
+        if partials[k] != 0.0:
+            left = partials[k]
+            break
+    count = add(partials, count, total)
+    if left * side > 0.0:
+        total = np.nextafter(total, side * np.inf)
+    return total, count
