@@ -99,7 +99,7 @@ def check_duals(result: Claim, certificate: Certificate, sign: int) -> None:
     if above.any():
         row = int(np.argmax(above))
         raise CertificateError(
-            f"u[{row}] = {result.u[row]} is not a feasible dual: a pair violates it"
+            f"u[{row}] = {result.u[row]} is no feasible dual: a pair violates it"
         )
     longer, low, name = (result.v, result.v_low, "v") if n < m else (result.u, result.u_low, "u")
     if n != m:
