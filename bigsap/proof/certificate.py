@@ -44,7 +44,7 @@ from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
 from bigsap.sources.base import Array, CostSource
 
-#: Near pairs are within this share of the prices' span.
+#: Near pairs are within this share of the prices' spread.
 _WIDTH = 2.0**-40
 
 
@@ -149,7 +149,7 @@ def certify(
                 raise OverflowRiskError("the prices are too far apart for float64")
     prices = shifted(prices, n, m) if normalise else capped_at_zero(prices) if n < m else prices
     tighten = normalise and matching is not None and not prices.integer and n <= m
-    width = _WIDTH * float(prices.high.max() - prices.high.min()) if tighten else None
+    width = _WIDTH * spread(prices.high) if tighten else None
     few = pairs or not may_bound(source)
     given = (source, matching, prices, maximize, threads, block_bytes, tick)
     found, looked = minima(*given, every_pair=pairs, width=width if few else None)
@@ -226,6 +226,14 @@ def certify_infeasible(
 def told(claimed: Claimed, looked: Looked) -> Certificate:
     """The certificate of what was concluded."""
     return Certificate(**vars(claimed), pairs=looked.pairs, by=looked.by, bounds=looked.bounds)
+
+
+def spread(v: Array) -> float:
+    """How far most prices are apart: a few may be of another size altogether."""
+    low, high = v.size // 20, v.size - 1 - v.size // 20
+    ordered = np.partition(v, (low, high))
+    found = float(ordered[high] - ordered[low])
+    return found if found > 0 else float(v.max() - v.min())
 
 
 def shifted(prices: Prices, n: int, m: int) -> Prices:

@@ -46,7 +46,7 @@ import numpy as np
 
 from bigsap.native.kernel import kernel
 from bigsap.proof.geometry import ABSOLUTE, CHORD, LARGEST, POWER, PRODUCT, ROOT, SQUARE
-from bigsap.proof.scan import Minima, Near, exact_difference, two_sum
+from bigsap.proof.scan import Minima, Near, exact_difference, margin_of, two_sum
 from bigsap.proof.tree import LEAF, Tree
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
@@ -308,17 +308,14 @@ def descend(
             return position
         row = rows[position]
         best, mid, low = found.high[row], found.mid[row], found.low[row]
-        # The least rounded difference: that of low parts lies no farther than ``reach``.
-        least = best + reach if paired else best
+        least = best
         pairs = bounds = 0
         stack[0], floor[0], rest[0] = 0, -np.inf, 0.0
         depth = 1
         while depth > 0:
             depth -= 1
             node = stack[depth]
-            margin = width if width > 0.0 else 0.0
-            if paired:
-                margin = max(margin, 4.0 * reach + 2.0**-50 * (abs(least) + 4.0 * reach))
+            margin = margin_of(least, max(width, 0.0), reach)
             strict = margin > 0.0 or width >= 0.0
             edge = least + margin
             if floor[depth] > edge or (floor[depth] == edge and not strict and rest[depth] >= mid):
@@ -350,11 +347,12 @@ def descend(
             call_fill(c.address, c.context, row, first, last, costs.ctypes.data)
             for k in range(last - first):
                 cost = costs[k] if c.sign > 0 else -costs[k]
-                tau = cost - v[first + k]
+                low_part = below[first + k] if paired else 0.0
+                tau = (cost - v[first + k]) - low_part
                 if not (tau <= edge):
                     continue
                 least = tau if tau < least else least
-                a, b, d = exact_difference(cost, v[first + k], below[first + k] if paired else 0.0)
+                a, b, d = exact_difference(cost, v[first + k], low_part)
                 if a < best or (a == best and (b < mid or (b == mid and d < low))):
                     best, mid, low = a, b, d
                 if width < 0.0:

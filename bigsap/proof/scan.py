@@ -1,8 +1,9 @@
 """The compiled inside of the certificate's pass: exact row minima of ``c - v``.
 
-A price is a float64, or a pair of them, ``v + below``. ``c - v`` rounded to float64 is monotone,
-so a first look at a row finds the least rounded difference, and only columns whose rounded
-difference is that small are computed exactly (``exact.three_sum``, the same steps).
+A price is a float64, or a pair of them, ``v + below``. A first look at a row finds the least
+rounded difference. Rounding is monotone, and of pairs wrong by some units of the result, so only
+columns whose rounded difference is about that small are computed exactly (``exact.three_sum``, the
+same steps).
 
 The same look notes every *near* pair: those within ``width`` of the row's least. From them
 ``tighten`` can correct prices by as little, without a further pass.
@@ -16,7 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsap.native.kernel import kernel
-from bigsap.proof.vectors import any_within, item, least_difference
+from bigsap.proof.vectors import (
+    any_of_pairs,
+    any_within,
+    item,
+    least_difference,
+    least_of_pairs,
+)
 from bigsap.sources.base import Array
 
 #: What a scan may report of a block, as bits: it met a NaN or a difference of -inf; a row without
@@ -69,6 +76,15 @@ def exact_difference(cost: float, price: float, below: float) -> tuple[float, fl
     return high, mid, low
 
 
+@kernel(forceinline=True)
+def margin_of(base: float, width: float, reach: float) -> float:
+    """How far above the least rounded difference ``base`` to look, for the exact least (width 0)
+    or all within ``width`` of it. reach: the largest low part of a price, 0 without any."""
+    if width == 0.0 and reach == 0.0:
+        return 0.0
+    return width + 2.0**-49 * abs(base) + 2.0**-50 * reach
+
+
 @kernel
 def scan_rows(
     cost: int, stride: int, n_rows: int, n_columns: int, sign: float, prices: Array, below: Array,
@@ -88,10 +104,14 @@ def scan_rows(
         for j in range(first_column, first_column + n_columns):
             reach = max(reach, abs(below[j]))
     at = np.int64(prices.ctypes.data) + 8 * first_column
+    low_at = np.int64(below.ctypes.data) + 8 * first_column
     room = near.rows.size
     for k in range(n_rows):
         row = cost + 8 * k * stride
-        least, bad = least_difference(row, at, n_columns, sign)
+        if paired:
+            least, bad = least_of_pairs(row, at, low_at, n_columns, sign)
+        else:
+            least, bad = least_difference(row, at, 0, n_columns, sign)
         if bad != 0.0 or least == -np.inf:
             flags |= INVALID
             continue
@@ -101,15 +121,15 @@ def scan_rows(
         r = first_row + k
         best, mid, low = found.high[r], found.mid[r], found.low[r]
         base = least if least < best else best
-        margin = width
-        if paired:
-            # Low parts and the rounding of differences can change the order so far.
-            margin = max(width, 4.0 * reach + 2.0**-50 * (abs(base) + 4.0 * reach))
-        limit = base + margin
+        limit = base + margin_of(base, width, reach)
         j = 0
         while j < n_columns:
             if j + 32 <= n_columns:
-                if any_within(row, at, j, sign, limit) == 0:
+                if paired:
+                    hits = any_of_pairs(row, at, low_at, j, sign, limit)
+                else:
+                    hits = any_within(row, at, 0, j, sign, limit)
+                if hits == 0:
                     j += 32
                     continue
                 stop = j + 32
@@ -118,9 +138,10 @@ def scan_rows(
             for p in range(j, stop):
                 c = sign * item(row, p)
                 q = first_column + p
-                if not (c - prices[q] <= limit):
+                low_part = below[q] if paired else 0.0
+                if not ((c - prices[q]) - low_part <= limit):
                     continue
-                a, b, d = exact_difference(c, prices[q], below[q] if paired else 0.0)
+                a, b, d = exact_difference(c, prices[q], low_part)
                 if a < best or (a == best and (b < mid or (b == mid and d < low))):
                     best, mid, low = a, b, d
                 at_end = near.counts[0]

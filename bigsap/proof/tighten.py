@@ -105,7 +105,8 @@ def tightened(
     own, mine = np.zeros(n), np.empty(assigned.size)
     excesses(assigned, matching[assigned], signed[assigned], high, below, known, mine)
     own[assigned] = mine
-    most = _trusted(minima.near, known, below)
+    # Pairs that are not listed stay above their row's minimum.
+    most = minima.near.width * (1.0 - 2.0**-40)
     w = np.zeros(high.size)
     if not most > 0 or not raise_prices(
         np.searchsorted(columns, np.arange(high.size + 1)), rows, columns, excess, matching, own,
@@ -172,11 +173,3 @@ def largest(prices: Prices) -> tuple[float, float]:
     if prices.low is None:
         return high, 0.0
     return high, float(prices.low[prices.high == high].max())
-
-
-def _trusted(near: NearPairs, minima: scan.Minima, below: Array) -> float:
-    """By how much prices may rise: pairs that are not listed stay above their row's minimum."""
-    finite = np.isfinite(minima.high)
-    most = float(np.abs(minima.high[finite]).max(initial=0.0))
-    reach = float(np.abs(below).max(initial=0.0))
-    return near.width - 4.0 * reach - 2.0**-50 * (most + near.width + reach)

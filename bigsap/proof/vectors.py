@@ -68,51 +68,65 @@ def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
         start = stop
 
 
-def _difference(builder: Any, cost: Any, price: Any, sign: Any, first: Any, width: int) -> Any:
+def _difference(builder: Any, given: Any, first: Any, width: int) -> Any:
+    """``sign * cost - price - low`` of items, rounded after each step. given: the addresses of
+    cost, price and low, 0 where there are none, and the sign."""
+    cost, price, low, sign = given
     c = builder.fmul(_load(builder, cost, first, width), _spread(builder, sign, width))
-    return builder.fsub(c, _load(builder, price, first, width))
+    x = builder.fsub(c, _load(builder, price, first, width))
+    return x if low is None else builder.fsub(x, _load(builder, low, first, width))
 
 
-@intrinsic
-def least_difference(typing: Any, cost: Any, price: Any, count: Any, sign: Any) -> Any:
-    """The smallest ``sign * cost - price``, and 1.0 if one of them is NaN, else 0.0."""
+def _least_of(paired: bool) -> Callable[..., Any]:
+    def least(typing: Any, cost: Any, price: Any, low: Any, count: Any, sign: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            given = (args[0], args[1], args[2] if paired else None, args[4])
+            rooms = {w: cgutils.alloca_once(builder, ir.VectorType(_DOUBLE, w)) for w in WIDTHS}
+            for width, room in rooms.items():
+                builder.store(_spread(builder, _INFINITY, width), room)
+            wrong = cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        rooms = {w: cgutils.alloca_once(builder, ir.VectorType(_DOUBLE, w)) for w in WIDTHS}
-        for width, room in rooms.items():
-            builder.store(_spread(builder, _INFINITY, width), room)
-        wrong = cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
+            def body(first: Any, width: int) -> None:
+                x = _difference(builder, given, first, width)
+                builder.store(_smaller(builder, x, builder.load(rooms[width])), rooms[width])
+                bits = builder.bitcast(builder.fcmp_unordered("uno", x, x), ir.IntType(width))
+                bits = builder.zext(bits, _LONG)
+                builder.store(builder.or_(builder.load(wrong), bits), wrong)
 
-        def body(first: Any, width: int) -> None:
-            x = _difference(builder, args[0], args[1], args[3], first, width)
-            builder.store(_smaller(builder, x, builder.load(rooms[width])), rooms[width])
-            bits = builder.bitcast(builder.fcmp_unordered("uno", x, x), ir.IntType(width))
-            bits = builder.zext(bits, _LONG)
-            builder.store(builder.or_(builder.load(wrong), bits), wrong)
+            _sweep(builder, args[3], body)
+            parts = [_least(builder, builder.load(rooms[width])) for width in WIDTHS]
+            found = _smaller(builder, parts[0], _smaller(builder, parts[1], parts[2]))
+            bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
+            tell = [found, builder.uitofp(bad, _DOUBLE)]
+            return context.make_tuple(builder, signature.return_type, tell)
 
-        _sweep(builder, args[2], body)
-        parts = [_least(builder, builder.load(rooms[width])) for width in WIDTHS]
-        found = _smaller(builder, parts[0], _smaller(builder, parts[1], parts[2]))
-        bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
-        tell = [found, builder.uitofp(bad, _DOUBLE)]
-        return context.make_tuple(builder, signature.return_type, tell)
+        result = types.UniTuple(types.float64, 2)
+        return result(*[types.int64] * 4, types.float64), emit
 
-    result = types.UniTuple(types.float64, 2)
-    return result(types.int64, types.int64, types.int64, types.float64), emit
+    least.__doc__ = "The smallest difference, and 1.0 if one of them is NaN, else 0.0."
+    return intrinsic(least)
 
 
-@intrinsic
-def any_within(typing: Any, cost: Any, price: Any, first: Any, sign: Any, limit: Any) -> Any:
-    """Which of 32 items from ``first`` on have ``sign * cost - price <= limit``, as bits."""
+def _within_of(paired: bool) -> Callable[..., Any]:
+    def within(
+        typing: Any, cost: Any, price: Any, low: Any, first: Any, sign: Any, limit: Any
+    ) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            width = WIDTHS[0]
+            given = (args[0], args[1], args[2] if paired else None, args[4])
+            x = _difference(builder, given, args[3], width)
+            hits = builder.fcmp_ordered("<=", x, _spread(builder, args[5], width))
+            return builder.zext(builder.bitcast(hits, ir.IntType(width)), _LONG)
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        width = WIDTHS[0]
-        x = _difference(builder, args[0], args[1], args[3], args[2], width)
-        hits = builder.fcmp_ordered("<=", x, _spread(builder, args[4], width))
-        return builder.zext(builder.bitcast(hits, ir.IntType(width)), _LONG)
+        return types.int64(*[types.int64] * 4, types.float64, types.float64), emit
 
-    given = (types.int64, types.int64, types.int64, types.float64, types.float64)
-    return types.int64(*given), emit
+    within.__doc__ = "Which of 32 differences from ``first`` on are at most ``limit``, as bits."
+    return intrinsic(within)
+
+
+#: Differences are ``sign * cost - price``; the others, of pairs of floats, also ``- low``.
+least_difference, least_of_pairs = _least_of(False), _least_of(True)
+any_within, any_of_pairs = _within_of(False), _within_of(True)
 
 
 @intrinsic

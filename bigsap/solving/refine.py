@@ -4,10 +4,14 @@ A forced pair of a huge cost, or an outlier, drives prices to its own size, and 
 lose the digits below. As in iterative refinement of linear systems, the *residual* problem
 (``bigsap.sources.residual``) has none of these sizes: its solution tells a better assignment, and
 its prices, added to the old ones as pairs of doubles, prove it.
+
+Where bounds of the costs spare most evaluations they must not be lost: there costs that are too
+large for any optimal assignment are clipped first, which leaves the bounds as they are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -16,10 +20,14 @@ from bigsap.methods import Outcome
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.exact import two_sum
+from bigsap.proof.geometry import boundable
+from bigsap.proof.minima import minima
+from bigsap.proof.row_minima import Prices
 from bigsap.rows import parse_bytes
 from bigsap.solving.call import SolveCall
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource
+from bigsap.sources.gated import Gated
 from bigsap.sources.residual import Residual
 
 #: Rounds at most; each at least halves the gap.
@@ -27,11 +35,13 @@ ROUNDS = 6
 #: Residual costs of so many bytes are computed once, as a matrix, without a ``memory_limit``.
 _BYTES = 1 << 30
 _AT_ONCE = 1 << 20
+#: A gap that is a larger share of the costs' sizes is not a matter of rounding.
+_ROUNDING = 1e-9
 #: A square residual problem of a rectangle has at most so many times its pairs.
 _MOST_SQUARE = 64
 
-Prove = Callable[[Array, Array, Array], Certificate]
-Solve = Callable[[Problem, Array], Outcome | None]
+Prove = Callable[[Array, Array, Array | None], Certificate]
+Solve = Callable[[Problem, Array | None], Outcome | None]
 
 
 def settled(call: SolveCall, certificate: Certificate) -> bool:
@@ -47,34 +57,77 @@ def settled(call: SolveCall, certificate: Certificate) -> bool:
 def refined(
     call: SolveCall, column_of_row: Array, certificate: Certificate, solve: Solve, prove: Prove
 ) -> tuple[Array, Certificate]:
-    """A better assignment and certificate, as far as residual problems lead to them.
+    """A better assignment and certificate, as far as other problems lead to them.
 
-    solve: the residual problem, from zero prices and the assignment at hand; None when that is
-    infeasible. prove: an assignment by prices in two parts.
+    solve: such a problem, from zero prices and the assignment at hand where that is given; None
+    when it is infeasible. prove: an assignment by prices in two parts.
     """
-    source = call.reading.source
     for _ in range(ROUNDS):
         if settled(call, certificate):
             break
-        if max(source.shape) ** 2 > _MOST_SQUARE * source.shape[0] * source.shape[1]:
-            break
-        residual = Residual(
-            source, signed_duals(call, certificate), certificate.gap or 0.0,
-            maximize=call.problem.maximize,
-        )  # fmt: skip
-        whole = padded(column_of_row, residual.shape[0])
-        outcome = solve(Problem(in_memory(call, residual)), whole)
-        if outcome is None or outcome.column_of_row is None or outcome.violator.size:
+        found = _next(call, column_of_row, certificate, solve)
+        if found is None:
             break
         call.refined += 1
-        found = unpadded(outcome.column_of_row, *source.shape)
-        better = prove(found, *raised(call, certificate, outcome.v))
-        if better.gap is None or certificate.gap is None or better.gap > certificate.gap / 2:
-            if better.gap is not None and better.gap < (certificate.gap or 0.0):
-                column_of_row, certificate = found, better
+        before, gap = certificate.gap or 0.0, math.inf
+        better = prove(*found)
+        gap = math.inf if better.gap is None else better.gap
+        if gap < before:
+            column_of_row, certificate = found[0], better
+        if gap > before / 2:
             break
-        column_of_row, certificate = found, better
     return column_of_row, certificate
+
+
+def _next(
+    call: SolveCall, column_of_row: Array, certificate: Certificate, solve: Solve
+) -> tuple[Array, Array, Array | None] | None:
+    """The next assignment, and prices in two parts; None where there is no way to one."""
+    source = call.reading.source
+    n, m = source.shape
+    gap = certificate.gap or 0.0
+    # By more than rounding: the assignment is another one's.
+    far = gap > _ROUNDING * certificate.size
+    if far and not call.refined and n <= m and (n < m or boundable(source) is not None):
+        clipped = clipped_costs(call, certificate)
+        outcome = None if clipped is None else solve(clipped, None)
+        if outcome is not None and outcome.column_of_row is not None:
+            return unpadded(outcome.column_of_row, n, m), outcome.v, None
+    if max(n, m) ** 2 > _MOST_SQUARE * n * m:
+        return None
+    duals = signed_duals(call, certificate)
+    residual = Residual(source, duals, gap, maximize=call.problem.maximize)
+    start = None if far else padded(column_of_row, max(n, m))
+    outcome = solve(Problem(in_memory(call, residual)), start)
+    if outcome is None or outcome.column_of_row is None or outcome.violator.size:
+        return None
+    return unpadded(outcome.column_of_row, n, m), *raised(call, certificate, outcome.v)
+
+
+def clipped_costs(call: SolveCall, certificate: Certificate) -> Problem | None:
+    """The problem with costs that no optimal assignment uses clipped; n <= m.
+
+    The assignment at hand costs so much more than the rows' minima together; a pair that costs as
+    much more than its row's minimum is in no better one. Bounds of the source stay.
+    """
+    problem, source = call.problem, call.reading.source
+    found, _ = minima(
+        source, None, Prices(np.zeros(source.shape[1])), problem.maximize, call.n_threads,
+        call.block_bytes(), lambda _: call.monitor.tick(),
+    )  # fmt: skip
+    low = found.high
+    if certificate.fun is None or not np.isfinite(low).all():
+        return None
+    cost = problem.sign * certificate.fun
+    # Generous: no rounding here may clip what an optimal assignment uses.
+    caps = problem.sign * (low + 2.0 * (cost - float(low.sum())) + np.abs(low))
+    given = source
+    if isinstance(source, Gated):
+        tighter = np.maximum if problem.maximize else np.minimum
+        given, caps = source.given, tighter(caps, source.prices)
+    if given.shape != source.shape:
+        return None
+    return Problem(Gated(given, caps, maximize=problem.maximize), problem.maximize)
 
 
 def signed_duals(call: SolveCall, certificate: Certificate) -> tuple[Array, Array, Array, Array]:

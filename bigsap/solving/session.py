@@ -365,15 +365,17 @@ class Run(SolveCall):
                 )
         return Conclusion(found, told.fun, u=told.u, v=told.v)
 
-    def _residual(self, problem: Problem, column_of_row: Array) -> Outcome | None:
-        """Solve a residual problem, see ``bigsap.solving.refine``, from zero prices and an
-        assignment."""
+    def _residual(self, problem: Problem, column_of_row: Array | None) -> Outcome | None:
+        """Solve a residual problem, see ``bigsap.solving.refine``; from zero prices and an
+        assignment, where one is given."""
         options = replace(
             self.options, maximize=False, method="auto", epsilon=True, dtype=None, device="cpu",
             gap=0.0, checkpoint=None, certify=False, start="auto", variant="auto",
         )  # fmt: skip
         monitor = PartMonitor(self.monitor, problem.shape[0], 0)
-        start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
+        start = None
+        if column_of_row is not None:
+            start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
         run = Run(problem, orient(problem), monitor, options, self.n_threads, start, None)
         try:
             outcome = run.outcome()
