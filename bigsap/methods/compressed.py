@@ -186,7 +186,7 @@ def first_prices(
             counts.add(level.totals())
             return scan_whole_rows(part, deeper, prices)
         counts.add(level.totals())
-        return outcome, engine.list_minima()
+        return outcome, engine.row_duals()
 
     def scan_whole_rows(
         part: Problem, deeper: Setting, prices: Array

@@ -162,6 +162,19 @@ class ListEngine(ListStore):
                 reach = min(np.ceil(reach + 1), float(self.limit))
             self.group_reach = self.price.type(min(reach, 1e300))
 
+    def row_duals(self) -> Array:
+        """P (n_rows,) u of each row under the present prices and matching: at the end of a phase
+        with epsilon 0 each row's smallest ``c - v``, of virtual columns too.
+
+        A list alone may not tell it: one that was made in the midst of a search leaves out what
+        that has settled, the row's own column mostly, whose ``c - v`` is the smallest.
+        """
+        u = self.list_minima()
+        column, group_price = self.column_of_row, self.frontier.at.group_price
+        v = np.where(column >= 0, self.v[np.maximum(column, 0)], group_price)
+        matched = self.lists.reference + (self.match_cost - v)
+        return np.minimum(u, matched, out=u, where=column != S.FREE)
+
     def begin_phase(self, below: float | None = None) -> None:
         """Empty the matching; every column is free.
 
