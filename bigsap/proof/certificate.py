@@ -112,6 +112,7 @@ def certify(
     block_bytes: int = BLOCK_BYTES,
     tick: Callable[[int], None] | None = None,
     normalise: bool = True,
+    not_above_zero: bool = False,
     pairs: bool = False,
 ) -> Certificate:
     """Prove how far an assignment can be from the optimum, in one pass over the costs.
@@ -126,6 +127,8 @@ def certify(
     normalise: False takes v as it is (capped at 0 when n < m) and t = 0 when n > m,
         which is what ``Result.verify`` needs; True finds the best shift, and corrects
         the prices' rounding where that is needed.
+    not_above_zero: shift prices of a square problem, too, so that their largest is exactly 0;
+        otherwise those in two parts stay as they are.
     pairs: look at every pair. Otherwise, where boxes of points bound the costs (``points`` of
         every metric, ``lowrank`` with finite terms, both also with ``unassigned_cost``), pairs
         that a bound excludes are not looked at; the certificate is the same, bit for bit,
@@ -147,7 +150,10 @@ def certify(
         with np.errstate(over="ignore"):
             if not math.isfinite(float(prices.high.max() - prices.high.min())):
                 raise OverflowRiskError("the prices are too far apart for float64")
-    prices = shifted(prices, n, m) if normalise else capped_at_zero(prices) if n < m else prices
+    if normalise:
+        prices = shifted(prices, n, m, not_above_zero)
+    elif n < m:
+        prices = capped_at_zero(prices)
     tighten = normalise and matching is not None and not prices.integer and n <= m
     width = _WIDTH * spread(prices.high) if tighten else None
     few = pairs or not may_bound(source)
@@ -236,7 +242,7 @@ def spread(v: Array) -> float:
     return found if found > 0 else float(v.max() - v.min())
 
 
-def shifted(prices: Prices, n: int, m: int) -> Prices:
+def shifted(prices: Prices, n: int, m: int, always: bool) -> Prices:
     """Prices whose largest is 0; with columns left over, the n-th smallest, and none is above."""
     high, low = prices.high, prices.low
     if low is None:
@@ -244,7 +250,7 @@ def shifted(prices: Prices, n: int, m: int) -> Prices:
             return Prices(np.minimum(high - np.partition(high, n - 1)[n - 1], 0))
         # Changes no difference between prices that it does not round.
         return Prices(high - high.max())
-    if n >= m:
+    if n > m or (n == m and not always):
         return prices
     at = np.lexsort((low, high))[n - 1]
     total, rest = two_sum(high, -high[at])

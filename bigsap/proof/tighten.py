@@ -89,8 +89,8 @@ def tightened(
     """Minima and prices with the assigned pairs tight, or None where they cannot be made so.
 
     signed: (n,) costs of the assigned pairs in the minimising sense. total: a gap that is of no
-    account; the rows' own parts of it are left. Prices rise, but not above 0 where columns are
-    left over, nor above the largest where costs are capped. The minima are exact again.
+    account; the rows' own parts of it are left. Prices rise, but not above the largest, nor 0
+    where columns are left over. The minima are exact again.
     O(k log k), k near pairs.
     """
     if minima.near is None or minima.near.rows.size == 0:
@@ -117,9 +117,7 @@ def tightened(
     if w.max() > most or not w.any():
         return None
     lower = w[:m] if prices.low is None else prices.low + w[:m]
-    if n < m or minima.cap is not None:
-        top = (0.0, 0.0) if n < m else (high[-1], below[-1])
-        lower = _not_above(prices, lower, top)
+    lower = _not_above(prices, lower, (0.0, 0.0) if n < m else largest(prices))
     found = scan.no_minima(n)
     all_low = lower if high.size == m else np.append(lower, below[m])
     fold(rows, columns, costs, high, all_low, found)

@@ -191,7 +191,7 @@ def _check_sum(result: Claim, certificate: Certificate, tolerance: float) -> Non
     for low in (result.u_low, result.v_low):
         if low is not None:
             terms += sum(map(Fraction, expansion(low)), Fraction(0))
-    rounded = 2.0**-98 * size + (1 if whole else 2 * UNIT * abs(bound) + tolerance)
+    rounded = 2.0**-98 * size + (1 if whole else 8 * UNIT * abs(bound) + tolerance)
     if not abs(terms) <= rounded:
         total = float(terms + Fraction(bound))
         raise CertificateError(f"the duals sum to {total}, the bound is {bound}")

@@ -43,7 +43,7 @@ def prove_now(
         certificate = certify(
             source, column_of_row, v, v_low, maximize=call.problem.maximize,
             threads=call.n_threads, block_bytes=call.block_bytes(), tick=tick,
-            pairs=call.options.certify == "pairs",
+            pairs=call.options.certify == "pairs", not_above_zero=call.gated is not None,
         )  # fmt: skip
     finally:
         call.seconds["certificate"] += time.perf_counter() - clock

@@ -31,7 +31,7 @@ from bigsap.sources.gated import Gated
 from bigsap.sources.residual import Residual
 
 #: Rounds at most; each at least halves the gap.
-ROUNDS = 6
+ROUNDS = 24
 #: Residual costs of so many bytes are computed once, as a matrix, without a ``memory_limit``.
 _BYTES = 1 << 30
 _AT_ONCE = 1 << 20
@@ -101,7 +101,9 @@ def _next(
     outcome = solve(Problem(in_memory(call, residual)), start)
     if outcome is None or outcome.column_of_row is None or outcome.violator.size:
         return None
-    return unpadded(outcome.column_of_row, n, m), *raised(call, certificate, outcome.v)
+    return unpadded(outcome.column_of_row, n, m), *raised(
+        call, certificate, outcome.v / residual.scale
+    )
 
 
 def clipped_costs(call: SolveCall, certificate: Certificate) -> Problem | None:

@@ -92,7 +92,7 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
         fun = exact_sum(here.astype(np.int64 if integer else np.float64, copy=False))
         number = np.int64 if integer and prices.dtype.kind == "i" else np.float64
         v = prices.astype(number)
-        largest = float(v.max() - v.min()) if v.size else 0.0
+        largest = max(float(v.max()), -float(v.min())) if v.size else 0.0
         # In place: no more vectors than the search's own (see tests/test_memory.py).
         v -= np.partition(v, n - 1)[n - 1] if n < m else v.max(initial=v[0])
         if n < m:

@@ -3,7 +3,8 @@
 ``d[i, j] = c[i, j] - u[i] - v[j]`` of prices in two parts, computed exactly and rounded once. All d
 are >= 0 and nearly tight pairs are near 0, however large costs and prices are, so prices of d
 carry none of their rounding. The assignment at hand leaves its gap: no pair that leaves more is
-part of a better one, so d is capped at twice that, and prices of d stay within that size.
+part of a better one, so d is capped at twice that, and prices of d stay within that size. A power
+of two brings the cap to about 1.
 
 With more columns than rows, or more rows, the problem is made square: rows that no column of the
 user's is left for have ``-v[j]``, such columns ``-u[i]``.
@@ -11,6 +12,7 @@ user's is left for have ``-v[j]``, such columns ``-u[i]``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -23,7 +25,7 @@ class Residual:
     """Costs (N, N) left by duals, N the larger side of ``source``, which holds real costs.
 
     u, u_low (n,), v, v_low (m,): float64 duals in two parts, in the minimising sense, feasible.
-    gap: what some assignment leaves in all, at least.
+    gap: what some assignment leaves in all, at least. scale: costs are d times this.
     Memory: four vectors. Time: the source's own and some nanoseconds a pair.
     """
 
@@ -37,7 +39,10 @@ class Residual:
         self.sign = -1.0 if maximize else 1.0
         u, u_low, v, v_low = (np.ascontiguousarray(part, np.float64) for part in duals)
         self._duals = u, u_low, v, v_low
-        self._cap = np.array([2.0 * gap])
+        cap = min(2.0 * gap, 2.0**1023)
+        # Not so large that a product could overflow, nor so small that it loses digits.
+        self.scale = math.ldexp(1.0, min(1000, max(-1000, 1 - math.frexp(cap)[1])))
+        self._limits = np.array([cap, self.scale])
         side = max(source.shape)
         self.shape = (side, side)
         self._fill: Fill | None = None
@@ -52,7 +57,7 @@ class Residual:
         check_rows(rows, self.shape[0])
         n, m = self.source.shape
         u, u_low, v, v_low = self._duals
-        cap = float(self._cap[0])
+        cap, scale = self._limits.tolist()
         start, stop = columns.start, min(columns.stop, m)
         (real,) = np.nonzero(np.asarray(rows) < n)
         if stop > start and real.size:
@@ -60,15 +65,17 @@ class Residual:
             given = np.empty((real.size, stop - start), self.source.dtype)
             self.source.read(ids, slice(start, stop), given)
             costs = given.astype(np.float64)
-            subtract_rows(costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low, cap)
+            subtract_rows(
+                costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low, cap, scale
+            )
             out[real, : stop - start] = costs
         if n < m:
             virtual = np.asarray(rows) >= n
-            left: Array = np.clip(-(v[start:stop] + v_low[start:stop]), 0.0, cap)
+            left: Array = np.clip(-(v[start:stop] + v_low[start:stop]), 0.0, cap) * scale
             out[virtual] = left
         elif columns.stop > m:
             ids = np.asarray(rows)
-            more: Array = np.clip(-(u[ids] + u_low[ids]), 0.0, cap)
+            more: Array = np.clip(-(u[ids] + u_low[ids]), 0.0, cap) * scale
             out[:, max(0, m - start) :] = more[:, None]
 
     def fill(self) -> Fill | None:
@@ -80,7 +87,7 @@ class Residual:
 
                 u, u_low, v, v_low = self._duals
                 self._fill = residual_fill(
-                    inner, self.source.dtype, self.sign, u, u_low, v, v_low, self._cap
+                    inner, self.source.dtype, self.sign, u, u_low, v, v_low, self._limits
                 )
         return self._fill
 

@@ -49,38 +49,41 @@ def _residual(c: float, u: float, u_low: float, v: float, v_low: float) -> float
 @kernel(nrt=True)
 def subtract(
     costs: Array, sign: float, u: float, u_low: float, v: Array, v_low: Array, cap: float,
-    out: Array,
+    scale: float, out: Array,
 ) -> None:  # fmt: skip
-    """Residual costs of a part of a row; forbidden pairs stay forbidden. out may be costs."""
+    """Scaled residual costs of a part of a row; forbidden pairs stay so. out may be costs."""
     for j in range(costs.size):
         c = sign * costs[j]
         found = _residual(c, u, u_low, v[j], v_low[j])
         found = cap if found > cap else found
-        out[j] = np.inf if c == np.inf else found
+        out[j] = np.inf if c == np.inf else found * scale
 
 
 @kernel(nrt=True)
 def subtract_rows(
     costs: Array, sign: float, rows: Array, start: int, u: Array, u_low: Array, v: Array,
-    v_low: Array, cap: float,
+    v_low: Array, cap: float, scale: float,
 ) -> None:  # fmt: skip
     """The same of rows of costs (k, l) from column ``start`` on, in place."""
     stop = start + costs.shape[1]
     for k in range(rows.size):
         i = rows[k]
-        subtract(costs[k], sign, u[i], u_low[i], v[start:stop], v_low[start:stop], cap, costs[k])
+        subtract(
+            costs[k], sign, u[i], u_low[i], v[start:stop], v_low[start:stop], cap, scale, costs[k]
+        )
 
 
 def residual_fill(
     inner: Fill, item: np.dtype[Any], sign: float, u: Array, u_low: Array, v: Array, v_low: Array,
-    cap: Array,
+    limits: Array,
 ) -> Fill:  # fmt: skip
     """A filler that writes residual costs, float64.
 
-    inner: writes costs of dtype ``item``. cap: (1,).
+    inner: writes costs of dtype ``item``. limits (2,): the cap, and what
+    the capped costs are multiplied by.
     """
     body = _filler(item.str[1:])
-    words = (inner.address, inner.context, u, u_low, v, v_low, int(sign), u.size, v.size, cap)
+    words = (inner.address, inner.context, u, u_low, v, v_low, int(sign), u.size, v.size, limits)
     return make_fill(body.address, words, (body, inner), in_parts=inner.in_parts)
 
 
@@ -94,7 +97,7 @@ def _begin(context: int, row: int, start: int, stop: int, out: int, size: int) -
     """Have the costs written, narrow ones to the end of the space of wide ones; their address.
 
     Context words: the inner filler's address and context, u, u_low, v, v_low, sign, n, m,
-    cap.
+    the limits.
     """
     words = carray(pointer_i8(context), 10)
     first = out + (stop - start) * (8 - size)
@@ -108,9 +111,10 @@ def _finish(context: int, row: int, start: int, stop: int, given: Array, out: in
     n, m = words[7], words[8]
     u, u_low = carray(pointer_f8(words[2]), n), carray(pointer_f8(words[3]), n)
     v, v_low = carray(pointer_f8(words[4]), m), carray(pointer_f8(words[5]), m)
+    limits = carray(pointer_f8(words[9]), 2)
     subtract(
         given, float(words[6]), u[row], u_low[row], v[start:stop], v_low[start:stop],
-        carray(pointer_f8(words[9]), 1)[0], carray(pointer_f8(out), stop - start),
+        limits[0], limits[1], carray(pointer_f8(out), stop - start),
     )  # fmt: skip
 
 
