@@ -291,9 +291,9 @@ class Result:
         or the violating set of an infeasible problem; or saying that a result without duals
         does not show that it is optimal. With ``v`` alone the pass finds ``u``.
 
-        Everything is exact where the costs are those of the solve. Costs from another code
-        path may differ in their last bits: where the assignment's cost differs, it, the bound
-        and one dual may by ``2**-50`` of the assigned costs' sizes.
+        What the costs prove is computed exactly. Costs from another code path may differ in
+        their last bits, so claims about real costs may differ from it by ``2**-50`` of the
+        assigned costs' sizes; those about integers must agree.
         Time O(n m), one pass; less where bounds of the costs exclude pairs.
         """
         from bigsap.sources import as_source

@@ -37,6 +37,12 @@ def exact(a):
     return [Fraction(x.item()) for x in np.asarray(a).ravel()]
 
 
+def in_parts(dual, low):
+    """Duals as the sums of their parts."""
+    parts = exact(dual)
+    return parts if low is None else [a + b for a, b in zip(parts, exact(low), strict=True)]
+
+
 def costs_of(rng, shape, dtype):
     cost = rng.integers(0, 200, shape) if dtype[0] != "f" else 100 * rng.standard_normal(shape)
     return cost.astype(dtype)
@@ -85,33 +91,37 @@ def test_any_prices_give_a_true_bound(shape, dtype, kind, maximize, threads, blo
     best, _ = optimum(cost, maximize)
     fun = sum(Fraction(cost[i, j].item()) for i, j in enumerate(col4row) if j >= 0)
     sign = -1 if maximize else 1
-    room = Fraction(c.rounding)
-    assert abs(Fraction(c.fun) - fun) <= room
-    assert sign * Fraction(c.bound) <= sign * best + room
-    assert c.gap == abs(c.fun - c.bound)
+    assert c.fun == (float(fun) if dtype[0] == "f" else fun)
+    assert sign * Fraction(c.bound) <= sign * best
+    least = sum(map(abs, (Fraction(cost[i, j].item()) for i, j in enumerate(col4row) if j >= 0)))
+    assert c.optimal == (Fraction(c.gap) <= (least / 2**50 if dtype[0] == "f" else 0))
     assert c.pairs == n * m
     assert c.u.dtype == c.v.dtype == np.float64
     if dtype[0] != "f":
         assert isinstance(c.fun, int)
         assert isinstance(c.bound, int)
-        assert c.fun == fun
-        assert sign * c.bound <= sign * best
+        assert c.gap == abs(c.fun - c.bound)
         assert c.exact == c.optimal == (c.gap == 0)
 
     # The duals: feasible for every pair, right signs, and they sum to the bound.
-    u, v = exact(c.u), exact(c.v)
-    each = room + Fraction(1, 10**12)
+    u, v = in_parts(c.u, c.u_low), in_parts(c.v, c.v_low)
     for i in range(n):
         for j in range(m):
-            assert sign * (u[i] + v[j]) <= sign * Fraction(cost[i, j].item()) + each
+            assert sign * (u[i] + v[j]) <= sign * Fraction(cost[i, j].item())
     if n < m:
         assert max(sign * x for x in v) == 0
     if n > m:
-        assert max(sign * x for x in u) == 0
-    rounded_up = dtype[0] != "f" and c.rounding > 0
-    assert abs(sum(u) + sum(v) - Fraction(c.bound)) <= (1 if rounded_up else 0) + 8 * room
+        assert max(sign * x for x in u) <= 0
+    short = sign * (sum(u) + sum(v) - Fraction(c.bound))
+    size = sum(map(abs, u + v))
+    if dtype[0] == "f":
+        assert -size / 2**100 <= short <= abs(Fraction(c.bound)) / 2**52 + Fraction(1, 2**1074)
+        assert abs(Fraction(c.gap) - sign * (fun - sum(u) - sum(v))) <= size / 2**100 + (
+            Fraction(c.gap) / 2**52
+        )
+    else:
+        assert -1 < short <= size / 2**100
     if kind == "int64" and dtype[0] != "f":
-        assert c.rounding == 0
         assert sum(u) + sum(v) == c.bound
 
 
@@ -126,7 +136,6 @@ def test_optimal_prices_prove_optimality_and_nothing_else_does(shape, dtype, max
     assert c.exact == (dtype[0] != "f")
     assert c.gap <= 1e-11
     assert float(c.fun) == pytest.approx(float(best), rel=1e-14)
-    assert c.loose_rows.size == 0
     if min(shape) < 3:
         return
     # Exchange the columns of two rows: no longer optimal, unless it costs the same.
@@ -140,8 +149,6 @@ def test_optimal_prices_prove_optimality_and_nothing_else_does(shape, dtype, max
     assert c.gap > 0.01
     assert c.worst_row in (a, b)
     assert c.worst_violation > 0
-    assert set(c.loose_rows) <= {a, b}
-    assert c.loose_rows.size
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -220,8 +227,8 @@ def test_one_huge_row_does_not_hide_a_wrong_answer():
     wrong = np.array(col4row)
     wrong[others] = np.roll(wrong[others], 1)
     c = certify(ArraySource(cost), wrong, prices)
-    assert not c.optimal
-    assert 7 not in c.loose_rows
+    assert c.gap > 1
+    assert not c.clear
 
 
 @pytest.mark.parametrize("maximize", [False, True])
@@ -433,7 +440,7 @@ def test_integers_are_tight_or_not():
     cost = np.array([[5, 4], [9, 9]])
     c = certify(ArraySource(cost), [0, 1], np.zeros(2, np.int64))
     assert (c.fun, c.bound, c.gap) == (14, 13, 1)
-    assert c.loose_rows.tolist() == [0]
+    assert (c.worst_row, c.worst_violation) == (0, 1)
 
 
 @pytest.mark.parametrize("rows", [[], [0, 0], [-1], [3], [0.5], [[0], [1]]])
@@ -452,20 +459,24 @@ KNOWN_SOURCES = ("compiled", "gated", "lowrank", "metrics")
 
 
 def test_the_proof_shares_no_code_with_the_engine():
-    """numpy, the standard library, the source contract and the errors; nothing else.
+    """numpy, compiled loops, the standard library, the source contract and the errors; no more.
 
     Of bounds also the sources that they know, their fillers, and numba for kernels of their own.
     """
     folder = Path(bigsap.proof.certificate.__file__).parent
     judged = {"claim", "unassigned", "verify"}  # use proofs, and judge what is claimed
-    pairs = {"certificate", "tightness", "row_minima", "row_pass", "together"}
-    bounds = {"minima", "geometry", "tree", "descent"}
+    pairs = {
+        "certificate", "conclusion", "exact", "refusals", "row_minima", "row_pass", "scan",
+        "tighten", "tightness", "together", "vectors",
+    }  # fmt: skip
+    bounds = {"minima", "geometry", "tree", "descent", "descending"}
     assert {file.stem for file in folder.glob("[a-z]*.py")} == judged | pairs | bounds
     allowed = {f"bigsap.proof.{name}" for name in pairs | bounds}
     allowed |= {"bigsap.errors", "bigsap.sources.base", "bigsap.sources.filling"}
+    compiled = {"bigsap.native.kernel", "numba", "numba.core", "numba.extending"}
     known = {f"bigsap.sources.{name}" for name in KNOWN_SOURCES} | {"bigsap.native.kernel"}
     for name in pairs | bounds:
-        here = allowed | known if name in bounds else allowed
+        here = allowed | known if name in bounds else allowed | compiled
         for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):

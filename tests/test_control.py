@@ -72,7 +72,7 @@ def test_stopped_anywhere_the_answer_is_honest(shape, dtype, maximize, after):
         assert (res.bound is None) == (not certify)
         if certify:
             assert sign * res.bound <= sign * best + 1e-9
-            assert res.gap == abs(res.fun - res.bound)
+            assert res.gap == pytest.approx(abs(res.fun - res.bound), rel=1e-12, abs=1e-12)
         if certify or res.status != "optimal":
             res.verify(cost)
         for low, high in ticks:

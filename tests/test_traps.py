@@ -484,7 +484,7 @@ def test_out_of_time(shape, maximize):
     assert sign * res.bound <= sign * best + 1e-12
     if res.fun is not None:
         assert sign * res.fun >= sign * best - 1e-12
-        assert res.gap == abs(res.fun - res.bound)
+        assert res.gap == pytest.approx(abs(res.fun - res.bound), rel=1e-12, abs=1e-12)
     res.verify(cost)
 
 
