@@ -14,6 +14,7 @@ from bigsap.engine.lists.layout import run_greedy
 from bigsap.native import ahead, cache
 from bigsap.problem import Problem
 from bigsap.proof import minima
+from bigsap.proof.row_minima import Prices
 from bigsap.solving import compile_ahead as named
 
 GENERATOR = np.random.default_rng(5)
@@ -62,7 +63,7 @@ def test_the_coarsest_level_of_points(monkeypatch):
 
 def test_the_proof_of_points():
     source = bigsap.points(X, Y)
-    assert minima.by_bounds(source, None, np.zeros(90), False, at_any_size=True) is not None
+    assert minima.by_bounds(source, None, Prices(np.zeros(90)), False, at_any_size=True) is not None
     kernels = minima.kernels_by_bounds(source)
     assert len(kernels) == 3
     for kernel, arguments in kernels:

@@ -16,7 +16,7 @@ import bigsap
 from bigsap.engine.core.watch import watched
 from bigsap.methods import ssp
 from bigsap.monitor import Stopped
-from bigsap.proof.minima import _share_out
+from bigsap.proof.descending import _share_out
 from bigsap.proof.row_pass import stream
 from bigsap.solving.session import Run
 from bigsap.sources import as_source

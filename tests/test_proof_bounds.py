@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
+from bigsap.proof import descending
 from bigsap.proof import descent as descents
 from bigsap.proof import minima as proof
 from bigsap.proof import tree as trees
 from bigsap.proof.certificate import certify
 from bigsap.proof.descent import PointCosts, _plain, _sloped, descend
 from bigsap.proof.geometry import geometry
-from bigsap.proof.row_minima import row_minima
+from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.proof.unassigned import certify_gated
 from bigsap.sources.gated import Gated
 from bigsap.sources.wrappers import Counted
@@ -35,7 +36,7 @@ def at_any_size(monkeypatch):
     """Bounds for small problems too, and never given up unless a test says so."""
     monkeypatch.setattr(proof, "LEAST_ROWS", 1)
     monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
-    monkeypatch.setattr(proof, "SHARE", 1e-9)
+    monkeypatch.setattr(descending, "SHARE", 1e-9)
 
 
 def cloud(rng, family, n, d):
@@ -111,7 +112,7 @@ def test_one_machine_code_for_all():
     for metric in (*METRICS, "lowrank"):
         for d in (1, 2):
             source = problem(rng, metric, "apart", (50, 50), d, weighted=True)
-            assert proof.by_bounds(source, None, np.zeros(50), d == 1)[2].by == "bounds"
+            assert proof.by_bounds(source, None, Prices(np.zeros(50)), d == 1)[1].by == "bounds"
     kernels = (descend, trees._split, trees._fit)
     assert [len(kernel.signatures) for kernel in kernels] == [1, 1, 1]
 
@@ -132,9 +133,9 @@ def test_costs_that_are_not_what_is_said_of_them():
     right = bigsap.points(*x)
     wrong = Wrong(*x, "sqeuclidean", p=None, w=None, radius=None)
     v = prices(np.random.default_rng(1), right, False, "good")
-    found = proof.minima(wrong, None, v, False)
-    assert found[2].by == "pairs"
-    same(found, proof.minima(right, None, v, False))
+    found = proof.minima(wrong, None, Prices(v), False)
+    assert found[1].by == "pairs"
+    same(found[0], proof.minima(right, None, Prices(v), False)[0])
 
 
 def some_matching(rng, n, m, full=True):
@@ -145,8 +146,19 @@ def some_matching(rng, n, m, full=True):
 
 
 def same(one, other):
-    np.testing.assert_array_equal(one[0], other[0])
-    np.testing.assert_array_equal(one[1], other[1])
+    for mine, theirs in zip(
+        (*whole(one), one.matched), (*whole(other), other.matched), strict=True
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def needed_pairs(source, prices, maximize, found, width):
+    """Pairs that lie clearly within ``width`` of their row's minimum."""
+    cost = (-1 if maximize else 1) * dense(source)
+    low = 0.0 if prices.low is None else prices.low
+    excess = (cost - prices.high - low) - found.high[:, None]
+    size = np.abs(cost) + np.abs(prices.high) + np.abs(found.high[:, None])
+    return set(zip(*(x.tolist() for x in np.nonzero(excess + 1e-15 * size <= width)), strict=True))
 
 
 @examples(300)
@@ -159,19 +171,33 @@ def same(one, other):
     maximize=st.booleans(),
     matched=st.booleans(),
     weighted=st.booleans(),
+    paired=st.booleans(),
     threads=st.sampled_from((1, 3)),
     seed=st.integers(0, 10_000),
 )
 def test_what_the_pass_finds(
-    metric, family, shape, d, kind, maximize, matched, weighted, threads, seed
+    metric, family, shape, d, kind, maximize, matched, weighted, paired, threads, seed
 ):
     rng = np.random.default_rng(seed)
     source = problem(rng, metric, family, shape, d, weighted)
     v = prices(rng, source, maximize, kind)
     matching = some_matching(rng, *shape) if matched else None
-    found = proof.by_bounds(source, matching, v, maximize, threads)
-    assert found[2].by == "bounds"
-    same(found, row_minima(source, matching, v, maximize, threads, 1 << 20, None))
+    low = np.spacing(v) * rng.uniform(-0.5, 0.5, v.size) if paired else None
+    given_prices = Prices(v, low)
+    found = proof.by_bounds(source, matching, given_prices, maximize, threads)
+    assert found[1].by == "bounds"
+    same(found[0], row_minima(source, matching, given_prices, maximize, threads, 1 << 20, None))
+    width = 1e-9 * float(np.ptp(v)) + 1e-12
+    near = proof.by_bounds(source, matching, given_prices, maximize, threads, width=width)[0]
+    same(near, found[0])
+    every = row_minima(
+        source, matching, given_prices, maximize, threads, 1 << 20, None, width=width
+    )
+    if near.near is not None and every.near is not None:
+        # Either may list some that are a little farther.
+        wanted = needed_pairs(source, given_prices, maximize, found[0], width)
+        for listed in (near.near, every.near):
+            assert wanted <= set(zip(listed.rows.tolist(), listed.columns.tolist(), strict=True))
 
 
 def in_boxes(source, v, maximize):
@@ -239,7 +265,7 @@ def test_a_box_of_wrong_prices_would_show(monkeypatch):
     rng = np.random.default_rng(0)
     source = problem(rng, "sqeuclidean", "uniform", (400, 400), 2)
     v = prices(rng, source, False, "good")
-    u = row_minima(source, None, v, False, 1, 1 << 20, None)[0]
+    u = row_minima(source, None, Prices(v), False, 1, 1 << 20, None).high
 
     def grown(*given, real=trees.grown):
         tree = real(*given)
@@ -247,13 +273,13 @@ def test_a_box_of_wrong_prices_would_show(monkeypatch):
         tree.offset[1:] -= 0.01
         return tree
 
-    np.testing.assert_array_equal(proof.by_bounds(source, None, v, False)[0], u)
+    np.testing.assert_array_equal(proof.by_bounds(source, None, Prices(v), False)[0].high, u)
     monkeypatch.setattr(trees, "grown", grown)
-    found = proof.minima(source, None, v, False)
-    assert found[2].by == "pairs"  # a sample of rows, looked at whole, told
-    np.testing.assert_array_equal(found[0], u)
-    monkeypatch.setattr(proof, "_SAMPLE", 0)
-    assert (proof.by_bounds(source, None, v, False)[0] != u).any()
+    found = proof.minima(source, None, Prices(v), False)
+    assert found[1].by == "pairs"  # a sample of rows, looked at whole, told
+    np.testing.assert_array_equal(found[0].high, u)
+    monkeypatch.setattr(proof, "_as_read", lambda *given: np.zeros(1))
+    assert (proof.by_bounds(source, None, Prices(v), False)[0].high != u).any()
 
 
 @examples(60)
@@ -279,14 +305,14 @@ def test_rows_that_may_stay_unassigned(metric, family, shape, maximize, whole, m
     gated = Gated(source, gate, maximize=maximize)
     v = rng.random(gated.shape[1]) - 0.5
     v[:m] += prices(rng, source, maximize, "good")
-    found = proof.by_bounds(gated, None, v, maximize, 2)
-    assert found[2].by == "bounds"
-    same(found, row_minima(gated, None, v, maximize, 1, 1 << 20, None))
+    found = proof.by_bounds(gated, None, Prices(v), maximize, 2)
+    assert found[1].by == "bounds"
+    same(found[0], row_minima(gated, None, Prices(v), maximize, 1, 1 << 20, None))
     matching = some_matching(rng, n, gated.shape[1])
     forbidden = np.isinf(dense(gated)[matching >= 0, matching[matching >= 0]]).any()
     if not forbidden:
-        found = proof.by_bounds(gated, matching, v, maximize, 2)
-        same(found, row_minima(gated, matching, v, maximize, 1, 1 << 20, None))
+        found = proof.by_bounds(gated, matching, Prices(v), maximize, 2)
+        same(found[0], row_minima(gated, matching, Prices(v), maximize, 1, 1 << 20, None))
     part = some_matching(rng, n, m, full=False)
     part[np.isinf(gated.prices)] = -1
     if not np.isinf(gated.prices).any():
@@ -407,7 +433,7 @@ def test_what_is_wrong_is_said_by_the_pass():
     source = bigsap.points(np.zeros(40), np.full(40, 8e307), "cityblock")
     for every in (False, True):
         with pytest.raises(OverflowRiskError, match="row 0 are too far apart"):
-            proof.minima(source, None, np.full(40, -1.2e308), False, every_pair=every)
+            proof.minima(source, None, Prices(np.full(40, -1.2e308)), False, every_pair=every)
     gated = Gated(bigsap.points(np.arange(4.0), np.arange(3.0)), np.full(4, np.inf))
     with pytest.raises(CertificateError, match="forbidden pair"):
         certify(gated, [0, 1, 2, 3], np.zeros(4))
@@ -417,7 +443,7 @@ def test_what_is_wrong_is_said_by_the_pass():
 
 def test_given_up_where_bounds_exclude_nothing(monkeypatch):
     """Noise for prices in many dimensions: the pass is made, and little was done in vain."""
-    monkeypatch.setattr(proof, "SHARE", 4)
+    monkeypatch.setattr(descending, "SHARE", 4)
     rng = np.random.default_rng(0)
     source = problem(rng, "euclidean", "uniform", (2000, 2000), 8)
     v = rng.standard_normal(2000)
@@ -426,7 +452,7 @@ def test_given_up_where_bounds_exclude_nothing(monkeypatch):
     assert found.by == "pairs"
     # Probed rows only.
     assert 4_000_000 <= found.pairs <= 4_000_000 + 256 * 2000
-    monkeypatch.setattr(proof, "_PROBED", 1)
+    monkeypatch.setattr(descending, "_PROBED", 1)
     again = certify(source, None, v, threads=2)
     assert again.by == "pairs"
     assert again.pairs <= 4_000_000 * 1.3 + 2 * (1 << 24)
@@ -435,7 +461,7 @@ def test_given_up_where_bounds_exclude_nothing(monkeypatch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_adversarial_points_cost_no_more_than_the_pass(monkeypatch, family):
-    monkeypatch.setattr(proof, "SHARE", 0.5)
+    monkeypatch.setattr(descending, "SHARE", 0.5)
     rng = np.random.default_rng(7)
     source = problem(rng, "sqeuclidean", family, (1200, 1200), 2)
     result = bigsap.solve(source, method="ssp", certify="pairs")
@@ -443,9 +469,10 @@ def test_adversarial_points_cost_no_more_than_the_pass(monkeypatch, family):
     for matching in (None, result.col4row):
         found = certify(source, matching, result.v)
         assert found.by == "bounds"
-        assert found.pairs <= 1200 * 200
+        # Near pairs are asked for where the rounded prices leave too large a gap.
+        assert found.pairs <= 1200 * 300 * (1 if matching is None else 2)
         if family == "equal":
-            assert found.pairs <= 1200 * trees.LEAF * 2
+            assert found.pairs <= 1200 * trees.LEAF * 4
         assert found.u.tolist() == certify(source, matching, result.v, pairs=True).u.tolist()
 
 
@@ -463,7 +490,8 @@ def solved():
 def test_pairs_grow_with_rows_alone(solved):
     looked = {}
     for n, (source, result) in solved.items():
-        c = [certify(source, result.col4row, result.v, normalise=False, threads=t) for t in (1, 3)]
+        duals = result.v, result.v_low
+        c = [certify(source, result.col4row, *duals, normalise=False, threads=t) for t in (1, 3)]
         assert {(x.by, x.pairs, x.bounds) for x in c} == {("bounds", c[0].pairs, c[0].bounds)}
         assert c[0].u.tolist() == c[1].u.tolist() == result.u.tolist()
         assert c[0].optimal
@@ -526,7 +554,7 @@ def test_the_proof_can_be_left(solved, threads, at, monkeypatch):
         if len(looks) == at:
             raise Enough
 
-    monkeypatch.setattr(proof, "_WORK", 1 << 12)
+    monkeypatch.setattr(descending, "_WORK", 1 << 12)
     if threads == 2:
         join = threading.Thread.join  # more looks than one in 50 ms
         monkeypatch.setattr(threading.Thread, "join", lambda self, s=None: join(self, s and 1e-3))

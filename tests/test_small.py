@@ -312,14 +312,14 @@ def test_infeasible(shape, maximize):
 # -- the proof -------------------------------------------------------------------------
 
 
-def proof(cost, column_of_row, v, allowance=1.0):
+def proof(cost, column_of_row, v, whole=False):
     n, m = cost.shape
     facts = np.zeros(dense.FACTS)
     proved = dense_proof.prove_dense(
-        cost.ctypes.data, m, n, m, allowance, np.array(column_of_row), v, np.empty(m, np.int64),
-        np.empty(n), np.empty(n), np.empty(m), facts, np.empty(4 * m),
+        cost.ctypes.data, m, n, m, whole, np.array(column_of_row), v, np.empty(m, np.int64),
+        np.empty(n), np.empty(n), np.empty(n), np.empty(m), facts, np.empty(2 * n + dense.SPARE),
     )  # fmt: skip
-    return proved, facts
+    return proved == dense_proof.PROVED, facts
 
 
 @pytest.mark.parametrize("shape", [(20, 20), (12, 20)])
@@ -328,40 +328,40 @@ def test_the_proof_refuses_what_is_wrong(shape, kind):
     cost = np.random.default_rng(11).random(shape)
     if kind == "integer":
         cost = np.floor(50 * cost)
-    allowance = float(kind == "real")
+    whole = kind == "integer"
     result = bigsap.solve(cost)
     good, v = result.col4row, result.v
-    proved, facts = proof(cost, good, v, allowance)
+    proved, facts = proof(cost, good, v, whole)
     assert proved
     assert facts[3] == result.fun
     # A price that is wrong, by much or by just more than the next column of its row allows.
     much = 0.5 if kind == "real" else 25.0
     for j in good:
         for change in (much, -much):
-            assert not proof(cost, good, v + change * np.eye(len(v))[j], allowance)[0]
+            assert not proof(cost, good, v + change * np.eye(len(v))[j], whole)[0]
     reduced = np.sort(cost - result.u[:, None] - v, axis=1)[:, 1]
     i = int(reduced.argmax())
     little = 1e-12 if kind == "real" else 1.0
     one = np.eye(len(v))[good[i]]
-    assert proof(cost, good, v - (reduced[i] - little) * one, allowance)[0]
-    assert not proof(cost, good, v - (reduced[i] + little) * one, allowance)[0]
+    assert proof(cost, good, v - (reduced[i] - little) * one, whole)[0]
+    assert not proof(cost, good, v - (reduced[i] + little) * one, whole)[0]
     for j in good.tolist():
         wrong = v.copy()
         wrong[j] = np.nan
-        assert not proof(cost, good, wrong, allowance)[0]
+        assert not proof(cost, good, wrong, whole)[0]
         wrong[j] = -1e300
-        assert not proof(cost, good, wrong, allowance)[0]
+        assert not proof(cost, good, wrong, whole)[0]
     # Another assignment, one that is none, and a forbidden pair.
     other = good.copy()
     other[[0, 1]] = good[[1, 0]]
-    assert not proof(cost, other, v, allowance)[0]
+    assert not proof(cost, other, v, whole)[0]
     for wrong in (good[1], -1, shape[1]):
         other = good.copy()
         other[0] = wrong
-        assert not proof(cost, other, v, allowance)[0]
+        assert not proof(cost, other, v, whole)[0]
     barred = cost.copy()
     barred[3, good[3]] = np.inf
-    assert not proof(barred, good, v, allowance)[0]
+    assert not proof(barred, good, v, whole)[0]
 
 
 def test_the_proof_looks_at_free_columns():

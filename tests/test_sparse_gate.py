@@ -14,6 +14,7 @@ import bigsap
 from bigsap.engine.lists import private_columns
 from bigsap.methods import sparse_gate
 from bigsap.proof.minima import minima
+from bigsap.proof.row_minima import Prices
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.sources import as_source
 from bigsap.sources.gated import Gated
@@ -332,8 +333,9 @@ def test_the_pass_over_a_matrix_in_place():
         clipped = np.empty(gated.shape, gated.dtype)
         gated.read(np.arange(3), slice(0, 4), clipped)
         v = np.array([-1, -2, -3, -(1 << 30)])
-        u, matched, _ = minima(gated, np.array([3, 1, -1]), v, maximize)
-        assert (u == ((-clipped if maximize else clipped) - v).min(axis=1)).all()
+        found, _ = minima(gated, np.array([3, 1, -1]), Prices(v), maximize)
+        matched = found.matched
+        assert (found.high == ((-clipped if maximize else clipped) - v).min(axis=1)).all()
         assert matched.tolist() == [clipped[0, 3], clipped[1, 1], 0]
 
 

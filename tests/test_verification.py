@@ -280,7 +280,7 @@ def test_low_parts_are_part_of_the_proof(tmp_path):
     for name in ("u_low", "v_low"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(result, name))
     assert loaded.verify(costs).optimal
-    with pytest.raises(CertificateError, match="not proved|no feasible dual|duals sum to"):
+    with pytest.raises(CertificateError, match=r"not proved|no feasible dual|duals sum to"):
         dataclasses.replace(loaded, v_low=None).verify(costs)
 
 

@@ -163,7 +163,10 @@ def _signed(low: Array | None, sign: int) -> Array | None:
 
 
 def _median(margins: Array | None) -> float | None:
-    return float(np.median(margins)) if margins is not None and margins.size else None
+    """Of two in the middle the larger."""
+    return (
+        float(np.sort(margins)[margins.size // 2]) if margins is not None and margins.size else None
+    )
 
 
 def _ceiling(terms: list[float]) -> int:

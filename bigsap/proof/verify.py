@@ -114,7 +114,9 @@ def _exceeds(
 ) -> Array:
     """Where ``a + a_low`` exceeds ``b + b_low`` by more, exactly; low parts in the user's sense."""
     if a.dtype != np.float64 or b.dtype != np.float64:
-        return np.asarray(a.astype(object) > b.astype(object) + tolerance)
+        parts = [(a, a_low), (b, b_low)]
+        exact = [_as_fractions(dual, low, sign) for dual, low in parts]
+        return np.array([x > y + Fraction(tolerance) for x, y in zip(*exact, strict=True)], bool)
     with np.errstate(invalid="ignore"):
         high, rest = two_sum(a, -b)
         low = np.zeros(a.size) if a_low is None else sign * a_low
@@ -127,6 +129,14 @@ def _exceeds(
     # Rows without an allowed column have the dual inf, which nothing exceeds.
     found: Array = np.where(np.isfinite(a) & np.isfinite(b), more, ~(a <= b))
     return found
+
+
+def _as_fractions(dual: Array, low: Array | None, sign: int) -> list[Fraction]:
+    """Duals in the minimising sense and their low parts in the user's, added."""
+    exact = [Fraction(x) for x in dual.tolist()]
+    if low is None:
+        return exact
+    return [x + sign * Fraction(y) for x, y in zip(exact, low.tolist(), strict=True)]
 
 
 def other_costs(result: Claim, certificate: Certificate) -> float:

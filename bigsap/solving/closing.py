@@ -17,6 +17,7 @@ from bigsap.solving.keeping import KeptRows
 from bigsap.solving.refine import Solve, refined, settled
 from bigsap.solving.stopped import Conclusion, Deadline
 from bigsap.sources.base import Array, CostSource, Crewed
+from bigsap.sources.gated import Gated
 
 
 def prove_now(
@@ -29,6 +30,7 @@ def prove_now(
     stage, progress.stage = progress.stage, "certificate"
     n_read = 0
     certificate: Certificate | None = None
+    gated = call.gated is not None or isinstance(call.given.source, Gated)
 
     def tick(n_done: int) -> None:
         nonlocal n_read
@@ -43,7 +45,7 @@ def prove_now(
         certificate = certify(
             source, column_of_row, v, v_low, maximize=call.problem.maximize,
             threads=call.n_threads, block_bytes=call.block_bytes(), tick=tick,
-            pairs=call.options.certify == "pairs", not_above_zero=call.gated is not None,
+            pairs=call.options.certify == "pairs", not_above_zero=gated,
         )  # fmt: skip
     finally:
         call.seconds["certificate"] += time.perf_counter() - clock
