@@ -42,7 +42,7 @@ from bigsap.proof.refusals import reach, refuse_invalid
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import Array, CostSource, Minimised
 
 #: Near pairs are within this share of the prices' spread.
 _WIDTH = 2.0**-40
@@ -156,9 +156,10 @@ def certify(
         prices = capped_at_zero(prices)
     tighten = normalise and matching is not None and not prices.integer and n <= m
     width = _WIDTH * spread(prices.high) if tighten else None
-    few = pairs or not may_bound(source)
+    # Passes that others make, and bounds, note no near pairs before they are needed.
+    at_once = (pairs or not may_bound(source)) and not isinstance(source, Minimised)
     given = (source, matching, prices, maximize, threads, block_bytes, tick)
-    found, looked = minima(*given, every_pair=pairs, width=width if few else None)
+    found, looked = minima(*given, every_pair=pairs, width=width if at_once else None)
 
     def concluded(prices: Prices, found: Any) -> Certificate:
         return told(conclude(n, m, matching, found, prices, maximize, integer, normalise), looked)
@@ -166,10 +167,10 @@ def certify(
     certificate = concluded(prices, found)
     if width is None or matching is None or (certificate.optimal and certificate.clear):
         return certificate
-    if certificate.gap == math.inf:
-        return certificate
-    if found.near is None and looked.by == "bounds":
-        found, again = minima(*given, every_pair=False, width=width)
+    if certificate.gap is None or certificate.gap > n * width:
+        return certificate  # no matter of rounding
+    if not at_once:
+        found, again = minima(*given, every_pair=pairs, width=width)
         looked = replace(
             looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds
         )

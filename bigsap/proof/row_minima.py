@@ -113,11 +113,11 @@ def row_minima(
     matching: (n,) intp, -1 = unassigned; None when there is no assignment.
     prices: float64, or int64 (integer costs only), m at least 1.
     names: (n,) what errors call the rows; their numbers where None.
-    width: note near pairs, see ``NearPairs``.
+    width: note near pairs, see ``NearPairs``; here, whoever else could make the pass.
     Raises as ``certify`` does. Memory: a block and at most 1 MiB a thread, or two blocks; with
     ``width`` 24 bytes for each near pair.
     """
-    if isinstance(source, Minimised):
+    if isinstance(source, Minimised) and width is None:
         found = source.row_minima(
             matching, prices.high, prices.low, maximize, tick or (lambda _: None)
         )

@@ -151,7 +151,8 @@ def _listed(
         costs.append(minima.cap[free])
         high = np.append(high, top[0])
         below = np.append(np.zeros(m) if prices.low is None else prices.low, top[1])
-    order = np.argsort(np.concatenate(columns), kind="stable")
+    # Whatever order threads have noted them in.
+    order = np.lexsort((np.concatenate(rows), np.concatenate(columns)))
     listed = tuple(np.concatenate(part)[order] for part in (rows, columns, costs))
     return (listed[0], listed[1], listed[2]), high, below
 
