@@ -20,9 +20,10 @@ from bigsap.engine.dense import small_sums as dense_sums
 from bigsap.result import Result
 from bigsap.solving import small_arrays as small
 from bigsap.solving import small_batches
+from exactly import bound_of, cost_of_pairs, down, fractions_of, row_minima, up
 from examples_of import examples
 from instances import CLASSES, integers
-from oracle import optimum, value
+from oracle import optimal_prices, optimum, value
 
 FIELDS = [field.name for field in dataclasses.fields(Result) if field.name != "stats"]
 
@@ -313,61 +314,104 @@ def test_infeasible(shape, maximize):
 
 
 def proof(cost, column_of_row, v, whole=False):
+    """What the proof returns, the facts it tells, and row duals in two parts and prices."""
     n, m = cost.shape
-    facts = np.zeros(dense.FACTS)
+    facts, low, rest, prices = np.zeros(dense.FACTS), np.empty(n), np.empty(n), np.empty(m)
     proved = dense_proof.prove_dense(
         cost.ctypes.data, m, n, m, whole, np.array(column_of_row), v, np.empty(m, np.int64),
-        np.empty(n), np.empty(n), np.empty(n), np.empty(m), facts, np.empty(2 * n + dense.SPARE),
+        low, rest, np.empty(n), prices, facts, np.empty(2 * n + dense.SPARE),
     )  # fmt: skip
-    return proved == dense_proof.PROVED, facts
+    return proved, facts, (low, rest), prices
+
+
+def check_proof(cost, column_of_row, v, whole=False):
+    """What the proof returns, once all that it tells of complete assignments is exactly right."""
+    proved, facts, u, prices = proof(cost, column_of_row, v, whole)
+    assert proved != dense_proof.WRONG
+    prices = fractions_of(prices)
+    assert fractions_of(*u) == row_minima(cost, prices)
+    assert max(prices) <= 0
+    bound = bound_of(cost, prices)
+    fun, size = cost_of_pairs(cost, column_of_row)
+    assert facts[3:].tolist() == [float(fun), up(fun - bound), down(bound)]
+    if proved == dense_proof.PROVED:
+        assert fun - bound <= (0 if whole else size / 2**50)
+    return proved
 
 
 @pytest.mark.parametrize("shape", [(20, 20), (12, 20)])
 @pytest.mark.parametrize("kind", ["real", "integer"])
 def test_the_proof_refuses_what_is_wrong(shape, kind):
+    WRONG, LOOSE, PROVED = range(3)
+    assert dense_proof.PROVED == PROVED
     cost = np.random.default_rng(11).random(shape)
-    if kind == "integer":
-        cost = np.floor(50 * cost)
     whole = kind == "integer"
+    if whole:
+        cost = np.floor(50 * cost)
     result = bigsap.solve(cost)
     good, v = result.col4row, result.v
-    proved, facts = proof(cost, good, v, whole)
-    assert proved
-    assert facts[3] == result.fun
+    assert check_proof(cost, good, v, whole) == PROVED
     # A price that is wrong, by much or by just more than the next column of its row allows.
-    much = 0.5 if kind == "real" else 25.0
+    much = 25.0 if whole else 0.5
     for j in good:
         for change in (much, -much):
-            assert not proof(cost, good, v + change * np.eye(len(v))[j], whole)[0]
+            assert check_proof(cost, good, v + change * np.eye(len(v))[j], whole) == LOOSE
     reduced = np.sort(cost - result.u[:, None] - v, axis=1)[:, 1]
     i = int(reduced.argmax())
-    little = 1e-12 if kind == "real" else 1.0
+    little = 1.0 if whole else 1e-12
     one = np.eye(len(v))[good[i]]
-    assert proof(cost, good, v - (reduced[i] - little) * one, whole)[0]
-    assert not proof(cost, good, v - (reduced[i] + little) * one, whole)[0]
+    assert check_proof(cost, good, v - (reduced[i] - little) * one, whole) == PROVED
+    assert check_proof(cost, good, v - (reduced[i] + little) * one, whole) == LOOSE
     for j in good.tolist():
         wrong = v.copy()
         wrong[j] = np.nan
-        assert not proof(cost, good, wrong, whole)[0]
+        assert proof(cost, good, wrong, whole)[0] == WRONG
         wrong[j] = -1e300
-        assert not proof(cost, good, wrong, whole)[0]
+        assert proof(cost, good, wrong, whole)[0] == WRONG
     # Another assignment, one that is none, and a forbidden pair.
     other = good.copy()
     other[[0, 1]] = good[[1, 0]]
-    assert not proof(cost, other, v, whole)[0]
+    assert check_proof(cost, other, v, whole) == LOOSE
     for wrong in (good[1], -1, shape[1]):
         other = good.copy()
         other[0] = wrong
-        assert not proof(cost, other, v, whole)[0]
+        assert proof(cost, other, v, whole)[0] == WRONG
     barred = cost.copy()
     barred[3, good[3]] = np.inf
-    assert not proof(barred, good, v, whole)[0]
+    assert proof(barred, good, v, whole)[0] == WRONG
 
 
 def test_the_proof_looks_at_free_columns():
     cost = np.array([[1.0, 0.0, 0.0]])
-    assert proof(cost, [1], np.zeros(3))[0]
-    assert not proof(cost, [0], np.array([0.0, -1.0, -1.0]))[0]
+    assert check_proof(cost, [1], np.zeros(3)) == dense_proof.PROVED
+    assert check_proof(cost, [0], np.array([0.0, -1.0, -1.0])) == dense_proof.LOOSE
+
+
+@examples(200)
+@given(
+    shape=st.sampled_from([(1, 1), (1, 5), (6, 6), (5, 9), (9, 9)]),
+    spread=st.sampled_from([0, 1, 8, 60, 280]), offset=st.sampled_from([0.0, 1.0, 1e9, -1e15]),
+    ties=st.booleans(), barred=st.booleans(), noise=st.sampled_from([0.0, 1e-16, 1e-9, 1.0]),
+    seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_what_the_proof_tells_is_exact(shape, spread, offset, ties, barred, noise, seed):
+    """Of any prices and assignment, good ones or not, costs far apart, tied, around an offset."""
+    rng = np.random.default_rng(seed)
+    n, m = shape
+    cost = rng.standard_normal(shape) * 10.0 ** rng.uniform(-spread, spread, shape) + offset
+    if ties:
+        cost = rng.choice(cost.ravel()[: n + 1], shape)
+    column_of_row = rng.permutation(m)[:n]
+    if barred:
+        holes = rng.random(shape) < 0.3
+        holes[np.arange(n), column_of_row] = False
+        cost[holes] = np.inf
+    v = np.array([float(p) for p in optimal_prices(cost)]) * (1 + noise * rng.standard_normal(m))
+    if rng.random() < 0.7:
+        column_of_row = np.array(optimum(cost)[1])
+    if np.ptp(v) >= 1e290:
+        return
+    check_proof(cost, column_of_row, v)
 
 
 @pytest.mark.parametrize(
