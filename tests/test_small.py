@@ -319,7 +319,7 @@ def proof(cost, column_of_row, v, whole=False):
     facts, low, rest, prices = np.zeros(dense.FACTS), np.empty(n), np.empty(n), np.empty(m)
     proved = dense_proof.prove_dense(
         cost.ctypes.data, m, n, m, whole, np.array(column_of_row), v, np.empty(m, np.int64),
-        low, rest, np.empty(n), prices, facts, np.empty(2 * n + dense.SPARE),
+        low, rest, np.empty(n), prices, facts, np.empty(4 * m + 2 * n + dense.SPARE),
     )  # fmt: skip
     return proved, facts, (low, rest), prices
 

@@ -17,8 +17,9 @@ from bigsap.errors import OverflowRiskError
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
-#: An expansion has at most so many terms: 2,098 bits of float64, 53 a term.
-_TERMS = 48
+#: Room for the terms of an expansion. Those of a compact one are at most 42 (2,098 bits of
+#: float64, 53 a term); while numbers are added, many may have few bits.
+_TERMS = 64
 #: Sums of fewer numbers are made by Python.
 _FEW = 256
 
@@ -52,12 +53,45 @@ def three_sum(a: Any, b: Any, c: Any) -> tuple[Array, Array, Array]:
 
 
 @kernel
+def compact(partials: Array, count: int) -> int:
+    """The same sum in as few floats as there can be (Shewchuk 1997, "compress")."""
+    at = count - 1
+    x = partials[at]
+    for k in range(count - 2, -1, -1):
+        high = x + partials[k]
+        part = high - x
+        low = (x - (high - part)) + (partials[k] - part)
+        x = high
+        if low != 0.0:
+            partials[at] = high
+            at -= 1
+            x = low
+    partials[at] = x
+    kept = 0
+    for k in range(at + 1, count):
+        high = partials[k] + x
+        low = x - (high - partials[k])
+        if low != 0.0:
+            partials[kept] = low
+            kept += 1
+        x = high
+    partials[kept] = x
+    return kept + 1
+
+
+@kernel
 def accumulate(partials: Array, count: int, values: Array) -> int:
-    """Add values to a sum of ``count`` floats without common digits, largest last."""
+    """Add values to a sum of ``count`` floats without common digits, largest last; NaN when one
+    of them is not finite, or their sum."""
     for i in range(values.size):
         x = values[i]
         if x == 0.0:
             continue
+        if count + 1 >= partials.size:
+            count = compact(partials, count)
+            if count + 1 >= partials.size:  # not finite
+                partials[0] = np.nan
+                return 1
         kept = 0
         for k in range(count):
             y = partials[k]

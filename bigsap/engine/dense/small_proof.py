@@ -40,7 +40,7 @@ def prove_dense(
     ``min_j (cost - prices)`` in two parts, the costs of the pairs, and v shifted so that its
     largest is 0 (n < m: the largest of an assigned column, and the others capped).
     facts, out: [0] the span of v, [3] the total of ``matched``, rounded to nearest, [4] the gap,
-    rounded up, [5] the bound, rounded down. room (2 n + 64,).
+    rounded up, [5] the bound, rounded down. room (4 m + 2 n + 64,): sums of 4 n + m numbers.
     """
     for j in range(m):
         seen[j] = 0
