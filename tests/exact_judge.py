@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,15 +22,14 @@ from exact_oracle import (
     optimum,
     row_minima,
     settle,
-    value,
 )
 
 #: Up to so many rows or columns of the shorter side the optimum is found first.
 SMALL = 60
-#: An optimal result's cost and gap differ from the optimum by this share of its costs' sizes.
-SHARE = 2.0**-50
-#: The same without a certificate.
-UNPROVED = 2.0**-40
+#: An optimal result's cost and gap are within 2**-50 of its costs' sizes from the optimum.
+SHARE = 50
+#: Without a certificate its cost is within 2**-40.
+UNPROVED = 40
 
 
 @dataclass
@@ -173,12 +171,13 @@ def judge(truth: Truth, found: Any, *, certified: bool = True, gap: float = 0.0)
         faults += _gap(truth, found, cost, bound)
     if cost is None:
         return Verdict(faults)
-    limit = Fraction(SHARE) * value(size)
+    within = size >> SHARE
     if status == "optimal":
-        faults += _optimal(truth, found, cost, limit, certified)
-        if not certified:
-            limit = Fraction(UNPROVED) * value(size)
-        if not _within(truth, cost, limit):
+        if certified:
+            faults += _optimal(found, within)
+        else:
+            within = size >> UNPROVED
+        if not truth.below_optimum(cost - within):
             faults.append(
                 f"wrong optimum: {found.fun!r} in place of {sign * nearest(truth.settled())!r}"
                 f" (by {_off(cost - truth.settled())}, of {nearest(size)!r})"
@@ -188,14 +187,8 @@ def judge(truth: Truth, found: Any, *, certified: bool = True, gap: float = 0.0)
     if status == "gap_reached" and not (found.gap is not None and found.gap <= gap):
         faults.append(f"wrong status: gap_reached with gap {found.gap!r} of {gap!r}")
     if status == "imprecise":
-        return Verdict(faults, True, _within(truth, cost, limit))
+        return Verdict(faults, True, truth.below_optimum(cost - within))
     return Verdict(faults)
-
-
-def _within(truth: Truth, cost: int, limit: Fraction) -> bool:
-    """Whether a cost exceeds the optimum by at most so much."""
-    least = cost - math.floor(limit * (1 << 1074))
-    return truth.below_optimum(least)
 
 
 def _off(units: int) -> str:
@@ -288,14 +281,12 @@ def _gap(truth: Truth, found: Any, cost: int | None, bound: int | None) -> list[
     return faults
 
 
-def _optimal(truth: Truth, found: Any, cost: int, limit: Fraction, certified: bool) -> list[str]:
+def _optimal(found: Any, within: int) -> list[str]:
     """What the word optimal says of the gap."""
-    if not certified:
-        return []
     if found.gap is None or found.bound is None:
         return ["wrong status: optimal without a gap"]
-    if not math.isfinite(found.gap) or Fraction(found.gap) > limit:
-        return [f"wrong status: optimal with gap {found.gap!r}, allowed {float(limit):.3g}"]
+    if not math.isfinite(found.gap) or grid(found.gap) > within:
+        return [f"wrong status: optimal with gap {found.gap!r}, allowed {nearest(within):.3g}"]
     return []
 
 
