@@ -171,3 +171,125 @@ def test_a_group_is_decoded_once_for_all_its_rows() -> None:
     result = bigsap.solve(bigsap.scaled(source, 1.0), method="ssp", threads=1, certify=False)
     assert result.fun == bigsap.solve(costs).fun
     assert source.groups <= 16, "4 groups, several times, but not once a row"
+
+
+# Integers beyond 2**53, which float64 holds in part
+
+BIG = 2**53
+
+
+def test_a_threshold_is_compared_with_integers_as_they_are() -> None:
+    """Rounded, BIG + 1 and BIG are one number, and both pairs would be allowed."""
+    costs = np.array([[BIG + 1, BIG], [BIG, BIG + 1]])
+    for limit in (BIG, float(BIG), np.int64(BIG), np.float64(BIG)):
+        found = read(bigsap.forbid_above(costs, limit), [0, 1])
+        np.testing.assert_array_equal(found, [[np.inf, BIG], [BIG, np.inf]])
+    only = np.array([[BIG + 1, BIG + 1], [BIG, BIG]])
+    assert bigsap.solve(bigsap.forbid_above(only, BIG)).status == "infeasible"
+    assert bigsap.solve(bigsap.forbid_above(only, BIG, maximize=True), maximize=True).status == (
+        "infeasible"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "allowed"),
+    [(BIG + 1, [1, 1, 0]), (BIG + 0.0, [1, 0, 0]), (BIG - 1, [0, 0, 0]), (2**63, [1, 1, 1]),
+     (2**63 - 1, [1, 1, 1]), (-(2**70), [0, 0, 0]), (10**400, [1, 1, 1]), (1e300, [1, 1, 1])],
+)  # fmt: skip
+def test_what_a_threshold_allows(limit: float, allowed: list[int]) -> None:
+    from bigsap.sources.whole_numbers import above
+
+    costs = np.array([BIG, BIG + 1, BIG + 2])
+    np.testing.assert_array_equal(above(costs, limit), [not one for one in allowed])
+    small = np.array([0, 200], np.uint8)
+    assert above(small, limit).all() == (limit < 0)
+
+
+def test_an_integer_threshold_is_compared_with_floats_as_it_is() -> None:
+    """BIG + 1 rounds to BIG + 2 in neither direction: the float BIG + 2 is above it."""
+    costs = np.array([[float(BIG), float(BIG + 2)]])
+    np.testing.assert_array_equal(read(bigsap.forbid_above(costs, BIG + 1), [0]), [[BIG, np.inf]])
+    np.testing.assert_array_equal(read(bigsap.forbid_above(costs, BIG + 3), [0]), costs)
+    np.testing.assert_array_equal(
+        read(bigsap.forbid_above(-costs, -BIG - 1), [0]), [[np.inf, -BIG - 2]]
+    )
+
+
+def exact_or_error(source: Any, expected: int) -> None:
+    """The one cost of the source is the integer, or an error that names it, as float64 allows."""
+    if int(float(expected)) == expected:
+        assert int(read(source, [0])[0, 0]) == expected
+        return
+    with pytest.raises(bigsap.OverflowRiskError) as caught:
+        read(source, [0])
+    assert (caught.value.row, caught.value.column) == (0, 0)
+
+
+CORNERS = [0, 3, BIG - 1, BIG, BIG + 1, BIG + 2, 2**62 + 2**10, 2**63 - 1, 2**63 - 1024, -(2**63)]
+
+
+@pytest.mark.parametrize("value", [*CORNERS, *(-k for k in CORNERS[1:-1])])
+def test_integers_stay_exact_in_every_combination(value: int) -> None:
+    one = np.array([[value]])
+    for other in (0, 1, -1, -value // 2, BIG + 1):
+        exact_or_error(bigsap.sum_of([one, np.array([[other]])]), value + other)
+        exact_or_error(
+            bigsap.sum_of([one, np.array([[other]]), np.array([[-1]])]), value + other - 1
+        )
+    for factor in (0, 1, -1, 2, 3, 1024, 2**40 + 1):
+        exact_or_error(bigsap.scaled(one, factor), value * factor)
+    exact_or_error(bigsap.masked(one, np.zeros((1, 1))), value)
+    exact_or_error(bigsap.forbid_above(one, 2**63), value)
+
+
+def test_sums_beyond_int64_are_exact_too() -> None:
+    one = np.array([[2**63 - 1]])
+    exact_or_error(bigsap.sum_of([one, one, np.array([[2]])]), 2**64)
+    exact_or_error(bigsap.sum_of([one] * 2), 2**64 - 2)
+    exact_or_error(bigsap.sum_of([-one - 1] * 4), -(2**65))
+
+
+def test_integers_of_combinations_stay_exact() -> None:
+    """Combined costs are float64, their integers are still integers."""
+    allowed = bigsap.forbid_above(np.array([[BIG, 1]]), 2**62)
+    with pytest.raises(bigsap.OverflowRiskError, match=r"cost\[0, 0\]"):
+        read(bigsap.sum_of([allowed, np.array([[1, 1]])]), [0])
+    with pytest.raises(bigsap.OverflowRiskError, match=r"cost\[0, 0\]"):
+        read(bigsap.scaled(bigsap.scaled(np.array([[BIG - 1, 1]]), 2), 5), [0])
+    found = read(bigsap.sum_of([bigsap.scaled(np.array([[BIG, 1]]), 4), allowed]), [0])
+    np.testing.assert_array_equal(found, [[5 * BIG, 5]])
+    # A fraction makes floats of them, which round.
+    half = bigsap.scaled(np.array([[BIG - 1, 1]]), 0.5)
+    assert read(bigsap.sum_of([half, half, half]), [0])[0, 0] == 3 * (BIG - 1) / 2
+
+
+def test_integers_beside_floats_are_not_rounded() -> None:
+    large = np.array([[BIG + 1, 1]])
+    with pytest.raises(bigsap.OverflowRiskError, match=r"cost\[0, 0\] is an integer"):
+        read(bigsap.sum_of([large, np.array([[0.5, 0.5]])]), [0])
+    with pytest.raises(bigsap.OverflowRiskError):
+        read(bigsap.scaled(large, 0.5), [0])
+    rounded = bigsap.as_source(large, dtype=np.float64)
+    assert read(bigsap.sum_of([rounded, np.array([[0.5, 0.5]])]), [0])[0, 0] == BIG
+
+
+def test_what_is_forbidden_need_not_be_exact() -> None:
+    import sys
+
+    costs = np.array([[sys.maxsize, 1], [2, sys.maxsize - 1]])
+    forbidden = costs > 2
+    np.testing.assert_array_equal(
+        read(bigsap.masked(costs, forbidden), [0, 1]), [[np.inf, 1], [2, np.inf]]
+    )
+    assert bigsap.solve(bigsap.forbid_above(costs, 2)).fun == 3
+    other = np.where(forbidden, np.inf, 0.5)
+    assert bigsap.solve(bigsap.sum_of([costs, other])).fun == 4.0
+
+
+def test_numbers_that_float64_does_not_hold() -> None:
+    with pytest.raises(OptionError, match="float64 does not hold"):
+        bigsap.scaled(np.ones((1, 1), int), BIG + 1)
+    with pytest.raises(OptionError, match="float64 does not hold"):
+        bigsap.scaled(np.ones((1, 1), int), 10**400)
+    kind, numbers, _ = bigsap.forbid_above(np.ones((1, 1)), BIG + 1).made_of()  # type: ignore[attr-defined]
+    assert (kind, numbers["threshold"]) == ("forbid_above", BIG + 1)

@@ -3,6 +3,10 @@
 Nothing is stored: rows are read from the sources below and combined in pieces of about
 1 MiB. Forbidden pairs (infinite costs) stay forbidden whatever is done to them, and a
 finite cost never becomes infinite silently.
+
+The costs are float64, since only floats forbid. Integers stay exact: where float64 does not hold
+one (some beyond 2**53), reading it is an OverflowRiskError. Costs that are integers below several
+combinations count as integers throughout. Thresholds are compared with integers as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import InputError, InvalidCostError, OptionError, ShapeError
+from bigsap.errors import (
+    InputError,
+    InvalidCostError,
+    OptionError,
+    OverflowRiskError,
+    ShapeError,
+    number,
+)
 from bigsap.sources import as_source
 from bigsap.sources.base import (
     Array,
@@ -28,6 +39,16 @@ from bigsap.sources.base import (
     range_of,
 )
 from bigsap.sources.convert import CONVERSION_BYTES, fingerprint_of
+from bigsap.sources.whole_numbers import (
+    EXACT,
+    above,
+    as_floats,
+    integer_sum,
+    is_whole,
+    plain_number,
+    rounded_product,
+    rounded_sum,
+)
 
 
 def sum_of(sources: Sequence[Any]) -> CostSource:
@@ -35,8 +56,9 @@ def sum_of(sources: Sequence[Any]) -> CostSource:
 
     sources: one or more of whatever ``as_source`` accepts. A pair is forbidden where one of them
     forbids it; infinities of both signs make NaN, which is an error when solved.
-    Raises ShapeError when shapes differ, InvalidCostError when a sum exceeds float64.
-    A row costs a row of each source.
+    Raises ShapeError when shapes differ, InvalidCostError when a sum exceeds float64,
+    OverflowRiskError for a sum of integers, or an integer beside floats, that float64 does not
+    hold. A row costs a row of each source.
     """
     terms = tuple(as_source(source) for source in sources)
     if not terms:
@@ -49,9 +71,13 @@ def scaled(source: Any, factor: float) -> CostSource:
     """``factor * cost[i, j]``, float64; forbidden pairs stay as they are.
 
     factor: finite, also negative or 0. Raises OptionError otherwise, InvalidCostError when a
-    product exceeds float64.
+    product exceeds float64, OverflowRiskError for a product of integers, or an integer to be
+    multiplied by a fraction, that float64 does not hold.
     """
-    return _combined((as_source(source),), _Scale(_finite(factor, "factor")))
+    number = _finite(factor, "factor")
+    if isinstance(number, int):
+        raise OptionError(f"factor {factor} is not valid: float64 does not hold it exactly")
+    return _combined((as_source(source),), _Scale(number))
 
 
 def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource:
@@ -59,7 +85,8 @@ def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource
 
     forbidden: anything ``as_source`` accepts, of the same shape. maximize: the sense of
     the problem, which decides the infinity that forbids. Raises ShapeError when the shapes
-    differ. A row costs a row of each.
+    differ, OverflowRiskError for an integer that is not forbidden and that float64 does not hold.
+    A row costs a row of each.
     """
     both = (as_source(source), as_source(forbidden))
     _same_shape(both)
@@ -69,20 +96,24 @@ def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource
 def forbid_above(source: Any, threshold: float, *, maximize: bool = False) -> CostSource:
     """The costs, float64, with every pair forbidden that costs more than ``threshold``.
 
-    threshold: finite, cost units; pairs that cost exactly as much stay allowed. maximize:
-    the sense of the problem, which decides the infinity that forbids. Raises OptionError
-    for a threshold that is not finite. A row costs a row of the source.
+    threshold: finite, cost units, compared exactly, integers of any size with integers too;
+    pairs that cost exactly as much stay allowed. maximize: the sense of the problem, which
+    decides the infinity that forbids. Raises OptionError for a threshold that is not finite,
+    OverflowRiskError for an integer that is not forbidden and that float64 does not hold.
+    A row costs a row of the source.
     """
     limit = _finite(threshold, "threshold")
     return _combined((as_source(source),), _Threshold(limit, _forbidding(maximize)))
 
 
-def _finite(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+def _finite(value: Any, name: str) -> int | float:
+    """A float; an integer where float64 does not hold it."""
+    found = number(value)
+    if found is None:
         raise OptionError(f"{name} must be a number, got {value!r}")
-    if not math.isfinite(value):
+    if isinstance(found, float) and not math.isfinite(found):
         raise OptionError(f"{name} must be finite, got {value}")
-    return float(value)
+    return plain_number(found)
 
 
 def _forbidding(maximize: bool) -> float:
@@ -99,14 +130,19 @@ def _same_shape(sources: Sequence[CostSource]) -> None:
 
 
 class _Rule:
-    """How blocks of several sources make one: the first block holds the answer.
+    """How blocks of several sources make one."""
 
-    A rule changes ``blocks[0]`` (float64) in place and returns where a finite cost became
-    infinite, or None when it cannot have.
-    """
+    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
+        """The combined costs, float64; where they are not what they should be, or None; and
+        whether that is because integers were rounded (else: finite costs became infinite).
 
-    def apply(self, blocks: Sequence[Array]) -> Array | None:
+        blocks: in the sources' own dtypes. whole: all sources hold integers and infinities only.
+        """
         raise NotImplementedError
+
+    def whole(self) -> bool:
+        """Whether integers stay integers."""
+        return True
 
     def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
         """Between which numbers the result lies when the blocks lie in these."""
@@ -118,14 +154,31 @@ class _Rule:
 
 
 class _Sum(_Rule):
-    def apply(self, blocks: Sequence[Array]) -> Array | None:
-        total = blocks[0]
-        infinite = np.isinf(total)
-        for block in blocks[1:]:
+    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
+        if all(block.dtype.kind in "iu" for block in blocks):
+            return *integer_sum(blocks), True
+        infinite = np.zeros(blocks[0].shape, np.bool_)
+        rounded = np.zeros_like(infinite)
+        total: Array | None = None
+        for block in blocks:
             infinite |= np.isinf(block)
-            total += block
-        lost: Array = np.isinf(total) & ~infinite
-        return lost
+            values, inexact = as_floats(block)
+            if inexact is not None:
+                rounded |= inexact
+            if total is None:
+                total = values
+                continue
+            if not whole:
+                total += values
+                continue
+            before, total = total, total + values
+            if (np.abs(total) >= EXACT).any():
+                rounded |= rounded_sum(before, values, total)
+        assert total is not None
+        rounded &= ~infinite
+        if rounded.any():
+            return total, rounded, True
+        return total, np.isinf(total) & ~infinite, False
 
     def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
         low, high = ranges[0]
@@ -144,12 +197,20 @@ class _Scale(_Rule):
     def __init__(self, factor: float) -> None:
         self.factor = factor
 
-    def apply(self, blocks: Sequence[Array]) -> Array | None:
-        (values,) = blocks
+    def whole(self) -> bool:
+        return is_whole(self.factor)
+
+    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
+        (given,) = blocks
+        values, rounded = as_floats(given)
         finite = ~np.isinf(values)
+        if whole and self.whole():
+            # Of integers that float64 does not hold, the product may be held.
+            rounded = rounded_product(given, self.factor)
         np.multiply(values, self.factor, out=values, where=finite)
-        lost: Array = np.isinf(values) & finite
-        return lost
+        if rounded is not None and rounded.any():
+            return values, rounded, True
+        return values, np.isinf(values) & finite, False
 
     def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
         ends = [end * self.factor if self.factor else 0.0 for end in ranges[0]]
@@ -166,10 +227,11 @@ class _Mask(_Rule):
     def __init__(self, infinity: float) -> None:
         self.infinity = infinity
 
-    def apply(self, blocks: Sequence[Array]) -> Array | None:
-        values, forbidden = blocks
-        values[forbidden != 0] = self.infinity
-        return None
+    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
+        values, rounded = as_floats(blocks[0])
+        forbidden = blocks[1] != 0
+        values[forbidden] = self.infinity
+        return values, None if rounded is None else rounded & ~forbidden, True
 
     def facts(self) -> tuple[str, dict[str, float]]:
         return "mask", {"infinity": self.infinity}
@@ -183,17 +245,23 @@ class _Threshold(_Rule):
         self.limit = limit
         self.infinity = infinity
 
-    def apply(self, blocks: Sequence[Array]) -> Array | None:
-        (values,) = blocks
+    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
+        (given,) = blocks
+        values, rounded = as_floats(given)
         # An infinity that forbids already is kept; the wrong one too, for its error's sake.
-        values[(values > self.limit) & np.isfinite(values)] = self.infinity
-        return None
+        forbidden = above(given, self.limit) & np.isfinite(values)
+        values[forbidden] = self.infinity
+        return values, None if rounded is None else rounded & ~forbidden, True
 
     def facts(self) -> tuple[str, dict[str, float]]:
         return "forbid_above", {"threshold": self.limit, "infinity": self.infinity}
 
     def __repr__(self) -> str:
         return f"forbid above {self.limit!r} with {self.infinity}"
+
+
+def _holds_whole(source: CostSource) -> bool:
+    return np.dtype(source.dtype).kind in "iu" or getattr(source, "holds_whole", False)
 
 
 def _combined(sources: tuple[CostSource, ...], rule: _Rule) -> _Combined:
@@ -211,6 +279,10 @@ class _Combined:
         self._sources = sources
         self._rule = rule
         self.shape = sources[0].shape
+        below = sources[:1] if isinstance(rule, _Mask) else sources
+        self._of_whole = all(map(_holds_whole, below))
+        #: Whether its finite costs are integers.
+        self.holds_whole = self._of_whole and rule.whole()
 
     def __repr__(self) -> str:
         inner = ", ".join(map(repr, self._sources))
@@ -224,19 +296,29 @@ class _Combined:
             some = rows[k : k + step]
             blocks = [self._block(source, some, columns) for source in self._sources]
             with np.errstate(over="ignore", invalid="ignore"):
-                lost = self._rule.apply(blocks)
+                values, lost, rounded = self._rule.apply(blocks, self._of_whole)
             if lost is not None and lost.any():
                 i, j = (int(place) for place in np.argwhere(lost)[0])
-                row, column = int(some[i]), columns.start + j
-                raise InvalidCostError(
-                    f"cost[{row}, {column}] exceeds float64 ({self._rule!r})", row, column
-                )
-            out[k : k + step] = blocks[0]
+                raise self._loss(int(some[i]), columns.start + j, rounded)
+            out[k : k + step] = values
+
+    def _loss(self, row: int, column: int, rounded: bool) -> InvalidCostError:
+        if rounded:
+            return OverflowRiskError(
+                f"cost[{row}, {column}] is an integer that float64 does not hold"
+                f" ({self._rule!r}); have costs smaller than 2**53 in size, or read the integers"
+                " as floats (dtype=) for rounded ones",
+                row,
+                column,
+            )
+        return InvalidCostError(
+            f"cost[{row}, {column}] exceeds float64 ({self._rule!r})", row, column
+        )
 
     def _block(self, source: CostSource, rows: Ids, columns: slice) -> Array:
         block = np.empty((len(rows), columns.stop - columns.start), source.dtype)
         source.read(rows, columns, block)
-        return block.astype(np.float64, copy=False)
+        return block
 
     def cost_range(self) -> tuple[float, float] | None:
         """From those of the sources."""
@@ -244,7 +326,8 @@ class _Combined:
         first = ranges[0]
         if first is None:
             return None
-        return self._rule.ends([first, *(ends or (-math.inf, math.inf) for ends in ranges[1:])])
+        others = [ends or (-math.inf, math.inf) for ends in ranges[1:]]
+        return self._rule.ends([first, *others])
 
     def transposed(self) -> CostSource | None:
         """The same rule on the transposes, where every source has one."""
