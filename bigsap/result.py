@@ -19,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import StoreError
-from bigsap.proof.certificate import Certificate
 from bigsap.sources.base import Array
+
+if TYPE_CHECKING:  # its kernels need numba, which results do not
+    from bigsap.proof.certificate import Certificate
 
 FORMAT = "bigsap-result"
 VERSION = 1

@@ -176,7 +176,7 @@ def certify(
         )
     signed = np.asarray((-1 if maximize else 1) * found.matched, np.float64)
     limit = 2.0**-50 * certificate.size
-    better = tightened(found, matching, signed, prices, limit)
+    better = tightened(found, matching, signed, prices, limit, limited=not_above_zero)
     if better is None:
         return certificate
     closer = concluded(better[1], better[0])
@@ -316,7 +316,14 @@ def checked_prices(
         if reach(prices) >= 2**63 or int(prices.max()) - int(prices.min()) >= 2**63:
             raise OverflowRiskError("the prices, or their differences, leave int64")
         return Prices(prices.astype(np.int64))
-    return Prices(prices.astype(np.float64), low)
+    high = prices.astype(np.float64)
+    if low is None:
+        return Prices(high)
+    with np.errstate(over="ignore", invalid="ignore"):
+        high, low = two_sum(high, low)
+    if not np.isfinite(high).all():
+        raise OverflowRiskError("the prices leave float64")
+    return Prices(high, low if low.any() else None)
 
 
 def _empty(n: int, m: int, integer: bool, bound_only: bool) -> Certificate:

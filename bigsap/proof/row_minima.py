@@ -32,7 +32,8 @@ _TIE = 2.0**-48
 class Prices:
     """Column prices in the minimising sense: the exact price is ``high + low``.
 
-    high: (m,) float64, or int64 for integer costs. low: (m,) float64, None where 0.
+    high: (m,) float64, or int64 for integer costs. low: (m,) float64, None where 0. ``high`` is the
+    float nearest to the exact price, so the order of prices is the lexicographic one of parts.
     """
 
     high: Array
@@ -176,6 +177,7 @@ class _Pass:
         k, m = block.shape
         if self.wide and max(-int(block.min()), int(block.max())) > 2**53:
             self._by_fractions(start, first, block)
+            near.counts[1] += 1  # none is noted here
         elif _lies_well(block):
             self._scan(start, first, block, near)
         else:

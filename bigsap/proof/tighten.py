@@ -84,13 +84,14 @@ def excesses(
 
 
 def tightened(
-    minima: RowMinima, matching: Array, signed: Array, prices: Prices, total: float
-) -> tuple[RowMinima, Prices] | None:
+    minima: RowMinima, matching: Array, signed: Array, prices: Prices, total: float,
+    *, limited: bool = False,
+) -> tuple[RowMinima, Prices] | None:  # fmt: skip
     """Minima and prices with the assigned pairs tight, or None where they cannot be made so.
 
     signed: (n,) costs of the assigned pairs in the minimising sense. total: a gap that is of no
-    account; the rows' own parts of it are left. Prices rise, but not above the largest, nor 0
-    where columns are left over. The minima are exact again.
+    account; the rows' own parts of it are left. Prices rise, where ``limited`` or costs are capped
+    not above the largest, where columns are left over not above 0. The minima are exact again.
     O(k log k), k near pairs.
     """
     if minima.near is None or minima.near.rows.size == 0:
@@ -116,8 +117,13 @@ def tightened(
         return None
     if w.max() > most or not w.any():
         return None
-    lower = w[:m] if prices.low is None else prices.low + w[:m]
-    lower = _not_above(prices, lower, (0.0, 0.0) if n < m else largest(prices))
+    lower, rounded = two_sum(0.0 if prices.low is None else prices.low, w[:m])
+    # Not up: near pairs were noted for no more than w.
+    lower = np.where(rounded < 0.0, np.nextafter(lower, -np.inf), lower)
+    if n < m:
+        lower = _not_above(prices, lower, (0.0, 0.0))
+    elif limited or minima.cap is not None:
+        lower = _not_above(prices, lower, largest(prices))
     found = scan.no_minima(n)
     all_low = lower if high.size == m else np.append(lower, below[m])
     fold(rows, columns, costs, high, all_low, found)
@@ -126,7 +132,7 @@ def tightened(
     changed = RowMinima(
         found.high, found.mid, found.low, minima.matched, None, minima.margins, minima.cap
     )
-    return changed, Prices(prices.high, lower)
+    return changed, Prices(*two_sum(prices.high, lower))
 
 
 def _listed(

@@ -9,6 +9,7 @@ import numpy as np
 
 from bigsap.errors import CertificateError
 from bigsap.methods import Outcome, ssp
+from bigsap.methods.warm import Warm
 from bigsap.proof.certificate import Certificate, certify, certify_infeasible
 from bigsap.result import Status
 from bigsap.solving.call import SolveCall
@@ -94,7 +95,27 @@ def certified(call: SolveCall, outcome: Outcome, solve: Solve) -> Conclusion:
             call, column_of_row, certificate, solve, partial(prove_now, call)
         )
         within_gap(call, certificate)
+    elif certificate.gap and not 0 < certificate.gap <= call.options.gap:
+        return _searched_again(call, outcome, certificate)
     return Conclusion(column_of_row, certificate=certificate)
+
+
+def _searched_again(call: SolveCall, outcome: Outcome, certificate: Certificate) -> Conclusion:
+    """An outcome of integer costs that is not optimal, which no rounding explains: by searches over
+    whole rows, from its prices, then from none."""
+    call.monitor.save = None
+    assert outcome.column_of_row is not None
+    warm: Warm | None = Warm(outcome.v - outcome.v.max(), outcome.column_of_row, exact=True)
+    for _ in range(2):
+        outcome = ssp.run(
+            call.renewed(), epsilon=warm is None and call.options.epsilon, seed=call.options.seed,
+            grid=call.arithmetic.grid, warm=warm, phases=call.phases,
+        )  # fmt: skip
+        certificate = prove_now(call, outcome.column_of_row, outcome.v)
+        if certificate.gap == 0:
+            break
+        warm = None
+    return Conclusion(outcome.column_of_row, certificate=certificate)
 
 
 def _refuse_changed(
