@@ -64,7 +64,8 @@ _ROOM = 1 << 16
 #: So many times their bytes do entries take while they are collected.
 _COPIES = 2
 _SLICE_SECONDS = 0.05
-_FIRST_SCANS = 4096
+#: Entries that the first slice looks at.
+_FIRST_ENTRIES = 1 << 17
 #: Smaller problems are not worth waking the team for.
 _SHARED_PAIRS = 1 << 20
 
@@ -145,13 +146,13 @@ class SparseGate:
 
     def run(self) -> bool:
         """Match every row; False when that has taken longer than it should. The monitor may stop
-        it between two searches."""
+        it anywhere: a search that is under way has changed nothing."""
         f, monitor, pairs = self._frontier, self._monitor, self.pairs
         price, at = self._price, self._frontier.at
         n, m = pairs.own.size, pairs.v.size
         progress, count = monitor.progress, monitor.counter()
         progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
-        budget, done = _FIRST_SCANS, False
+        budget, done = _FIRST_ENTRIES, False
         while not done:
             clock = time.perf_counter()
             done = bool(
@@ -290,7 +291,7 @@ def _rows(gated: Gated, source: CostSource, setting: Setting) -> _Rows | None:
         assert isinstance(given, Separable)
         terms = given.separable()
         assert terms is not None
-        columns = compact_order(terms.y.T).astype(np.int32)
+        columns = compact_order(terms.y.T, setting.monitor.tick).astype(np.int32)
         ordered = given.select(np.arange(gated.shape[0]), columns)
         if ordered is None:
             return None
