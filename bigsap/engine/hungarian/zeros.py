@@ -228,6 +228,8 @@ def grow_bits(row_of_column: Array, z: Zeros, place: Array, budget: int) -> bool
     while at.n_frontier:
         found = at.n_found
         if place[0] == 0:
+            if budget <= 0:
+                return False
             found = 0
             at.levels += 1
         for p in range(place[0], at.n_frontier):

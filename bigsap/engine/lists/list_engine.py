@@ -304,17 +304,19 @@ class ListEngine(ListStore):
 
     def _slice(self, args: tuple[Any, ...]) -> int:
         """One call of the kernel; how much the next one does follows from what it took."""
-        before, search = self.pairs_evaluated, self.frontier.search
-        started = time.perf_counter()
+        before, started = self.pairs_evaluated, time.perf_counter()
         status = run_searches(*args)
         if status == S.YIELD:
-            ratio = self.slice_seconds / max(time.perf_counter() - started, 1e-6)
-            faster = min(4.0, max(0.05, ratio))
-            if search.entries >= self._most_entries:
-                self._most_entries = _within(self._most_entries * faster)
-            if self.pairs_evaluated - before >= self._most_pairs:
-                self._most_pairs = _within(self._most_pairs * faster)
+            self._pace(time.perf_counter() - started, self.pairs_evaluated - before)
         return status
+
+    def _pace(self, seconds: float, n_pairs: int) -> None:
+        """Budgets of the next slice, after one that has ended by its own."""
+        faster = min(4.0, max(0.05, self.slice_seconds / max(seconds, 1e-6)))
+        if self.frontier.search.entries >= self._most_entries:
+            self._most_entries = _within(self._most_entries * faster)
+        if n_pairs >= self._most_pairs:
+            self._most_pairs = _within(self._most_pairs * faster)
 
     def _search_arguments(
         self, epsilon: float, postpone: float, *, named: bool = True

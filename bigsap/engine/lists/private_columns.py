@@ -183,14 +183,9 @@ def run_private(
 
 
 @kernel
-def keep_tight(p: PrivatePairs, rounding: float, rounds: int) -> bool:
-    """Keep of the pairs at hand, under prices <= 0, those that stay tight when all other columns
-    cost 0; False if that takes more rounds. O(rounds * entries).
-
-    Rows without a pair first take the column that is best for them, where it has no row.
-    The price of a column that is freed rises to 0, which may make other rows' pairs loose.
-    rounding: how far from tight pairs may be, relative to their numbers and the span of prices.
-    """
+def take_best(p: PrivatePairs) -> float:
+    """Under prices <= 0, give rows without a pair the column that is best for them, where it has no
+    row, and free columns the price 0; the span of the prices then. O(entries)."""
     v = p.v
     for row in range(p.own.size):
         if p.column_of_row[row] < 0:
@@ -206,20 +201,28 @@ def keep_tight(p: PrivatePairs, rounding: float, rounds: int) -> bool:
         if p.row_of_column[j] < 0:
             v[j] = 0
         span = max(span, -v[j])
-    for _ in range(rounds):
-        freed = 0
-        for row in range(p.own.size):
-            column = p.column_of_row[row]
-            if column < 0:
-                continue
-            low = p.own[row]
-            for k in range(p.start[row], p.start[row + 1]):
-                low = min(low, p.costs[k] - v[p.ids[k]])
-            pair = p.match_cost[row] - v[column]
-            if pair - low > rounding * (abs(pair) + abs(low) + span):
-                p.column_of_row[row] = p.row_of_column[column] = FREE
-                v[column] = 0
-                freed += 1
-        if freed == 0:
-            return True
-    return False
+    return span
+
+
+@kernel
+def free_loose(p: PrivatePairs, rounding: float, span: float) -> int:
+    """Give up the pairs that are not tight; how many. O(entries).
+
+    The price of a column that is freed rises to 0, which may make other rows' pairs loose: all
+    are tight when none was given up. rounding: how far from tight pairs may be, relative to their
+    numbers and the span of prices.
+    """
+    v, freed = p.v, 0
+    for row in range(p.own.size):
+        column = p.column_of_row[row]
+        if column < 0:
+            continue
+        low = p.own[row]
+        for k in range(p.start[row], p.start[row + 1]):
+            low = min(low, p.costs[k] - v[p.ids[k]])
+        pair = p.match_cost[row] - v[column]
+        if pair - low > rounding * (abs(pair) + abs(low) + span):
+            p.column_of_row[row] = p.row_of_column[column] = FREE
+            v[column] = 0
+            freed += 1
+    return freed
