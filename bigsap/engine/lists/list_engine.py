@@ -32,6 +32,8 @@ _SLICE_SECONDS = 0.1
 #: Of a slice of searches: entries gone through, and pairs evaluated, each of which may be dear.
 _FIRST_ENTRIES, _FIRST_PAIRS = 1 << 18, 1 << 14
 _LEAST_WORK, _MOST_WORK = 1 << 10, 1 << 40
+#: So many slices more has a search in whose midst the solve is stopped.
+_PATIENCE_SLICES = 2
 #: Rows through Python are read this many at a time, at most: the more, the fewer readings;
 #: but each search that waits for one is begun again after it.
 MOST_REQUESTS = 32
@@ -76,6 +78,8 @@ class ListEngine(ListStore):
         self.roots = np.empty(0, S.ID)
         self._visited = 0
 
+    #: What has ended the solve in the midst of a search, to be raised at the next tick.
+    _left: BaseException | None = None
     #: The prices that workers elsewhere have, where these evaluate rows.
     _sent: SentPrices | None = None
     #: Workers for rows that kernels here can read too.
@@ -283,24 +287,49 @@ class ListEngine(ListStore):
 
     def _search(self, epsilon: float, postpone: float) -> int:
         """A slice of searches, and the rest of the last of them, in slices of its own: in its
-        midst the clock is looked at, but nothing is saved."""
+        midst the clock is looked at, but nothing is saved.
+
+        After a stop in its midst it has some slices more: at its end a resumed solve goes on as if
+        nothing had been. Else it is given up.
+        """
         args = self._search_arguments(epsilon, postpone)
-        search, at = self.frontier.search, self.frontier.at
+        search, patience = self.frontier.search, _PATIENCE_SLICES
+        raised: BaseException | None = None
+        status = int(S.YIELD)
         try:
             while True:
-                status = self._slice(args)
+                try:
+                    status = self._slice(args)
+                    if search.underway and raised is None:
+                        self._count(self.rows_scanned, self.rows_evaluated)
+                        self.monitor.look()
+                except BaseException as error:  # noqa: BLE001 - raised again below
+                    raised = error
                 if not search.underway:
-                    return status
-                self._count(self.rows_scanned, self.rows_evaluated)
-                self.monitor.look()
+                    break
+                if raised is not None:
+                    if not patience:
+                        self._give_up(args)
+                        break
+                    patience -= 1
                 # The same rules, or else majorants would be fitted at other moments.
                 pace = {"most_entries": self._most_entries, "most_pairs": self._most_pairs}
                 args = (*args[:-1], args[-1]._replace(**pace))
+            if raised is None:
+                return status
+            if status in (S.REFIT, S.PAUSE):
+                self._left = raised  # once what is due has been done
+                return status
+            raise raised
         finally:
-            if search.underway:
-                at.stop = 1
-                run_searches(*args)
-                at.stop = 0
+            del raised  # a frame that holds its own error waits for the collector, with all it has
+
+    def _give_up(self, args: tuple[Any, ...]) -> None:
+        """Leave the search that is under way, with nothing changed but lists."""
+        at = self.frontier.at
+        at.stop = 1
+        run_searches(*args)
+        at.stop = 0
 
     def _slice(self, args: tuple[Any, ...]) -> int:
         """One call of the kernel; how much the next one does follows from what it took."""
@@ -356,6 +385,12 @@ class ListEngine(ListStore):
         return np.unique(rows[rows >= 0]).astype(np.intp)
 
     def _tick(self) -> None:
+        left, self._left = self._left, None
+        if left is not None:
+            try:
+                raise left
+            finally:
+                del left
         progress = self.monitor.progress
         at = self.frontier.at
         ahead = self.roots.size - at.position + at.n_abandoned

@@ -171,7 +171,7 @@ def _scan(p: Pairs, f: Frontier, lists: Lists, terms: Terms, postpone: float) ->
     s.best_free, s.n_heap = best_free, n_heap
 
 
-@kernel(forceinline=True)
+@kernel
 def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
     """Evaluate a row whose event has come; _ROW, or why that cannot be done now."""
     s, zero = f.search, e.terms.sign - e.terms.sign
