@@ -6,8 +6,9 @@ import copy
 import inspect
 import itertools
 import os
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Literal, overload
@@ -16,6 +17,7 @@ import numpy as np
 
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
+from bigsap.monitor import guarded
 from bigsap.result import Result
 from bigsap.solve import free_memory, solve
 from bigsap.solving.small_arrays import suits
@@ -99,11 +101,29 @@ def solve_many(
     if options.get("memory_limit") is None:
         share = max(1, free_memory() // n_threads)
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="bigsap-many")
+    left = threading.Event()
+
+    def one(cost: Any) -> Result:
+        with guarded(lambda: _leave(left)):
+            return _one(cost, share, options)
+
     try:
-        return list(_in_order(pool, costs, n_threads * _AHEAD, errors == "return", share, options))
+        return list(_in_order(pool, costs, n_threads * _AHEAD, errors == "return", one))
+    except BaseException:
+        # Nobody will see the others: those under way are left, those not begun are dropped.
+        left.set()
+        raise
     finally:
-        # Problems under way are waited for, those not begun are dropped.
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Left(BaseException):
+    """Nobody waits for this solve any more."""
+
+
+def _leave(left: threading.Event) -> None:
+    if left.is_set():
+        raise _Left
 
 
 def _at_once(costs: Any, options: dict[str, Any], n_threads: int) -> list[Result | None] | None:
@@ -135,14 +155,14 @@ def _completed(
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool, share: int | None,
-    options: dict[str, Any],
+    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool,
+    one: Callable[[Any], Result],
 ) -> Iterator[Result | Exception]:  # fmt: skip
     problems = iter(costs)
     waiting: deque[Future[Result]] = deque()
     for number in itertools.count():
         for cost in itertools.islice(problems, ahead - len(waiting)):
-            waiting.append(pool.submit(_one, cost, share, options))
+            waiting.append(pool.submit(one, cost))
         if not waiting:
             return
         try:

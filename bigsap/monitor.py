@@ -76,6 +76,20 @@ class Progress:
 Callback = Callable[[Progress], Any]
 
 
+_of_thread = threading.local()
+
+
+@contextmanager
+def guarded(guard: Callable[[], None]) -> Iterator[None]:
+    """Within, all monitors that this thread makes have this guard, see ``Monitor``."""
+    before = getattr(_of_thread, "guards", ())
+    _of_thread.guards = (*before, guard)
+    try:
+        yield
+    finally:
+        _of_thread.guards = before
+
+
 @dataclass
 class Monitor:
     """Limits and listeners of one solve.
@@ -115,6 +129,7 @@ class Monitor:
             self.interval_rows = rows
         if self.callback is not None and not callable(self.callback):
             raise OptionError(f"callback must be callable, got {type(self.callback).__name__}")
+        self.guards.extend(getattr(_of_thread, "guards", ()))
         self._cancellable = self.cancel is not None
         if self.cancel is None:
             self.cancel = threading.Event()

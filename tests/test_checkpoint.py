@@ -46,7 +46,7 @@ import bigsap
 from bigsap.engine.lists import list_engine as compressed
 from test_checkpoint import PROBLEMS
 
-compressed._SLICE_SECONDS, compressed._FIRST_SLICE_SCANS = 0.001, 20  # often at the disk
+compressed._SLICE_SECONDS, compressed._FIRST_ENTRIES = 0.001, 500  # often at the disk
 name, path, out, threads, victim = sys.argv[1:]
 cost, options, _ = PROBLEMS[name]()
 options.setdefault("method", "ssp")
@@ -265,7 +265,10 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
     options = {"method": "compressed", "callback_every": 0, "certify": False, **options}
     whole = bigsap.solve(cost, **options)
     monkeypatch.setattr(engine_compressed, "_SLICE_SECONDS", 0)
-    monkeypatch.setattr(engine_compressed, "_FIRST_SLICE_SCANS", 1)
+    for name in ("_FIRST_ENTRIES", "_FIRST_PAIRS", "_LEAST_WORK"):
+        monkeypatch.setattr(engine_compressed, name, 1)
+    # The search at hand is finished: nothing is done twice.
+    monkeypatch.setattr(engine_compressed, "_PATIENCE_SLICES", 1 << 40)
     path = tmp_path / "c"
     res = None
     stops = 0

@@ -224,7 +224,8 @@ def test_large_integers_are_exact_or_refused():
 def test_stopped_at_any_tick_the_answer_is_honest(shape, dtype, maximize, monkeypatch):
     """Bound, cost and assignment hold whenever the solve is stopped, and get better."""
     monkeypatch.setattr(engine_compressed, "_SLICE_SECONDS", 0)
-    monkeypatch.setattr(engine_compressed, "_FIRST_SLICE_SCANS", 1)
+    for name in ("_FIRST_ENTRIES", "_FIRST_PAIRS", "_LEAST_WORK"):
+        monkeypatch.setattr(engine_compressed, name, 1)
     monkeypatch.setattr(list_sizes, "LIST_SIZE", 8)
     cost = CLASSES["disjoint"](120, seed=1)[: shape[0], : shape[1]]
     cost = np.rint(cost * 1000).astype(dtype) if dtype == "i4" else cost.astype(dtype)

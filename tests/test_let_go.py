@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.core.watch import watched
 from bigsap.methods import ssp
 from bigsap.monitor import Stopped
 from bigsap.proof.descending import _share_out
@@ -105,13 +102,8 @@ def _in_shares(threads: int) -> None:
     _share_out(1000, threads, _fail, lambda start, stop, pause: pause() is None)
 
 
-def _watched(threads: int) -> None:
-    with ThreadPoolExecutor(1) as executor:
-        watched(executor, _fail, lambda: None, lambda: time.sleep(0.3 * threads) or 0)
-
-
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("call", [_in_blocks, _in_shares, _watched])
+@pytest.mark.parametrize("call", [_in_blocks, _in_shares])
 def test_errors_from_other_threads_do_not_wait_for_the_collector(
     call: Callable[[int], None], threads: int
 ) -> None:

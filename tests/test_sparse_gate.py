@@ -238,7 +238,7 @@ def test_a_search_that_takes_too_long_is_left(asked, monkeypatch):
     rng = np.random.default_rng(9)
     cost = rng.random((400, 400))
     price = np.quantile(cost, 0.05)
-    monkeypatch.setattr(sparse_gate, "_FIRST_SCANS", 16)
+    monkeypatch.setattr(sparse_gate, "_FIRST_ENTRIES", 256)
     monkeypatch.setattr(sparse_gate, "_PATIENCE", 0.01)
     found = solve(cost, price)
     assert asked == [False]

@@ -34,6 +34,8 @@ _LAST = 1 / 8
 _MOST = 1000
 #: Pairs that bids look at between two looks at the clock: some hundredths of a second.
 _PAIRS = 1 << 25
+#: Costs judged between two looks at the clock.
+_LOOKED = 1 << 22
 
 
 def run_auction(
@@ -108,12 +110,14 @@ class HostBids:
     def range(self) -> tuple[float, float]:
         """The smallest and the largest signed cost that is allowed, no finite numbers where one is
         invalid; the first not below the second where there is none."""
-        low, high = np.inf, -np.inf
-        for row, costs in enumerate(self.costs):
+        low, high, looked = np.inf, -np.inf, 0
+        for costs in self.costs:
             signed = self.sign * costs[: self.shape[1]].astype(np.float64)
             low = np.minimum(low, signed.min())
             high = max(high, signed.max(where=signed < np.inf, initial=-np.inf))
-            if row % 64 == 0:
+            looked += costs.size
+            if looked >= _LOOKED:
+                looked = 0
                 self.monitor.tick()
         return low, high
 

@@ -71,7 +71,7 @@ def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     if not engine.from_fill:
         landmarks = signed[_SAMPLED:].T.copy()
         landmarks[~np.isfinite(landmarks)] = 0.0
-        order = compact_order(landmarks)
+        order = compact_order(landmarks, engine.monitor.tick)
         scattered = _share(taus[:, order], limit)
         if scattered <= _SCATTERED and scattered < 0.7 * share:
             engine.keep_minima(order.astype(S.ID))

@@ -16,7 +16,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
 from bigsap.engine.core.record import numbers, record, set_numbers
-from bigsap.engine.hungarian import grown
+from bigsap.engine.hungarian import grown, star
 from bigsap.engine.hungarian import zeros as Z
 from bigsap.engine.hungarian.reduction import column_minima
 from bigsap.engine.lists.list_engine import ListEngine
@@ -35,6 +35,8 @@ COUNTS = ("stages", "paths", "levels", "clock_steps", "expansions")
 _FIRST_PAIRS = 1 << 20
 _SLICE_SECONDS = 0.1
 _READ_BYTES = 32 << 20
+#: Zeros and words of them gone through between two looks.
+_ZEROS = 1 << 25
 #: What a checkpoint holds, between two stages.
 _KEPT = ("bits", "u", "v")
 
@@ -116,7 +118,7 @@ def solve_classical(
     z.at.bad_row = -1
     passes = Passes(problem, setting, engine)
     everything = np.arange(n, dtype=S.ID)
-    n_roots, between = 0, False
+    n_roots, between, place = 0, False, np.zeros(1, np.int64)
 
     def kept() -> dict[str, Any]:
         if not between:
@@ -152,7 +154,9 @@ def solve_classical(
                     z.v[:], solved.first_prices = v, "columns"
                     solved.counts.add(Counts(n, n * m))
             go_over(everything, passes.zeros)
-            Z.star_bits(*pairs, z)
+            at = np.array([star.free_rows(pairs[0], z), 0, 0])
+            while not star.star_bits(*pairs, z, at, _ZEROS):
+                monitor.look()
             matched = np.flatnonzero(pairs[0] >= 0)
             engine.match_cost[matched] = z.u[matched] + z.v[pairs[0][matched]]
             n_roots = n - matched.size
@@ -168,7 +172,8 @@ def solve_classical(
             monitor.tick()
             between = False
             while feasible:
-                Z.grow_bits(pairs[1], z)
+                while not Z.grow_bits(pairs[1], z, place, _ZEROS):
+                    monitor.look()
                 if z.at.n_leaves:
                     break
                 stale = z.frontier[: Z.stale_rows(z)].copy()

@@ -62,7 +62,7 @@ def solve_compressed(
     if snapshot:
         rows, columns = snapshot["row_order"], snapshot["column_order"]
     else:
-        rows, columns = _orders(problem)
+        rows, columns = _orders(problem, setting.monitor)
     inner = problem
     if rows is not None and columns is not None and isinstance(problem.source, Selectable):
         ordered = problem.source.select(rows, columns)
@@ -84,15 +84,15 @@ def solve_compressed(
     solved.outcome = Outcome(matching, v, violator, found.phases, found.seconds)
 
 
-def _orders(problem: Problem) -> tuple[Array | None, Array | None]:
+def _orders(problem: Problem, monitor: Monitor) -> tuple[Array | None, Array | None]:
     source = problem.source
     if not isinstance(source, Separable) or not isinstance(source, Selectable):
         return None, None
     terms = source.separable()
     if terms is None or terms.y.shape[0] > MOST_COORDINATES or terms.y.shape[1] < 2 * BLOCK:
         return None, None
-    columns = compact_order(terms.y.T)
-    return compact_order(terms.x), columns
+    columns = compact_order(terms.y.T, monitor.tick)
+    return compact_order(terms.x, monitor.tick), columns
 
 
 def _solve(

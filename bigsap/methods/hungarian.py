@@ -269,15 +269,16 @@ def _run(
             engine.evaluate(np.arange(n, dtype=S.ID))
         else:
             engine.finish_wave()
-        T.arrange(engine.lists, np.arange(n, dtype=S.ID), engine.v, f, engine.infinity)
+        # Lists are arranged and stars found once more by a solve that goes on from before.
+        engine.torn = True
+        T.arrange_all(engine.lists, engine.v, f, engine.infinity, monitor.look)
         lists, pairs = engine.lists, (engine.column_of_row, engine.row_of_column, engine.match_cost)
         if warm:
             list_warm.adopt(engine, growth.pairs, np.arange(n, dtype=S.ID))
         else:
-            offer = np.empty(engine.v.size, S.ID)
-            star.star(lists, engine.v, *pairs, offer, engine.infinity)
+            star.star(lists, engine.v, *pairs, engine.infinity, monitor.look)
         T.plant(lists, engine.v, engine.column_of_row, f, engine.infinity)
-        growth.stage = TREES
+        growth.stage, engine.torn = TREES, False
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     progress = monitor.progress

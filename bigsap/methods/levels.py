@@ -51,6 +51,8 @@ COARSEST = 2500
 _LEAST = 8
 # In whole numbers, the price of a column that no row may have.
 _UNREACHED = 1 << 59
+# Pairs gone through between two looks at the clock.
+_AT_ONCE = 1 << 26
 
 #: Solves a level from prices: its outcome, and the smallest ``c - v`` in each list or None.
 SolveLevel = Callable[[Problem, Arithmetic, Array, Monitor, int], tuple[Outcome, Array | None]]
@@ -228,7 +230,11 @@ def transform(
     matrix = source.resident() if isinstance(source, Resident) else None
     sign = price.type(problem.sign)
     if matrix is not None:
-        team.run(L.run_transform, matrix, rows, u.astype(price), sign, v)
+        step = max(1, _AT_ONCE // max(1, m))
+        for start in range(0, rows.size, step):
+            part = slice(start, start + step)
+            team.run(L.run_transform, matrix, rows[part], u[part].astype(price), sign, v)
+            monitor.tick()
     else:
         for start, block in read_gently(problem, monitor, rows, counts):
             duals = u[start : start + len(block)].astype(price)

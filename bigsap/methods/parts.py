@@ -31,6 +31,8 @@ _EACH = 8
 # Pairs read one by one: the first, and the most, between two looks at the clock.
 _FIRST_PAIRS, _MOST_PAIRS = 64, 1 << 16
 _PAIR_SECONDS = 0.02
+# Pairs of a matrix that are copied between two looks.
+_GATHERED = 1 << 22
 
 
 @dataclass
@@ -138,7 +140,10 @@ def some_costs(
     counts.rows += rows.size
     costs = np.empty((rows.size, columns.size), source.dtype)
     if matrix is not None:
-        costs = matrix[np.ix_(rows, columns)]
+        step = max(1, _GATHERED // max(1, columns.size))
+        for first in range(0, rows.size, step):
+            costs[first : first + step] = matrix[np.ix_(rows[first : first + step], columns)]
+            monitor.tick()
     elif isinstance(source, OnDevice) and isinstance(source, Selectable):
         selected = source.select(rows, columns)
         if selected is not None:

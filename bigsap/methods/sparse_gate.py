@@ -14,6 +14,7 @@ No phases: a search ends at its row's price, and so goes about as far as there a
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +35,10 @@ from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.private_columns import (
     PRIVATE,
     PrivatePairs,
-    keep_tight,
+    free_loose,
     private_frontier,
     run_private,
+    take_best,
 )
 from bigsap.engine.lists.reading import costs_in
 from bigsap.methods.course import Setting, Solved
@@ -64,7 +66,8 @@ _ROOM = 1 << 16
 #: So many times their bytes do entries take while they are collected.
 _COPIES = 2
 _SLICE_SECONDS = 0.05
-_FIRST_SCANS = 4096
+#: Entries that the first slice looks at.
+_FIRST_ENTRIES = 1 << 17
 #: Smaller problems are not worth waking the team for.
 _SHARED_PAIRS = 1 << 20
 
@@ -124,7 +127,7 @@ def sparse_gate(
         row_of_column=np.full(gated.shape[1], S.FREE, S.ID), match_cost=np.zeros(size.size, price),
     )  # fmt: skip
     if warm is not None:
-        _adopt(pairs, warm, whole)
+        _adopt(pairs, warm, whole, setting.monitor.tick)
     return SparseGate(pairs, setting)
 
 
@@ -145,13 +148,13 @@ class SparseGate:
 
     def run(self) -> bool:
         """Match every row; False when that has taken longer than it should. The monitor may stop
-        it between two searches."""
+        it anywhere: a search that is under way has changed nothing."""
         f, monitor, pairs = self._frontier, self._monitor, self.pairs
         price, at = self._price, self._frontier.at
         n, m = pairs.own.size, pairs.v.size
         progress, count = monitor.progress, monitor.counter()
         progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
-        budget, done = _FIRST_SCANS, False
+        budget, done = _FIRST_ENTRIES, False
         while not done:
             clock = time.perf_counter()
             done = bool(
@@ -178,7 +181,7 @@ class SparseGate:
         return matching
 
 
-def _adopt(p: PrivatePairs, warm: Warm, whole: bool) -> None:
+def _adopt(p: PrivatePairs, warm: Warm, whole: bool, look: Callable[[], None]) -> None:
     """Begin with the pairs that are tight at the prices of a warm start; those given come first."""
     n, m = p.own.size, p.v.size
     v = np.minimum(np.floor(warm.v) if whole else warm.v, 0)
@@ -192,10 +195,14 @@ def _adopt(p: PrivatePairs, warm: Warm, whole: bool) -> None:
         p.column_of_row[rows], p.row_of_column[columns] = columns, rows
         p.match_cost[rows] = p.costs[given]
     rounding = 0.0 if whole else 0.75 * float(allowance(max(n, m), UNIT))
-    if not keep_tight(p, rounding, _ROUNDS):
-        p.v[:] = 0
-        p.column_of_row[:] = S.FREE
-        p.row_of_column[:] = S.FREE
+    span = take_best(p)
+    for _ in range(_ROUNDS):
+        look()
+        if free_loose(p, rounding, span) == 0:
+            return
+    p.v[:] = 0
+    p.column_of_row[:] = S.FREE
+    p.row_of_column[:] = S.FREE
 
 
 @dataclass(frozen=True)
@@ -290,7 +297,7 @@ def _rows(gated: Gated, source: CostSource, setting: Setting) -> _Rows | None:
         assert isinstance(given, Separable)
         terms = given.separable()
         assert terms is not None
-        columns = compact_order(terms.y.T).astype(np.int32)
+        columns = compact_order(terms.y.T, setting.monitor.tick).astype(np.int32)
         ordered = given.select(np.arange(gated.shape[0]), columns)
         if ordered is None:
             return None

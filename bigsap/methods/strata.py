@@ -47,8 +47,8 @@ def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> 
     if terms is not None and min(terms.y.shape) > 0:
         # Scaled as the costs see them, and finite: far points are no reason to fail here.
         return Strata(
-            compact_order(finite(terms.x * terms.scale)),
-            compact_order(finite(terms.y.T * terms.scale)),
+            compact_order(finite(terms.x * terms.scale), monitor.tick),
+            compact_order(finite(terms.y.T * terms.scale), monitor.tick),
             "coordinates",
         )
     n, m = problem.shape
@@ -56,12 +56,12 @@ def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> 
     rows = np.sort(generator.permutation(n)[:_LANDMARKS])
     columns = np.sort(generator.permutation(m)[:_LANDMARKS])
     of_columns = some_costs(problem, rows, np.arange(m), monitor, counts)
-    column_order = compact_order(finite(of_columns.T))
+    column_order = compact_order(finite(of_columns.T), monitor.tick)
     if not pairs_are_cheap(problem):
         return Strata(generator.permutation(n), column_order, "columns")
     of_rows = some_costs(problem, np.arange(n), columns, monitor, counts)
     counts.rows -= n  # of which hardly anything was read
-    return Strata(compact_order(finite(of_rows)), column_order, "landmarks")
+    return Strata(compact_order(finite(of_rows), monitor.tick), column_order, "landmarks")
 
 
 def finite(features: Array) -> Array:

@@ -50,6 +50,8 @@ _FIRST_PAIRS = 1 << 22
 _SLICE_SECONDS = 0.1
 #: Costs looked at one by one, each in another row, between two looks at the clock.
 _SCATTERED = 1 << 20
+#: Columns that searches come by between two looks.
+_WALKED = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class _Attempt:
             part = rows[done : done + portion]
             self.passes.sweep(part, v, tight, self._reached)
             self.invalid = bool((tight.size[part] < 0).any())
-            if self.invalid or not T.match(part, tight.ids, tight.size, matching):
+            if self.invalid or not self._match(part, matching):
                 return None
             if self._lonely(rows[: done + part.size]) > n // _LONELY:
                 return None
@@ -189,7 +191,10 @@ class _Attempt:
                 some = columns[start : start + step]
                 T.raise_prices(some, *self.passes.columns(some), sign, infinity, v, tight)
                 self.monitor.tick()
-            T.match_open(tight.ids, tight.size, matching)
+            row = 0
+            while row < n:
+                row = T.match_open(row, tight.ids, tight.size, matching, _WALKED)
+                self.monitor.tick()
         left = np.flatnonzero(matching.column_of_row < 0).astype(S.ID)
         # Costs on lists are relative to the row's minimum, which is exact at prices 0 and
         # for integers only.
@@ -197,6 +202,14 @@ class _Attempt:
         if left.size > (max(_FEW, n // _LEFT) if exact else 0):
             return None
         return TightStart(v, tight, matching, left)
+
+    def _match(self, rows: Array, matching: T.Matching) -> bool:
+        """Match these rows too; False when too many cannot be."""
+        place = 0
+        while 0 <= place < rows.size:
+            place = T.match(rows, place, self.tight.ids, self.tight.size, matching, _WALKED)
+            self.monitor.tick()
+        return place >= 0
 
     def _lonely(self, rows: Array) -> float:
         """How many columns will have no tight pair in the end, as far as these rows tell.

@@ -150,8 +150,11 @@ def _run(
         for first, last in pairwise(ends):
             solve(first, last)
         return
-    with ThreadPoolExecutor(min(threads, n_parts), thread_name_prefix="bigsap-many") as pool:
+    pool = ThreadPoolExecutor(min(threads, n_parts), thread_name_prefix="bigsap-many")
+    try:
         list(pool.map(solve, ends, ends[1:]))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)  # after an interrupt, none that waits
 
 
 def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:

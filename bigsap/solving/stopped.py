@@ -17,6 +17,7 @@ import numpy as np
 
 from bigsap.engine.core.pair_costs import signed_total
 from bigsap.engine.core.state import FREE
+from bigsap.methods.parts import pairs_are_cheap
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.solving.call import SolveCall
@@ -25,6 +26,8 @@ from bigsap.sources.filling import fill_of
 
 #: So few open rows are worth a search each.
 _FEW_OPEN = 256
+#: So few pairs, cheap ones, are read even when the grace is over.
+_FEW_PAIRS = 1024
 
 #: Ends the step at hand by raising ``Late``.
 Tick = Callable[[], None]
@@ -102,7 +105,8 @@ def answer(
             if price < math.inf and (cost is None or price < cost):
                 matching, cost = whole, price
     except Late:
-        pass
+        if cost is None:
+            matching, cost = _at_once(call, [now] if found is None else [found])
     certificate = None
     # What a row took lately may be far from what it takes, so without any bound a pass that
     # can be left between its rows is begun in any case.
@@ -144,6 +148,21 @@ def _completed(
         whole = complete(problem, candidate, tick)
         price = _signed_cost(call, whole, tick, candidate, costs)
     return whole, price
+
+
+def _at_once(call: SolveCall, candidates: list[Array | None]) -> tuple[Array | None, Any]:
+    """A candidate with its open rows given free columns in order, and its signed cost, where that
+    takes a moment: few pairs, each of which is cheap. Else None, twice."""
+    problem = call.problem
+    if min(problem.shape) > _FEW_PAIRS or not pairs_are_cheap(problem):
+        return None, None
+    for candidate in candidates:
+        if candidate is not None:
+            whole = in_order(problem, candidate)
+            price = signed_total(problem, call.rows.table, whole, lambda: None)
+            if price < math.inf:
+                return whole, price
+    return None, None
 
 
 def _signed_cost(

@@ -19,6 +19,7 @@ Here is what the forest is, how it begins on lists and ends, and the prices that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,12 +37,15 @@ CUTS = np.array([6, 16, 64])
 WHOLE = 4
 # Lists up to this long are sorted by insertion.
 _INSERTED = 128
+#: Entries of lists that are sorted between two looks at the clock.
+_ARRANGED = 1 << 22
 
 # Of a column: untouched, waiting for its time, tight now, in the forest.
 FAR, WAITING, TIGHT, REACHED = range(4)
 
 # Steps of ``run_forest``.
-EXPAND, TAKE, ADVANCE, EVALUATE = range(4)
+# AMIDST: to advance, after which the kernel has returned in the midst of that.
+EXPAND, TAKE, ADVANCE, EVALUATE, AMIDST = range(5)
 
 
 class ForestStanding:
@@ -174,6 +178,17 @@ def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> 
             lists.ids[start + place], lists.costs[start + place] = j, cost
         for c in range(CUTS.size):
             f.bounds[row, c] = tau[CUTS[c]] if CUTS[c] < size else infinity
+
+
+def arrange_all(
+    lists: Lists, v: Array, f: Forest, infinity: Any, look: Callable[[], None]
+) -> None:  # fmt: skip
+    """Sort all lists. look: called about every tenth of a second; it may raise."""
+    n = lists.start.size
+    step = max(1, _ARRANGED // max(1, int(lists.counts.first_width)))
+    for start in range(0, n, step):
+        arrange(lists, np.arange(start, min(start + step, n), dtype=ID), v, f, infinity)
+        look()
 
 
 @kernel

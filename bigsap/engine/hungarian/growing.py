@@ -12,6 +12,7 @@ from __future__ import annotations
 from bigsap.engine.core.state import CHANGED, DONE, EVENT, FREE, INFEASIBLE, LIMIT, YIELD
 from bigsap.engine.hungarian.forest import (
     ADVANCE,
+    AMIDST,
     CUTS,
     EVALUATE,
     EXPAND,
@@ -198,10 +199,15 @@ def _expand(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) -> 
 
 
 @kernel
-def _advance(lists: Lists, v: Array, f: Forest, infinity: float) -> int:
-    """The next moment at which something happens; what it is. O(touched, forest's rows)."""
+def _advance(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) -> int:
+    """The next moment at which something happens; what it is. O(touched, forest's rows) a turn.
+
+    YIELD: columns are tight, or the budget is spent: see the step.
+    """
     at = f.at
+    done = 0
     while True:
+        done += 1 + at.n_touched + at.n_rows
         now = f.at.clock
         ended, first = 0, infinity
         for p in range(at.n_rows):
@@ -238,10 +244,15 @@ def _advance(lists: Lists, v: Array, f: Forest, infinity: float) -> int:
         for p in range(at.n_rows):
             row = f.rows[p]
             if f.ends[row] <= now and f.place[row] != WHOLE:
-                at.work += _expand_row(row, lists, v, f, infinity)
+                expanded = _expand_row(row, lists, v, f, infinity)
+                at.work += expanded
+                done += expanded
         if at.n_tight:
             at.clock_steps += 1
             at.step = TAKE
+            return YIELD
+        if done >= budget:
+            at.step = AMIDST
             return YIELD
 
 
@@ -290,10 +301,11 @@ def run_forest(
                 at.work += at.n_touched + at.n_rows
                 _graft(v, f, m, infinity)
                 at.step = EXPAND
-        elif at.step == ADVANCE:
-            at.work += 1 + (at.n_touched + at.n_rows) // 4
-            found = _advance(lists, v, f, infinity)
-            if found != YIELD:
+        elif at.step == ADVANCE or at.step == AMIDST:
+            if at.step == ADVANCE:  # counted once
+                at.work += 1 + (at.n_touched + at.n_rows) // 4
+            found = _advance(lists, v, f, infinity, budget)
+            if found != YIELD or at.step == AMIDST:
                 return found
         else:
             return EVENT

@@ -5,33 +5,54 @@ They are tight before any tree grows; the rows that they leave are the roots.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from bigsap.engine.core.state import ID
+from bigsap.engine.core.atomics import lowest_bit
+from bigsap.engine.core.state import FREE, ID
+from bigsap.engine.hungarian.zeros import Zeros
 from bigsap.engine.lists.layout import Lists
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
+#: Entries gone through between two looks at the clock, about.
+_SLICE = 1 << 25
+# Where ``_stars`` stands: rows that wait, whether only those with a single choice offer
+# themselves now, and rows matched.
+_WAITING, _SINGLE, _MATCHED = range(3)
 
-@kernel(nrt=True)
+
 def star(
     lists: Lists, v: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
-    offer: Array, infinity: float,
+    infinity: float, look: Callable[[], None],
 ) -> int:  # fmt: skip
     """Match free rows to free columns of their lists' smallest ``c - v``; how many.
 
     In rounds: every free row offers itself to its first such column, from a column on that
     its number decides, and a column takes the smallest row (Lopes et al. 2019, algorithm
     1, where the first to come is taken). Rows with a single choice go first (Karp and Sipser
-    1981). offer: ID (n_columns,). Ends since each round but the last matches a row.
+    1981). Ends since each round but the last matches a row. look: called about every tenth of a
+    second; what it raises comes through, with some rows matched.
     """
     n, m = column_of_row.size, row_of_column.size
-    for j in range(m):
-        offer[j] = n
-    low = np.empty(n, v.dtype)
-    waiting = np.empty(n, ID)
+    offer, low, at = np.full(m, n, ID), np.empty(n, v.dtype), np.zeros(3, np.int64)
+    waiting, wish = np.empty(n, ID), np.empty(n, np.int64)
+    pairs = column_of_row, row_of_column, match_cost
+    at[_WAITING], at[_SINGLE] = _nearest(lists, v, column_of_row, low, waiting, infinity), 1
+    look()
+    while not _stars(lists, v, *pairs, offer, low, waiting, wish, at, _SLICE):
+        look()
+    return int(at[_MATCHED])
+
+
+@kernel
+def _nearest(
+    lists: Lists, v: Array, column_of_row: Array, low: Array, waiting: Array, infinity: float
+) -> int:
+    """The smallest ``c - v`` of free rows' lists, and the rows that know theirs; how many."""
     n_waiting = 0
-    for row in range(n):
+    for row in range(column_of_row.size):
         if column_of_row[row] >= 0:
             continue
         least = infinity
@@ -41,15 +62,24 @@ def star(
         if least < infinity and least <= lists.theta[row]:
             waiting[n_waiting] = row
             n_waiting += 1
-    matched = 0
-    single = True
-    wish = np.empty(n, np.int64)
-    while True:
+    return n_waiting
+
+
+@kernel
+def _stars(
+    lists: Lists, v: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
+    offer: Array, low: Array, waiting: Array, wish: Array, at: Array, budget: int,
+) -> bool:  # fmt: skip
+    """Rounds until no row has a choice left, True, or the budget is spent."""
+    n, m = column_of_row.size, row_of_column.size
+    n_waiting, matched, single = at[_WAITING], at[_MATCHED], at[_SINGLE] != 0
+    while budget > 0:
         kept = 0
         offers = 0
         for p in range(n_waiting):
             row = waiting[p]
             start, size = lists.start[row], lists.size[row]
+            budget -= size + 8
             spread = np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)
             first = int(np.int64((spread >> np.uint64(33)) % np.uint64(m)))
             count, choice, nearest = 0, -1, m
@@ -73,7 +103,8 @@ def star(
         n_waiting = kept
         if offers == 0:
             if not single:
-                return matched
+                at[_MATCHED] = matched
+                return True
             single = False
             continue
         kept = 0
@@ -93,3 +124,74 @@ def star(
             kept += 1
         n_waiting = kept
         single = True
+    at[_WAITING], at[_MATCHED], at[_SINGLE] = n_waiting, matched, 1 if single else 0
+    return False
+
+
+@kernel
+def free_rows(column_of_row: Array, z: Zeros) -> int:
+    """The rows that ``star_bits`` begins with; how many."""
+    count = 0
+    for row in range(column_of_row.size):
+        if column_of_row[row] == FREE:
+            z.rows[count] = row
+            count += 1
+    return count
+
+
+@kernel
+def star_bits(
+    column_of_row: Array, row_of_column: Array, z: Zeros, at: Array, budget: int
+) -> bool:  # fmt: skip
+    """First stars (Lopes et al. 2019, algorithm 1), in rounds, a column takes the smallest row.
+
+    A row offers itself to its first free zero from a word on that its number decides: from place
+    0 on all rows of a constant matrix would bid for one column. Every round matches a row.
+
+    at: int64 (3,) the rows that are left, how many of them have offered themselves in this round,
+    and to how many of these there is a choice. False when the budget of zeros and words is spent.
+    """
+    n, width = z.bits.shape
+    count = at[0]
+    while count:
+        kept = at[2]
+        for p in range(at[1], count):
+            if budget <= 0:
+                at[0], at[1], at[2] = count, p, kept
+                return False
+            row = z.rows[p]
+            spread = np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)
+            begin = int(np.int64((spread >> np.uint64(33)) % np.uint64(width)))
+            choice = -1
+            for turn in range(width):
+                word = begin + turn
+                word -= width if word >= width else 0
+                bits = z.bits[row, word]
+                budget -= 1
+                while bits != 0 and choice < 0:
+                    budget -= 1
+                    j = 64 * word + lowest_bit(bits)
+                    bits &= bits - np.uint64(1)
+                    if row_of_column[j] == FREE:
+                        choice = j
+                if choice >= 0:
+                    break
+            if choice >= 0:
+                z.claim[choice] = min(z.claim[choice], row)
+                z.root[row] = choice
+                z.rows[kept] = row
+                kept += 1
+        at[1] = at[2] = count = 0
+        for p in range(kept):
+            row = z.rows[p]
+            j = z.root[row]
+            if row_of_column[j] == FREE and z.claim[j] == row:
+                column_of_row[row] = j
+                row_of_column[j] = row
+            else:
+                z.rows[count] = row
+                count += 1
+        for j in range(row_of_column.size):
+            z.claim[j] = n
+        budget -= kept + row_of_column.size // 8
+    return True

@@ -194,56 +194,6 @@ def run_forget(thread: int, n_threads: int, z: Zeros) -> int:
 
 
 @kernel
-def star_bits(column_of_row: Array, row_of_column: Array, z: Zeros) -> None:
-    """First stars (Lopes et al. 2019, algorithm 1), in rounds, a column takes the smallest row.
-
-    A row offers itself to its first free zero from a word on that its number decides: from place
-    0 on all rows of a constant matrix would bid for one column. Every round matches a row.
-    """
-    n, width = z.bits.shape
-    count = 0
-    for row in range(n):
-        if column_of_row[row] == FREE:
-            z.rows[count] = row
-            count += 1
-    while count:
-        kept = 0
-        for p in range(count):
-            row = z.rows[p]
-            spread = np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)
-            begin = int(np.int64((spread >> np.uint64(33)) % np.uint64(width)))
-            choice = -1
-            for turn in range(width):
-                word = begin + turn
-                word -= width if word >= width else 0
-                bits = z.bits[row, word]
-                while bits != 0 and choice < 0:
-                    j = 64 * word + lowest_bit(bits)
-                    bits &= bits - np.uint64(1)
-                    if row_of_column[j] == FREE:
-                        choice = j
-                if choice >= 0:
-                    break
-            if choice >= 0:
-                z.claim[choice] = min(z.claim[choice], row)
-                z.root[row] = choice
-                z.rows[kept] = row
-                kept += 1
-        count = 0
-        for p in range(kept):
-            row = z.rows[p]
-            j = z.root[row]
-            if row_of_column[j] == FREE and z.claim[j] == row:
-                column_of_row[row] = j
-                row_of_column[j] = row
-            else:
-                z.rows[count] = row
-                count += 1
-        for j in range(row_of_column.size):
-            z.claim[j] = n
-
-
-@kernel
 def plant_bits(column_of_row: Array, z: Zeros) -> int:
     """Forget the forest; every free row is a root. How many there are."""
     at = z.at
@@ -265,32 +215,43 @@ def plant_bits(column_of_row: Array, z: Zeros) -> int:
 
 
 @kernel
-def grow_bits(row_of_column: Array, z: Zeros) -> None:
+def grow_bits(row_of_column: Array, z: Zeros, place: Array, budget: int) -> bool:
     """Grow all trees breadth first along zeros until there are none to columns not reached.
 
-    A column is claimed by the smallest row of the level that reaches it first. O(words) a row.
+    A column is claimed by the smallest row of the level that reaches it first. O(words and zeros)
+    a row. place: int64 (1,) that of the next row in the frontier; False when the budget of zeros
+    and words is spent, in the midst of a level.
     """
     at = z.at
     n, width = z.bits.shape
     m = row_of_column.size
     while at.n_frontier:
-        found = 0
-        at.levels += 1
-        for p in range(at.n_frontier):
+        found = at.n_found
+        if place[0] == 0:
+            if budget <= 0:
+                return False
+            found = 0
+            at.levels += 1
+        for p in range(place[0], at.n_frontier):
+            if budget <= 0:
+                place[0], at.n_found = p, found
+                return False
             row = z.frontier[p]
             if z.leaf[z.root[row]] < m:
                 continue  # this tree is to flip
             at.expansions += 1
             for word in range(width):
                 bits = z.bits[row, word] & ~z.reached[word]
+                budget -= 1
                 while bits != 0:
+                    budget -= 1
                     j = 64 * word + lowest_bit(bits)
                     bits &= bits - np.uint64(1)
                     if z.claim[j] == n:
                         z.found[found] = j
                         found += 1
                     z.claim[j] = min(z.claim[j], row)
-        n_next = 0
+        place[0] = n_next = 0
         for p in range(found):
             j = z.found[p]
             z.pred[j] = z.claim[j]
@@ -314,6 +275,7 @@ def grow_bits(row_of_column: Array, z: Zeros) -> None:
             z.frontier[n_next] = row
             n_next += 1
         at.n_frontier = n_next
+    return True
 
 
 @kernel

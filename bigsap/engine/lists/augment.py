@@ -107,6 +107,7 @@ def commit(p: Pairs, f: Frontier, lists: Lists, terms: Terms, epsilon: float) ->
             p.open_price[took] = v[took]
             v[s.held_by] = lower
         at.cap = lower
+        s.entries += terms.n_columns
         at.surplus = _lower_cap(cap, lower, n_virtual, p)
     elif n_virtual > 0 and at_cap:
         at.surplus -= 1

@@ -8,7 +8,6 @@ asked for are then read together, in order.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
 from bigsap.engine.core.virtual import hold_at_cap
-from bigsap.engine.core.watch import watched
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.afar import SentPrices, evaluate_afar, put_off
 from bigsap.engine.lists.layout import ENTRY_BYTES
@@ -31,15 +29,17 @@ from bigsap.sources.base import Array, Crewed
 from bigsap.sources.beside import Beside
 
 _SLICE_SECONDS = 0.1
-_FIRST_SLICE_SCANS, _MOST_SCANS = 2000, 1 << 40
+#: Of a slice of searches: entries gone through, and pairs evaluated, each of which may be dear.
+_FIRST_ENTRIES, _FIRST_PAIRS = 1 << 18, 1 << 14
+_LEAST_WORK, _MOST_WORK = 1 << 10, 1 << 40
+#: So many slices more has a search in whose midst the solve is stopped.
+_PATIENCE_SLICES = 2
 #: Rows through Python are read this many at a time, at most: the more, the fewer readings;
 #: but each search that waits for one is begun again after it.
 MOST_REQUESTS = 32
 #: Majorants are fitted anew after as many evaluations in searches as this share of the rows.
 _FIT_SHARE = 16
 _FIT_LEAST = 512
-#: From so many rows on one search may take seconds.
-_WATCHED = 8192
 #: Scans for which a search that waits goes on, for the rows it may ask for next.
 _GATHER = 32
 
@@ -69,7 +69,8 @@ class ListEngine(ListStore):
         self.n_virtual = problem.n_virtual_rows
         self._count = monitor.counter()
         self.frontier = F.frontier(n, m, self.k, price)
-        self.slice_seconds, self._budget = _SLICE_SECONDS, _FIRST_SLICE_SCANS
+        self.slice_seconds = _SLICE_SECONDS
+        self._most_entries, self._most_pairs = _FIRST_ENTRIES, _FIRST_PAIRS
         #: See ``Rules``: worth while where rows are not evaluated one by one.
         self.gather = 0 if self.immediate else _GATHER
         #: The rows that this round of the phase's searches is about, empty before the first; and
@@ -77,6 +78,8 @@ class ListEngine(ListStore):
         self.roots = np.empty(0, S.ID)
         self._visited = 0
 
+    #: What has ended the solve in the midst of a search, to be raised at the next tick.
+    _left: BaseException | None = None
     #: The prices that workers elsewhere have, where these evaluate rows.
     _sent: SentPrices | None = None
     #: Workers for rows that kernels here can read too.
@@ -280,46 +283,82 @@ class ListEngine(ListStore):
 
     def _drive(self, epsilon: float, postpone: float) -> bool:
         """Search from the roots that are ahead; False when one cannot be matched."""
-        with ThreadPoolExecutor(1, "bigsap-search") as executor:
-            while True:
-                started = time.perf_counter()
-                status = self._search(executor, epsilon, postpone)
-                if status == S.POOL_FULL:
-                    self._grow()
-                elif status == S.INVALID:
-                    self.complain(int(self.frontier.at.root))
-                elif status == S.REFIT:
-                    # By counts, never by the clock: any number of threads hands over here.
-                    self.judge_pairs()
-                    self.fit_bounds()
-                    continue  # no checkpoint here: a resumed solve fits at the same moments
-                elif status == S.YIELD:
-                    ratio = self.slice_seconds / max(time.perf_counter() - started, 1e-6)
-                    faster = min(4.0, max(0.05, ratio))
-                    self._budget = min(max(10, int(self._budget * faster)), _MOST_SCANS)
-                else:
-                    return status != S.INFEASIBLE
-                self._tick()
+        while True:
+            status = self._search(epsilon, postpone)
+            if status == S.POOL_FULL:
+                self._grow()
+            elif status == S.INVALID:
+                self.complain(int(self.frontier.at.root))
+            elif status == S.REFIT:
+                # By counts, never by the clock: any number of threads hands over here. Before any
+                # checkpoint: a resumed solve fits at the same moments.
+                self.judge_pairs()
+                self.fit_bounds()
+            elif status != S.YIELD:
+                return status != S.INFEASIBLE
+            self._tick()
 
-    def _search(self, executor: ThreadPoolExecutor, epsilon: float, postpone: float) -> int:
-        """A slice of searches; of many rows by another thread, since one of them may take
-        seconds, with nobody to hear signals or to look at limits."""
+    def _search(self, epsilon: float, postpone: float) -> int:
+        """A slice of searches, and the rest of the last of them, in slices of its own: in its
+        midst the clock is looked at, but nothing is saved.
+
+        After a stop in its midst it has some slices more: at its end a resumed solve goes on as if
+        nothing had been. Else it is given up.
+        """
         args = self._search_arguments(epsilon, postpone)
-        if self.column_of_row.size < _WATCHED:
-            return run_searches(*args)
-        at = self.frontier.at
-
-        def look() -> None:
-            self._count(self.rows_scanned, self.rows_evaluated)
-            self.monitor.look()
-
-        def stop() -> None:
-            at.stop = 1
-
+        search, patience = self.frontier.search, _PATIENCE_SLICES
+        raised: BaseException | None = None
+        status = int(S.YIELD)
         try:
-            return watched(executor, look, stop, run_searches, *args)
+            while True:
+                try:
+                    status = self._slice(args)
+                    if search.underway and raised is None:
+                        self._count(self.rows_scanned, self.rows_evaluated)
+                        self.monitor.look()
+                except BaseException as error:  # noqa: BLE001 - raised again below
+                    raised = error
+                if not search.underway:
+                    break
+                if raised is not None:
+                    if not patience:
+                        self._give_up(args)
+                        break
+                    patience -= 1
+                # The same rules, or else majorants would be fitted at other moments.
+                pace = {"most_entries": self._most_entries, "most_pairs": self._most_pairs}
+                args = (*args[:-1], args[-1]._replace(**pace))
+            if raised is None:
+                return status
+            if status in (S.REFIT, S.PAUSE):
+                self._left = raised  # once what is due has been done
+                return status
+            raise raised
         finally:
-            at.stop = 0
+            del raised  # a frame that holds its own error waits for the collector, with all it has
+
+    def _give_up(self, args: tuple[Any, ...]) -> None:
+        """Leave the search that is under way, with nothing changed but lists."""
+        at = self.frontier.at
+        at.stop = 1
+        run_searches(*args)
+        at.stop = 0
+
+    def _slice(self, args: tuple[Any, ...]) -> int:
+        """One call of the kernel; how much the next one does follows from what it took."""
+        before, started = self.pairs_evaluated, time.perf_counter()
+        status = run_searches(*args)
+        if status == S.YIELD:
+            self._pace(time.perf_counter() - started, self.pairs_evaluated - before)
+        return status
+
+    def _pace(self, seconds: float, n_pairs: int) -> None:
+        """Budgets of the next slice, after one that has ended by its own."""
+        faster = min(4.0, max(0.05, self.slice_seconds / max(seconds, 1e-6)))
+        if self.frontier.search.entries >= self._most_entries:
+            self._most_entries = _within(self._most_entries * faster)
+        if n_pairs >= self._most_pairs:
+            self._most_pairs = _within(self._most_pairs * faster)
 
     def _search_arguments(
         self, epsilon: float, postpone: float, *, named: bool = True
@@ -332,7 +371,7 @@ class ListEngine(ListStore):
         )  # fmt: skip
         rules = Rules(
             kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
-            self._next_fit(), self._budget,
+            self._next_fit(), self._most_entries, self._most_pairs,
         )  # fmt: skip
         evaluator = self.evaluator(self.slots, self.scratch, named=named)
         return self.roots, pairs, self.frontier, self.lists, evaluator, rules
@@ -359,6 +398,12 @@ class ListEngine(ListStore):
         return np.unique(rows[rows >= 0]).astype(np.intp)
 
     def _tick(self) -> None:
+        left, self._left = self._left, None
+        if left is not None:
+            try:
+                raise left
+            finally:
+                del left
         progress = self.monitor.progress
         at = self.frontier.at
         ahead = self.roots.size - at.position + at.n_abandoned
@@ -369,3 +414,8 @@ class ListEngine(ListStore):
     @property
     def rows_scanned(self) -> int:
         return int(self.frontier.at.scans)
+
+
+def _within(work: float) -> int:
+    """A budget of a slice."""
+    return int(min(max(_LEAST_WORK, work), _MOST_WORK))

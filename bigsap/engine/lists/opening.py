@@ -16,7 +16,7 @@ from bigsap.engine.lists.evaluation import Evaluator, evaluate, smallest, store
 from bigsap.engine.lists.hiding import hide
 from bigsap.engine.lists.layout import Lists, Scratch
 from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
-from bigsap.engine.lists.workspace import Frontier, Pairs
+from bigsap.engine.lists.workspace import Frontier, Pairs, is_due
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
@@ -29,7 +29,7 @@ _NOTHING = -1.7e308
 #: as many.
 _MANY_GROUPS, _FIRST_GROUPS = 32, 4
 # What ``renew`` returns, besides NO_ROOM and NO_GROWTH.
-RENEWED, BAD_ROW_COST = WIDENED, NO_GROWTH + 1
+RENEWED, BAD_ROW_COST, UNFINISHED = WIDENED, NO_GROWTH + 1, NO_GROWTH + 2
 
 
 @kernel
@@ -302,20 +302,24 @@ def evaluate_row(
 
 
 @kernel
-def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator) -> int:
+def renew(
+    row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, most_entries: int
+) -> int:  # fmt: skip
     """Evaluate a row, for a search, until its threshold grows.
 
     Where it does not, the list is full of columns that the search has settled, or of
     columns that tie at the threshold. The first are left out (``hide``), lest a search that
     must go far fill lists with all that it has passed; for the others the list is doubled.
     Returns RENEWED, BAD_ROW_COST, NO_ROOM for a longer list yet, or NO_GROWTH when there
-    will be none.
+    will be none; UNFINISHED, to be called again, when the budget is spent between two evaluations.
     """
-    before = lists.theta[row]
-    counts = lists.counts
+    s, counts = f.search, lists.counts
     hidden = f.slack[row] < e.terms.infinity
-    if hidden:
-        hidden = hide(row, p.v, e.terms, f, lists)
+    if s.renewing == 0:
+        s.before = lists.theta[row]
+        if hidden:
+            hidden = hide(row, p.v, e.terms, f, lists)
+    s.renewing = 0
     while True:
         counts.evaluations += 1
         pairs = evaluate_row(
@@ -325,15 +329,18 @@ def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator) -> int:
         if pairs < 0:
             return BAD_ROW_COST
         counts.pairs += pairs
-        if lists.theta[row] > before:
+        if lists.theta[row] > s.before:
             return RENEWED
-        if not hidden and f.search.n_settled > 0:
-            hidden = hide(row, p.v, e.terms, f, lists)
-            if hidden:
-                continue
-        widened = widen(row, e.terms.n_columns, e.longest, lists)
-        if widened != WIDENED:
-            return widened
+        fresh = False
+        if not hidden and s.n_settled > 0:
+            fresh = hidden = hide(row, p.v, e.terms, f, lists)
+        if not fresh:
+            widened = widen(row, e.terms.n_columns, e.longest, lists)
+            if widened != WIDENED:
+                return widened
+        if is_due(s, lists, most_entries):
+            s.renewing = 1
+            return UNFINISHED
 
 
 @kernel

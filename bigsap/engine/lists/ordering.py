@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from bigsap.native.kernel import kernel
@@ -10,15 +12,18 @@ from bigsap.sources.convert import read_only
 
 #: Points of a leaf. Every aligned stretch of LEAF * 2**k consecutive points is a node of the tree.
 LEAF = 4
+#: Numbers gone through between two looks at the clock.
+_SLICE = 1 << 24
 
 
-def compact_order(points: Array) -> Array:
+def compact_order(points: Array, look: Callable[[], None] | None = None) -> Array:
     """Order points so that aligned stretches of them fill small boxes.
 
     points: float64 (n, d), finite. Parts the points along their widest extent until LEAF are
     left; the left part always has LEAF * 2**k of them, so that a stretch of so many that
     begins at a multiple of its length is one node. Deterministic. Against the Morton curve,
     whose stretches jump, this halved the pairs that bounded evaluations open.
+    look: called about every tenth of a second; what it raises comes through.
     Returns intp (n,). O(n d log n).
     """
     points = np.ascontiguousarray(points, np.float64)
@@ -26,19 +31,29 @@ def compact_order(points: Array) -> Array:
     order = np.arange(n, dtype=np.intp)
     if n > LEAF and d:
         # From all points to a leaf the right parts that wait are at most one a level.
-        _part(read_only(points), order, np.empty(n), np.empty(128, np.intp))
+        stack, key = np.empty(128, np.intp), np.empty(n)
+        stack[:2], n_stack = (0, n), 2
+        while n_stack := _part(read_only(points), order, key, stack, n_stack, _SLICE):
+            if look is not None:
+                look()
     return order
 
 
 @kernel(nrt=True)
-def _part(points: Array, order: Array, key: Array, stack: Array) -> None:
-    n, d = points.shape
-    stack[0], stack[1] = 0, n
-    n_stack = 2
+def _part(
+    points: Array, order: Array, key: Array, stack: Array, n_stack: int, budget: int
+) -> int:  # fmt: skip
+    """Part the stretches that wait on the stack, two places each; how many places are left when
+    about ``budget`` numbers have been gone through."""
+    d = points.shape[1]
     while n_stack > 0:
         n_stack -= 2
         low, high = stack[n_stack], stack[n_stack + 1]
         while high - low > LEAF:
+            if budget <= 0:
+                stack[n_stack], stack[n_stack + 1] = low, high
+                return n_stack + 2
+            budget -= (high - low) * (d + 4)
             axis, widest = 0, -1.0
             for a in range(d):
                 least = most = points[order[low], a]
@@ -58,6 +73,7 @@ def _part(points: Array, order: Array, key: Array, stack: Array) -> None:
             stack[n_stack], stack[n_stack + 1] = split, high
             n_stack += 2
             high = split
+    return 0
 
 
 @kernel(nrt=True)

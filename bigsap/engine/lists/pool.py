@@ -9,6 +9,7 @@ never used, and leaves its own. Two neighbours' first places make one of the nex
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from bigsap.sources.compiled import address_of, call, call_fill
 _SPARE = 15
 #: No limit, in entries.
 UNLIMITED = 1 << 62
+#: Entries that are copied between two looks at the clock.
+COPIED = 1 << 22
 # What ``widen`` returns.
 WIDENED, NO_ROOM, NO_GROWTH = range(3)
 
@@ -66,6 +69,24 @@ def first_pool(lists: Lists, k: int, share: int | None, n_columns: int) -> Lists
         ids, costs = reserve(size + n_columns, size + n_columns, lists.costs.dtype)
         ids[size:] = np.arange(n_columns)
         counts.pool_size = counts.pool_limit = size
+    return lists._replace(ids=ids, costs=costs)
+
+
+def moved(
+    lists: Lists, size: int, kept: int, beyond: int, look: Callable[[], None]
+) -> Lists:  # fmt: skip
+    """The same lists in another pool of so many entries, with the first ``kept`` of the old one.
+
+    beyond: columns of a row that has room at the end, see ``first_pool``. What ``look`` raises,
+    about every tenth of a second, leaves the lists where they are.
+    """
+    ids, costs = reserve(size + beyond, size + beyond, lists.costs.dtype)
+    for start in range(0, kept, COPIED):
+        part = slice(start, min(start + COPIED, kept))
+        ids[part], costs[part] = lists.ids[part], lists.costs[part]
+        look()
+    ids[size:] = np.arange(beyond)
+    lists.counts.pool_size = size
     return lists._replace(ids=ids, costs=costs)
 
 

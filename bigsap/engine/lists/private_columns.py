@@ -26,11 +26,22 @@ PRIVATE = -2
 
 
 class PrivateStanding:
-    """Where the searches stand."""
+    """Where the searches stand, and the one that is under way."""
 
     position: int  # next place in the order
     scans: int
     entries: int  # looked at by scans
+    underway: int  # 1: what follows is of a search that goes on
+    row: int  # scanned next
+    n_heap: int
+    n_touched: int
+    n_settled: int
+    sink: int  # where the shortest path so far ends, by which row, at what cost
+    sink_row: int
+    h: float  # of ``row``: what its labels are counted from
+    label: float  # running maximum of the settled labels
+    best: float  # the label of the sink
+    sink_cost: float
 
 
 class PrivatePairs(NamedTuple):
@@ -95,15 +106,26 @@ def _flip(
 
 @kernel
 def _search(
-    root: int, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float
-) -> None:
-    """Augment the row by a shortest path. O(entries of the rows scanned, times log)."""
+    root: int, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float, last: int
+) -> bool:
+    """Augment the row by a shortest path; False where it is under way after ``last`` entries, and
+    nothing has changed. O(entries of the rows scanned, times log)."""
     at, dist, v = f.at, f.dist, p.v
     zero = p.own[root] - p.own[root]
     n_heap = n_touched = n_settled = 0
     row, h, label = root, zero, -infinity
     best, sink, sink_row, sink_cost = infinity, PRIVATE, root, zero
+    if at.underway != 0:
+        n_heap, n_touched, n_settled = at.n_heap, at.n_touched, at.n_settled
+        row, h, label = at.row, at.h, at.label
+        best, sink, sink_row, sink_cost = at.best, at.sink, at.sink_row, at.sink_cost
     while row >= 0:
+        if at.entries >= last:
+            at.n_heap, at.n_touched, at.n_settled = n_heap, n_touched, n_settled
+            at.row, at.h, at.label = row, h, label
+            at.best, at.sink, at.sink_row, at.sink_cost = best, sink, sink_row, sink_cost
+            at.underway = 1
+            return False
         at.scans += 1
         at.entries += p.start[row + 1] - p.start[row]
         if h + p.own[row] < best:
@@ -140,32 +162,30 @@ def _search(
     for k in range(n_settled):
         v[f.settled[k]] -= label - f.settled_dist[k]
     _flip(root, sink_row, sink, sink_cost, p, f)
+    at.underway = 0
+    return True
 
 
 @kernel
 def run_private(
     order: Array, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float, budget: int
 ) -> int:
-    """Search from the rows of ``order`` that are still ahead, until as many scans are made as the
-    budget says; 1 when none is left. Prices only fall; at each return they are dual
-    feasible with ``min(own, c - v)``, and pairs are tight."""
+    """Search from the rows of ``order`` that are still ahead, until as many entries are looked at
+    as the budget says, in the midst of a search too; 1 when none is left. Prices only fall; at
+    each return they are dual feasible with ``min(own, c - v)``, and pairs are tight."""
     at = f.at
-    last = at.scans + budget
-    while at.position < order.size and at.scans < last:
-        _search(order[at.position], p, f, infinity, blocked)
+    last = at.entries + budget
+    while at.position < order.size:
+        if not _search(order[at.position], p, f, infinity, blocked, last):
+            return 0
         at.position += 1
-    return 1 if at.position == order.size else 0
+    return 1
 
 
 @kernel
-def keep_tight(p: PrivatePairs, rounding: float, rounds: int) -> bool:
-    """Keep of the pairs at hand, under prices <= 0, those that stay tight when all other columns
-    cost 0; False if that takes more rounds. O(rounds * entries).
-
-    Rows without a pair first take the column that is best for them, where it has no row.
-    The price of a column that is freed rises to 0, which may make other rows' pairs loose.
-    rounding: how far from tight pairs may be, relative to their numbers and the span of prices.
-    """
+def take_best(p: PrivatePairs) -> float:
+    """Under prices <= 0, give rows without a pair the column that is best for them, where it has no
+    row, and free columns the price 0; the span of the prices then. O(entries)."""
     v = p.v
     for row in range(p.own.size):
         if p.column_of_row[row] < 0:
@@ -181,20 +201,28 @@ def keep_tight(p: PrivatePairs, rounding: float, rounds: int) -> bool:
         if p.row_of_column[j] < 0:
             v[j] = 0
         span = max(span, -v[j])
-    for _ in range(rounds):
-        freed = 0
-        for row in range(p.own.size):
-            column = p.column_of_row[row]
-            if column < 0:
-                continue
-            low = p.own[row]
-            for k in range(p.start[row], p.start[row + 1]):
-                low = min(low, p.costs[k] - v[p.ids[k]])
-            pair = p.match_cost[row] - v[column]
-            if pair - low > rounding * (abs(pair) + abs(low) + span):
-                p.column_of_row[row] = p.row_of_column[column] = FREE
-                v[column] = 0
-                freed += 1
-        if freed == 0:
-            return True
-    return False
+    return span
+
+
+@kernel
+def free_loose(p: PrivatePairs, rounding: float, span: float) -> int:
+    """Give up the pairs that are not tight; how many. O(entries).
+
+    The price of a column that is freed rises to 0, which may make other rows' pairs loose: all
+    are tight when none was given up. rounding: how far from tight pairs may be, relative to their
+    numbers and the span of prices.
+    """
+    v, freed = p.v, 0
+    for row in range(p.own.size):
+        column = p.column_of_row[row]
+        if column < 0:
+            continue
+        low = p.own[row]
+        for k in range(p.start[row], p.start[row + 1]):
+            low = min(low, p.costs[k] - v[p.ids[k]])
+        pair = p.match_cost[row] - v[column]
+        if pair - low > rounding * (abs(pair) + abs(low) + span):
+            p.column_of_row[row] = p.row_of_column[column] = FREE
+            v[column] = 0
+            freed += 1
+    return freed

@@ -33,15 +33,17 @@ from bigsap.engine.lists.augment import VIRTUAL, commit
 from bigsap.engine.lists.evaluation import Evaluator
 from bigsap.engine.lists.hiding import leave_out, reveal, smallest_label
 from bigsap.engine.lists.layout import Lists
-from bigsap.engine.lists.opening import RENEWED, renew
+from bigsap.engine.lists.opening import RENEWED, UNFINISHED, renew
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
-from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, pop, push
+from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, is_due, pop, push
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # The lists of so many rows that may be next are fetched while one is scanned.
 _NEXT = 3
 _MOST_AHEAD = 256
+#: A scan takes about as long as so many entries, however short its list is.
+_A_SCAN = 64
 # What ``_next_item`` has come to, besides reasons to return: a row to scan, or nothing nearer than
 # the best free column.
 _ROW, _NOTHING = -1, -2
@@ -55,7 +57,8 @@ class Rules(NamedTuple):
     another run after the evaluations; PAUSE as soon as there are ``most_requests``. gather: scans
     for which a search goes on that will be abandoned, for the rows it may ask for next; as many
     again as it made before; 0: none. unit: the rounding of P. refit: evaluations, of all so far, at
-    which to return REFIT, and budget: scans at which to return YIELD, both between two searches.
+    which to return REFIT between two searches. most_entries, most_pairs: entries of lists and
+    columns gone through, and pairs evaluated, at which to return YIELD, within a search too.
     """
 
     epsilon: float
@@ -65,7 +68,8 @@ class Rules(NamedTuple):
     most_requests: int
     unit: float
     refit: int
-    budget: int
+    most_entries: int
+    most_pairs: int
 
 
 @kernel(forceinline=True)
@@ -98,7 +102,7 @@ def _open(root: int, terms: Terms, f: Frontier) -> None:
     s.best_free = s.group_label = s.group_at = s.held_label = s.held_at = infinity
     s.sink = s.sink_row = s.group_row = s.held_row = s.held_by = -1
     s.n_heap = s.n_touched = s.n_settled = s.member = 0
-    s.group_settled = s.held_settled = s.abandoned = s.whole = 0
+    s.group_settled = s.held_settled = s.abandoned = s.whole = s.renewing = 0
     s.first_scan, s.last_scan = f.at.scans, 0
 
 
@@ -127,6 +131,7 @@ def _scan(p: Pairs, f: Frontier, lists: Lists, terms: Terms, postpone: float) ->
     if s.whole != 0:
         start, size, event = ids.size - terms.n_columns, terms.n_columns, infinity
         s.whole = 0
+    s.entries += size + _A_SCAN
     _look_ahead(row_of_column, f, lists)
     for k in range(size):
         reached[k] = h + (costs[start + k] - v[ids[start + k]])
@@ -166,11 +171,14 @@ def _scan(p: Pairs, f: Frontier, lists: Lists, terms: Terms, postpone: float) ->
     s.best_free, s.n_heap = best_free, n_heap
 
 
-@kernel(forceinline=True)
-def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, postpone: float) -> int:
+@kernel
+def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
     """Evaluate a row whose event has come; _ROW, or why that cannot be done now."""
     s, zero = f.search, e.terms.sign - e.terms.sign
-    renewed = renew(row, p, f, lists, e)
+    postpone = rules.postpone
+    renewed = renew(row, p, f, lists, e, rules.most_entries)
+    if renewed == UNFINISHED:
+        return YIELD
     if renewed == NO_GROWTH:
         s.whole = write_whole(row, e.from_fill, e.costs, e.terms, e.scratch.raw, lists)
         return _ROW if s.whole != 0 else INVALID
@@ -223,7 +231,7 @@ def _next_item(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) 
         s.row = -1 - item
         s.h = f.h[s.row]
         if rules.immediate:
-            return _renew(s.row, p, f, lists, e, rules.postpone)
+            return _renew(s.row, p, f, lists, e, rules)
         _request(s.row, f, rules.gather)
         if at.scans >= s.last_scan:
             break
@@ -236,6 +244,7 @@ def _settle_virtual_rows(p: Pairs, f: Frontier, terms: Terms) -> None:
     every other column from there."""
     s, cap, v, dist = f.search, f.at.cap, p.v, f.dist
     zero = terms.sign - terms.sign
+    s.entries += terms.n_columns
     s.held_settled = 1
     s.label = max(s.label, s.held_label)
     s.held_at = s.label
@@ -266,10 +275,17 @@ def _next_member(p: Pairs, f: Frontier, lists: Lists, terms: Terms) -> None:
 
 @kernel(forceinline=True)
 def _search(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
-    """Dijkstra from the search's root: DONE with a sink or abandoned, or why there is none."""
+    """Dijkstra from where the search stands: DONE with a sink or abandoned, or why there is none.
+
+    YIELD where the budget is spent, or to give it up.
+    """
     s, at = f.search, f.at
+    if s.renewing != 0 and at.stop == 0:
+        found = _renew(s.row, p, f, lists, e, rules)
+        if found >= 0:
+            return found
     while True:
-        if at.stop != 0:
+        if at.stop != 0 or is_due(s, lists, rules.most_entries):
             return YIELD
         _scan(p, f, lists, e.terms, rules.postpone)
         if s.group_settled != 0 and s.member < at.group_size:
@@ -306,22 +322,29 @@ def run_searches(
 ) -> int:
     """Augment every row of ``order`` that is still ahead: DONE, or why it returns before.
 
-    Within a search at.stop makes it return YIELD. A row whose list may not grow is scanned as a
-    whole for the event.
+    YIELD with ``Search.underway``: in the midst of a search, with which it goes on when called
+    again, or, with at.stop, gives it up. A row whose list may not grow is scanned as a whole for
+    the event.
 
     The virtual rows hold free columns at the cap. While there are more than they need
     (at.surplus) each of these is a sink; after that a search that comes to one comes
     to all of them, and from there to every column at the label plus ``cap - v``.
     """
     s, at, infinity = f.search, f.at, e.terms.infinity
-    scans_at_entry = at.scans
+    s.entries, s.pairs_end = 0, lists.counts.pairs + rules.most_pairs
     while at.position < order.size:
-        if lists.counts.evaluations >= rules.refit:
-            return REFIT
-        if at.scans - scans_at_entry >= rules.budget:
-            return YIELD
-        _open(order[at.position], e.terms, f)
+        if s.underway == 0:
+            if lists.counts.evaluations >= rules.refit:
+                return REFIT
+            if s.owed != 0 or is_due(s, lists, rules.most_entries):
+                s.owed = 0
+                return YIELD
+            _open(order[at.position], e.terms, f)
         status = _search(p, f, lists, e, rules)
+        if status == YIELD and at.stop == 0:
+            s.underway = s.owed = 1
+            return YIELD
+        s.underway = 0
         if at.n_hidden > 0:
             # A search that is given up changes no price.
             final = s.label if status == DONE else smallest_label(s.n_settled, f)

@@ -28,7 +28,7 @@ def kept(engine: ListEngine) -> dict[str, Any]:
     """Names to arrays and plain values. The arrays are the engine's own, to be written
     before it goes on: about 12 bytes an entry of the lists. Empty while it is half changed.
     """
-    if engine.torn:
+    if engine.torn or engine.frontier.search.underway:
         return {}
     lists, f, wave = engine.lists, engine.frontier, engine.wave
     # Before the first evaluation the lists are empty.

@@ -26,13 +26,14 @@ from bigsap.engine.lists.evaluation import Evaluator
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.opening import run_evaluations
 from bigsap.engine.lists.pool import (
+    COPIED,
     NO_GROWTH,
     NO_ROOM,
     UNLIMITED,
     ListsExhausted,
     first_pool,
+    moved,
     pool_bytes,
-    reserve,
     widen,
 )
 from bigsap.engine.lists.reading import costs_in
@@ -187,13 +188,8 @@ class ListStore:
 
     def move_pool(self, size: int, kept: int) -> None:
         """Take another pool of so many entries, with the first ``kept`` of this one."""
-        lists = self.lists
         beyond = self.terms.n_columns if self.limited else 0
-        ids, costs = reserve(size + beyond, size + beyond, self.price)
-        ids[:kept], costs[:kept] = lists.ids[:kept], lists.costs[:kept]
-        ids[size:] = np.arange(beyond)
-        self.lists = lists._replace(ids=ids, costs=costs)
-        lists.counts.pool_size = size
+        self.lists = moved(self.lists, size, kept, beyond, self.monitor.look)
 
     def make_reach(self, n_entries: int) -> None:
         """Searches may have to scan so many entries at a time."""
@@ -345,7 +341,12 @@ class ListStore:
 
     def _widen(self, rows: Array) -> None:
         """Twice the entries for rows whose threshold did not grow (ties)."""
+        copied = 0
         for row in rows.tolist():
+            copied += int(self.lists.size[row])
+            if copied > COPIED:
+                copied = 0
+                self.monitor.look()
             while (done := widen(row, self.terms.n_columns, self.longest, self.lists)) == NO_ROOM:
                 self._grow()
             if done == NO_GROWTH:

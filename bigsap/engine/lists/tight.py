@@ -62,6 +62,7 @@ class MatchingStanding:
     n_rows: int  # gone through
     n_open: int  # of these, left open
     n_searches: int
+    work: int  # columns that searches came by, and rows
 
 
 class Matching(NamedTuple):
@@ -262,6 +263,7 @@ def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
     column_of_row, row_of_column, seen = m.column_of_row, m.row_of_column, m.seen
     rows, places, visited = m.rows, m.places, m.visited
     m.at.n_searches += 1
+    m.at.work += 1
     stamp = m.at.n_searches
     n_visited = 0
     depth = 0
@@ -286,6 +288,7 @@ def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
             places[depth] += 1
             if seen[j] != stamp and seen[j] != _DEAD:
                 seen[j] = stamp
+                m.at.work += 1
                 visited[n_visited] = j
                 n_visited += 1
                 depth += 1
@@ -301,19 +304,23 @@ def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
 
 
 @kernel
-def match(rows: Array, ids: Array, size: Array, m: Matching) -> bool:
-    """Match these rows too, in order, as many of all as can be; False when too many cannot.
+def match(rows: Array, first: int, ids: Array, size: Array, m: Matching, budget: int) -> int:
+    """Match these rows too, from place ``first`` on, as many of all as can be: the place to go on
+    from when the budget is spent or all are done, -1 when too many cannot be matched.
 
     Judged row by row, so that the verdict does not depend on how the rows are portioned.
     """
     at = m.at
-    for p in range(rows.size):
+    last = at.work + budget
+    for p in range(first, rows.size):
+        if at.work >= last:
+            return p
         at.n_rows += 1
         if not _search(rows[p], ids, size, m):
             at.n_open += 1
             if at.n_open > _FEW + at.n_rows // _SHARE:
-                return False
-    return True
+                return -1
+    return rows.size
 
 
 @kernel
@@ -349,16 +356,20 @@ def raise_prices(
 
 
 @kernel
-def match_open(ids: Array, size: Array, m: Matching) -> int:
-    """Try the open rows once more, with the pairs that have come; how many stay open."""
-    n_open = 0
-    for j in range(m.seen.size):
-        m.seen[j] = 0
-    m.at.n_searches = 0
-    for row in range(m.column_of_row.size):
-        if m.column_of_row[row] < 0 and not _search(row, ids, size, m):
-            n_open += 1
-    return n_open
+def match_open(first: int, ids: Array, size: Array, m: Matching, budget: int) -> int:
+    """Try the open rows once more, with the pairs that have come, from row ``first`` on; the row
+    to go on from when the budget is spent or all are done."""
+    if first == 0:
+        for j in range(m.seen.size):
+            m.seen[j] = 0
+        m.at.n_searches = 0
+    last = m.at.work + budget
+    for row in range(first, m.column_of_row.size):
+        if m.at.work >= last:
+            return row
+        if m.column_of_row[row] < 0:
+            _search(row, ids, size, m)
+    return m.column_of_row.size
 
 
 def valid_costs(problem: Problem, price: np.dtype[Any]) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.record import record
 from bigsap.engine.core.state import ID
 from bigsap.engine.lists.bounds import BLOCK
+from bigsap.engine.lists.layout import Lists
 from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
@@ -28,14 +29,15 @@ class SearchStanding:
     group_size: int  # virtual columns: places taken
     surplus: int  # virtual rows: free columns at the cap beyond those they hold
     n_hidden: int  # rows of the current search whose lists leave its settled columns out
-    stop: int  # set by another thread: give the search up, with nothing changed
+    stop: int  # 1: give the search at hand up, with nothing changed
     drops: float
     group_price: float
     cap: float  # virtual rows: the price of the free columns they hold, the largest there is
 
 
 class Search:
-    """The search at hand: ``Frontier.search``. Nothing of it outlives the search."""
+    """The search at hand: ``Frontier.search``. Nothing of it outlives the search but ``entries``
+    and ``owed``."""
 
     root: int
     row: int  # scanned next, or just being so
@@ -48,6 +50,11 @@ class Search:
     abandoned: int  # 1: it waits for a row that only Python can read
     last_scan: int  # with that, scans at which it ends
     whole: int  # 1: ``row`` lies as a list of all columns at the pool's end
+    underway: int  # 1: the kernel has returned in its midst, to go on from there
+    renewing: int  # 1: in the midst of ``row``'s evaluations
+    entries: int  # of lists and columns, gone through since the kernel was called
+    pairs_end: int  # pairs evaluated, of all so far, at which it returns
+    owed: int  # 1: it has returned in a search, and is to return at the end of that too
     # Virtual columns: the row that reached them; 1 once they are settled; next member to scan.
     group_row: int
     group_settled: int
@@ -57,6 +64,7 @@ class Search:
     held_by: int
     held_settled: int
     h: float  # of ``row``, see ``Frontier.h``
+    before: float  # its threshold before it is renewed
     label: float  # running maximum of the settled labels: never falls
     best_free: float  # label of the sink; nothing at or beyond it is noted
     sink_cost: float
@@ -137,6 +145,12 @@ def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
         left=np.zeros(-(-m // BLOCK), np.int32),
         at=record(SearchStanding, price), search=record(Search, price),
     )  # fmt: skip
+
+
+@kernel(forceinline=True)
+def is_due(s: Search, lists: Lists, most_entries: int) -> bool:
+    """Whether the kernel has done the work after which Python looks at clock and wishes."""
+    return s.entries >= most_entries or lists.counts.pairs >= s.pairs_end
 
 
 @kernel
