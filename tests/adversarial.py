@@ -17,6 +17,7 @@ import numpy as np
 
 import bigsap
 from adversarial_costs import FAMILIES, matrix_of, points_of
+from bigsap.sources.base import SCANNABLE
 from contracts import read
 
 PLACES = ("host", "device", "cluster", "service")
@@ -205,7 +206,12 @@ def given(
     if source in kinds:
         function, kind = kinds[source]
         return bigsap.from_function(
-            function, matrix.shape, (matrix,), kind=kind, dtype=matrix.dtype, compiled=False
+            function,
+            matrix.shape,
+            (matrix,),
+            kind=kind,
+            compiled=False,
+            dtype=matrix.dtype if matrix.dtype in SCANNABLE else np.int64,
         )
     if source == "npy":
         np.save(folder / "costs.npy", matrix)
