@@ -147,8 +147,8 @@ def draw(
 def shape_of(rng: np.random.Generator, place: str, most: int) -> tuple[int, int]:
     """Square more often than not; else one side is up to three times the other, or few."""
     limit = min(most, pick(rng, SIZES[place]))
-    n = int(rng.integers(max(1, limit // 5) if limit <= 600 else 1025, limit + 1))
-    n = min(n, most)
+    least = max(1, limit // 5) if limit <= 1024 else 1025  # levels begin there
+    n = int(rng.integers(least, limit + 1))
     way = rng.random()
     if way < 0.55:
         return n, n
