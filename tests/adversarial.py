@@ -128,7 +128,7 @@ def draw(
     if place == "cluster":
         source = str(rng.choice(["rows", "blocks", "npy", "points", "expression", "lowrank"]))
     if source in COMPUTED:
-        family, cost = computed(rng, source, n, m)
+        family, cost = computed(rng, source, n, m, maximize)
         matrix = delivered(cost)
     else:
         family, matrix = matrix_of(rng, n, m, maximize, families)
@@ -160,7 +160,9 @@ def shape_of(rng: np.random.Generator, place: str, most: int) -> tuple[int, int]
     return (n, other) if rng.random() < 0.5 else (other, n)
 
 
-def computed(rng: np.random.Generator, source: str, n: int, m: int) -> tuple[str, Any]:
+def computed(
+    rng: np.random.Generator, source: str, n: int, m: int, maximize: bool
+) -> tuple[str, Any]:
     """Costs that are a formula of few numbers: a family and what computes them."""
     if source == "points":
         x, y, family = points_of(rng, n, m)
@@ -172,7 +174,7 @@ def computed(rng: np.random.Generator, source: str, n: int, m: int) -> tuple[str
         return f"sum of {family}", bigsap.sum_of([bigsap.points(x, y), more])
     if source == "table":
         classes = rng.integers(1, 9, 2)
-        family, values = matrix_of(rng, *map(int, classes), False, FAMILIES)
+        family, values = matrix_of(rng, *map(int, classes), maximize, FAMILIES)
         row, column = (rng.integers(0, k, s) for k, s in zip(classes, (n, m), strict=True))
         return f"table {family}", bigsap.table(values, row, column)
     a, b = vectors(rng, n, m)
