@@ -50,13 +50,18 @@ def search(
         end = time.monotonic() + seconds
         spent = dict.fromkeys(places, 0.0)
         while time.monotonic() < end:
+            places = tuple(
+                p for p in places if at[2 + PLACES.index(p)] < given.first + given.problems
+            )
+            if not places:
+                break
             place = min(places, key=lambda p: spent[p] / SHARES[p])
             began = time.monotonic()
             which = PLACES.index(place)
             number = at[2 + which]
             with at.get_lock():
                 at[0], at[1], at[2 + which] = which, int(time.time()), number + workers
-            case = draw(given.seed, number, place, folder, given.most)
+            case = draw(given.seed, number, place, folder, given.most, given.forced)
             said.put((str(case), case.name, tried(case, opened[place], folder)))
             spent[place] += time.monotonic() - began
         at[0] = -1
@@ -149,7 +154,7 @@ def again(name: str, given: argparse.Namespace) -> int:
     """One problem, with what is known of it."""
     seed, number, place = name.split(":")
     with tempfile.TemporaryDirectory() as folder, place_named(place, Path(folder)) as where:
-        case = draw(int(seed), int(number), place, Path(folder), given.most)
+        case = draw(int(seed), int(number), place, Path(folder), given.most, given.forced)
         print(case)
         if given.save:
             np.save(given.save, case.matrix)
@@ -166,6 +171,8 @@ def main() -> int:
     parser.add_argument("--places", default=",".join(PLACES), help="of " + ", ".join(PLACES))
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--most", type=int, default=2500, help="rows or columns at most")
+    parser.add_argument("--forced", action="store_true", help="forced pairs and faulty readings")
+    parser.add_argument("--problems", type=int, default=10**9, help="in each place at most")
     parser.add_argument("--again", metavar="NAME", help="solve one problem once more")
     parser.add_argument("--save", metavar="FILE", help="with --again: its costs, as .npy")
     given = parser.parse_args()
