@@ -17,6 +17,7 @@ import numpy as np
 
 import bigsap
 from adversarial_costs import FAMILIES, matrix_of, points_of
+from bigsap.sources.base import SCANNABLE
 from contracts import read
 
 PLACES = ("host", "device", "cluster", "service")
@@ -39,6 +40,9 @@ WAYS = {
 }  # fmt: skip
 COMPUTED = ("points", "lowrank", "expression", "table", "sum")
 KEPT = ("array", "transposed", "npy", "rows", "values", "blocks", "zarr", "masked", "scaled")
+#: With a forced pair each, or one faulty reading among points: of all sizes, by all methods.
+FORCED_SIZES = ((8, 20), (60, 30), (300, 30), (1000, 5), (1300, 8), (2500, 7))
+FORCED_SOURCES = ("array", "array", "array", "rows", "points", "points")
 SENT = ("array", "points", "lowrank", "expression", "table", "zarr")
 
 
@@ -108,12 +112,16 @@ def pick(rng: np.random.Generator, weighted: Sequence[tuple[Any, int]]) -> Any:
 
 
 def draw(
-    seed: int, number: int, place: str, folder: Path, most: int = 2500, families: Any = FAMILIES
+    seed: int, number: int, place: str, folder: Path, most: int = 2500, forced: bool = False
 ) -> Case:
-    """A problem. folder: where its files go. most: rows or columns at most."""
+    """A problem. folder: where its files go. most: rows or columns at most. forced: one pair that
+    must be taken, or a faulty reading, and nothing else."""
     rng = np.random.default_rng((seed, number, PLACES.index(place)))
     way = pick(rng, WAYS[place])
-    n, m = shape_of(rng, place, most if way not in ("many",) else min(most, 40))
+    if forced and place == "host":
+        way = "scipy" if rng.random() < 0.1 else "solve"
+    sizes = FORCED_SIZES if forced and place == "host" else SIZES[place]
+    n, m = shape_of(rng, sizes, most if way != "many" else min(most, 40))
     maximize = bool(rng.random() < 0.3)
     kinds = [("computed", 25), ("kept", 75)]
     if place == "service":
@@ -126,8 +134,11 @@ def draw(
         source = "array" if place == "host" and rng.random() < 0.3 else source
     if place == "cluster":
         source = str(rng.choice(["rows", "blocks", "npy", "points", "expression", "lowrank"]))
+    if forced and way != "scipy":
+        source = str(rng.choice(FORCED_SOURCES[3 * (place == "cluster") :]))
+    families = ("forced",) if forced else FAMILIES
     if source in COMPUTED:
-        family, cost = computed(rng, source, n, m)
+        family, cost = computed(rng, source, n, m, maximize)
         matrix = delivered(cost)
     else:
         family, matrix = matrix_of(rng, n, m, maximize, families)
@@ -135,7 +146,7 @@ def draw(
         if source in ("masked", "scaled"):
             matrix = delivered(cost)
     prices = None
-    if way not in ("scipy", "many") and rng.random() < 0.2:
+    if way not in ("scipy", "many") and rng.random() < (0.05 if forced else 0.2):
         prices = prices_of(rng, matrix, maximize)
     options = options_of(rng, place, way, matrix, maximize, prices is not None)
     return Case(
@@ -143,11 +154,11 @@ def draw(
     )
 
 
-def shape_of(rng: np.random.Generator, place: str, most: int) -> tuple[int, int]:
+def shape_of(rng: np.random.Generator, sizes: Any, most: int) -> tuple[int, int]:
     """Square more often than not; else one side is up to three times the other, or few."""
-    limit = min(most, pick(rng, SIZES[place]))
-    n = int(rng.integers(max(1, limit // 5) if limit <= 600 else 1025, limit + 1))
-    n = min(n, most)
+    limit = min(most, pick(rng, sizes))
+    least = max(1, limit // 5) if limit <= 1024 else 1025  # levels begin there
+    n = int(rng.integers(least, limit + 1))
     way = rng.random()
     if way < 0.55:
         return n, n
@@ -159,7 +170,9 @@ def shape_of(rng: np.random.Generator, place: str, most: int) -> tuple[int, int]
     return (n, other) if rng.random() < 0.5 else (other, n)
 
 
-def computed(rng: np.random.Generator, source: str, n: int, m: int) -> tuple[str, Any]:
+def computed(
+    rng: np.random.Generator, source: str, n: int, m: int, maximize: bool
+) -> tuple[str, Any]:
     """Costs that are a formula of few numbers: a family and what computes them."""
     if source == "points":
         x, y, family = points_of(rng, n, m)
@@ -171,7 +184,7 @@ def computed(rng: np.random.Generator, source: str, n: int, m: int) -> tuple[str
         return f"sum of {family}", bigsap.sum_of([bigsap.points(x, y), more])
     if source == "table":
         classes = rng.integers(1, 9, 2)
-        family, values = matrix_of(rng, *map(int, classes), False, FAMILIES)
+        family, values = matrix_of(rng, *map(int, classes), maximize, FAMILIES)
         row, column = (rng.integers(0, k, s) for k, s in zip(classes, (n, m), strict=True))
         return f"table {family}", bigsap.table(values, row, column)
     a, b = vectors(rng, n, m)
@@ -205,7 +218,12 @@ def given(
     if source in kinds:
         function, kind = kinds[source]
         return bigsap.from_function(
-            function, matrix.shape, (matrix,), kind=kind, dtype=matrix.dtype, compiled=False
+            function,
+            matrix.shape,
+            (matrix,),
+            kind=kind,
+            compiled=False,
+            dtype=matrix.dtype if matrix.dtype in SCANNABLE else np.int64,
         )
     if source == "npy":
         np.save(folder / "costs.npy", matrix)

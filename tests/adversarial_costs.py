@@ -182,10 +182,23 @@ def huge(rng: np.random.Generator, n: int, m: int) -> np.ndarray:
     return np.where(rng.random((n, m)) < 0.5, plain(rng, n, m), cost)
 
 
+def forced(rng: np.random.Generator, n: int, m: int) -> np.ndarray:
+    """Ordinary costs but one pair that must be taken: 1e6 to sys.maxsize elsewhere in its row and
+    column."""
+    cost = plain(rng, n, m)
+    size = float(rng.choice([*10.0 ** rng.uniform(6, 18, 6), 1e13, 1e16, sys.maxsize]))
+    i, j = (0, 0) if rng.random() < 0.5 else (int(rng.integers(n)), int(rng.integers(m)))
+    kept = cost[i, j]
+    cost[i] = cost[:, j] = size * max(1.0, float(np.abs(cost).max()) if size < 1e18 else 1.0)
+    cost[i, j] = kept
+    return cost
+
+
 _MAKERS = {
     "sentinel": sentinel, "outlier": outlier, "offset": offset, "tiny": tiny, "denormal": denormal,
     "spread": spread, "cancel": cancel, "ties": ties, "whole": whole, "large whole": large_whole,
     "single": single, "stairs": stairs, "huge": huge, "plain": plain,
+    "forced": forced,
 }  # fmt: skip
 
 
@@ -208,9 +221,7 @@ def matrix_of(
     return family, np.ascontiguousarray(cost)
 
 
-def points_of(
-    rng: np.random.Generator, n: int, m: int
-) -> tuple[np.ndarray, np.ndarray, str]:  # fmt: skip
+def points_of(rng: np.random.Generator, n: int, m: int) -> tuple[np.ndarray, np.ndarray, str]:
     """Points, some of which are faulty readings; and the family's name."""
     d = int(rng.integers(1, 4))
     kind = rng.integers(4)

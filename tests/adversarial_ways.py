@@ -82,7 +82,8 @@ def _refusal(case: Case, error: Exception) -> str:
     name = type(error).__name__
     if isinstance(error, REFUSALS):
         return name
-    if isinstance(error, bigsap.OverflowRiskError):
+    served = name == "JobFailedError" and ("exact sums" in str(error) or "float64" in str(error))
+    if isinstance(error, bigsap.OverflowRiskError) or served:
         # Sums that may leave the doubles, or the integers.
         finite = np.abs(case.matrix[np.isfinite(case.matrix)].astype(float))
         largest = float(finite.max()) if finite.size else 0.0

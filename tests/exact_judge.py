@@ -267,18 +267,20 @@ def _gap(truth: Truth, found: Any, cost: int | None, bound: int | None) -> list[
             f"false gap: {found.gap!r}, and the cost is {_off(cost - truth.settled())}"
             " above the optimum"
         )
-    most = cost - bound
-    above = math.nextafter(nearest(most), math.inf)
-    if not isinstance(found.gap, int) and found.gap > above:
-        faults.append(f"false gap: {found.gap!r} exceeds fun - bound, {nearest(most)!r}")
-    shown = float(found.bound)
-    closer = grid(math.nextafter(shown, -math.inf if truth.maximize else math.inf))
-    least = cost - truth.sign * closer
-    if isinstance(found.bound, int):
-        least = most
-    if gap < least:
-        faults.append(f"false gap: {found.gap!r} is below fun - bound, {nearest(most)!r}")
+    # Beside what is shown, by the rounding of what is shown.
+    shown = cost - bound
+    rounding = 0 if isinstance(found.gap, int) else 2 * _last(found.fun) + 2 * _last(found.bound)
+    rounding += _last(found.gap) if rounding else 0
+    if gap > shown + rounding:
+        faults.append(f"false gap: {found.gap!r} exceeds fun - bound, {nearest(shown)!r}")
+    if gap < shown - rounding:
+        faults.append(f"false gap: {found.gap!r} is below fun - bound, {nearest(shown)!r}")
     return faults
+
+
+def _last(number: Any) -> int:
+    """A unit in the last place of a number, in units."""
+    return grid(math.ulp(float(number)))
 
 
 def _optimal(found: Any, within: int) -> list[str]:
