@@ -9,6 +9,7 @@ import numpy as np
 from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError
 from bigsap.solving.small_arrays import assignment, suits
 from bigsap.sources.base import Array
+from bigsap.sources.missing import mask_of, parted, under_mask
 
 
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Array, Array]:
@@ -24,8 +25,8 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     assignments it may choose another one than scipy; the identity, where optimal, is
     always the choice.
 
-    Raises ValueError for anything but two dimensions, for NaN and the wrong infinity
-    (InvalidCostError, whose ``row`` and ``column`` say where) and when no assignment
+    Raises ValueError for anything but two dimensions, for NaN, the wrong infinity and
+    masked values, of which scipy takes what lies under the mask (InvalidCostError, whose ``row`` and ``column`` say where) and when no assignment
     avoids the forbidden pairs (InfeasibleError, whose ``violator`` says why);
     TypeError for costs that cannot safely become float64.
 
@@ -78,9 +79,12 @@ def _as_scipy_reads(cost_matrix: Any) -> Array:
     otherwise); lists and scalars as ``float()`` would.
     """
     if _is_array(cost_matrix):
-        costs = np.asarray(cost_matrix)
-        if not np.can_cast(costs.dtype, np.float64, "safe"):
-            costs.astype(np.float64, casting="safe")  # words the error
+        return _as_array(cost_matrix)
+    if isinstance(cost_matrix, (list, tuple)) and any(
+        mask_of(row) is not None for row in cost_matrix
+    ):
+        costs, missing = parted(cost_matrix, "cost_matrix")
+        _refuse_masked(missing)
         return costs
     try:
         costs = np.asarray(cost_matrix)
@@ -89,6 +93,45 @@ def _as_scipy_reads(cost_matrix: Any) -> Array:
     except ValueError:
         pass  # ragged: the conversion words the error
     return np.asarray(cost_matrix, dtype=np.float64)
+
+
+def _as_array(given: Any) -> Array:
+    """What is an array already, or makes one of itself, as numbers."""
+    if type(given).__module__.partition(".")[0] == "dask" and hasattr(given, "compute"):
+        given = given.compute()  # its conversion to an array drops masks
+    mask = mask_of(given)
+    if mask is not None:
+        _refuse_masked(mask)
+        given = under_mask(given)
+    costs = np.asarray(given)
+    if not np.can_cast(costs.dtype, np.float64, "safe"):
+        if isinstance(given, np.ndarray) or not hasattr(type(given), "__array__"):
+            costs.astype(np.float64, casting="safe")  # words the error
+        # Asked for float64, frames and others convert by themselves.
+        asked = np.asarray(given.__array__(np.dtype(np.float64)))
+        asked = asked.astype(np.float64, casting="safe")
+        costs = _whole_numbers(costs, asked)
+    # bfloat16, float8, int4 and the like
+    return costs if costs.dtype.kind in "biuf" and costs.dtype.num < 256 else costs.astype(float)
+
+
+def _whole_numbers(objects: Array, floats: Array) -> Array:
+    """Objects that are all integers as int64, which are solved exactly; others as the floats."""
+    if objects.dtype != np.object_ or objects.shape != floats.shape:
+        return floats
+    kinds = set(map(type, objects.reshape(-1)))
+    if not kinds or not all(issubclass(k, (int, np.integer)) for k in kinds):
+        return floats
+    try:
+        return objects.astype(np.int64)
+    except OverflowError:
+        return floats
+
+
+def _refuse_masked(mask: Array | None) -> None:
+    if mask is not None and mask.ndim == 2 and mask.any():
+        row, column = (int(k) for k in np.argwhere(mask)[0])
+        raise InvalidCostError("matrix contains invalid numeric entries", row, column)
 
 
 def _is_array(value: Any) -> bool:

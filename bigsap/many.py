@@ -13,8 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Literal, overload
 
-import numpy as np
-
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
 from bigsap.monitor import guarded
@@ -22,6 +20,7 @@ from bigsap.result import Result
 from bigsap.solve import free_memory, solve
 from bigsap.solving.small_arrays import suits
 from bigsap.solving.small_batches import solve_batch
+from bigsap.sources.missing import parted
 
 # Problems taken from the iterable ahead of the oldest unfinished one, for each thread:
 # enough to keep the threads busy, few enough to keep a generator's arrays out of memory.
@@ -177,8 +176,9 @@ def _one(cost: Any, share: int | None, options: dict[str, Any]) -> Result:
     """One problem, with a share of the memory unless it is so small that none is missed."""
     array = cost
     if isinstance(cost, (list, tuple)):
-        with suppress(ValueError):  # ragged: ``solve`` has the words
-            array = np.asarray(cost)
+        with suppress(InputError):  # ragged, or not numbers: ``solve`` has the words
+            array, missing = parted(cost, "costs")
+            array = cost if missing is not None else array
     if suits(array):
         return solve(array, **options)
     if share is not None:

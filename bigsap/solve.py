@@ -30,7 +30,7 @@ from bigsap.show.progress_bar import Bar
 from bigsap.solving.session import Run
 from bigsap.solving.small_arrays import solve_small, suits
 from bigsap.solving.small_gated import solve_small_gated, suits_gated
-from bigsap.solving.warm_start import parse_warm_start
+from bigsap.solving.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
@@ -214,7 +214,7 @@ def solve(
     gated = None
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
-        warm_start = widen_start(warm_start, gated)
+        warm_start = widen_start(unmasked_start(warm_start), gated)
         small = small if suits_gated(gated) else None
     if small is not None:
         if cluster is not None:

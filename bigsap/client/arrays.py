@@ -16,6 +16,7 @@ from bigsap.client.job_request import RowBlocks
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.result import Result, Status
 from bigsap.sources.base import Array
+from bigsap.sources.missing import mask_of, parted
 
 if TYPE_CHECKING:
     import httpx
@@ -40,6 +41,9 @@ def inline(
     if isinstance(spec, Mapping):
         below = {key: f"{path}.{key}" if path else str(key) for key in spec}
         return {str(key): inline(value, upload, below[key]) for key, value in spec.items()}
+    mask = mask_of(spec)
+    if mask is not None and mask.any():
+        raise _missing(path, (*place, *(int(k) for k in np.argwhere(mask)[0])))
     if isinstance(spec, RowBlocks) or (isinstance(spec, np.ndarray) and spec.ndim):
         if isinstance(spec, np.ndarray) and _is_small(spec):
             return inline(spec.tolist(), upload, path, place)
@@ -80,6 +84,12 @@ def _not_a_number(path: str, place: tuple[int, ...]) -> InvalidCostError:
     return InvalidCostError(f"{path}{subscript} is nan", row, column)
 
 
+def _missing(path: str, place: tuple[int, ...]) -> InvalidCostError:
+    row, column = (*place, None, None)[:2]
+    text = f"{path or 'the value'}{list(place) if place else ''} is missing (masked, None or NA)"
+    return InvalidCostError(f"{text}; fill it in before it is sent", row, column)
+
+
 def upload(
     transport: Transport,
     array: Array | RowBlocks,
@@ -89,7 +99,10 @@ def upload(
     progress: Callable[[int, int], None] | None,
 ) -> str:
     """See ``Client.upload``. Memory: one block."""
-    array = array if isinstance(array, (np.ndarray, RowBlocks)) else np.asarray(array)
+    if not isinstance(array, RowBlocks):
+        array, missing = parted(array, "the array")
+        if missing is not None:
+            raise _missing("the array", tuple(int(k) for k in np.argwhere(missing)[0]))
     wire = array.dtype.newbyteorder("<")
     kind = wire.str[1:]
     if kind not in _DTYPES:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import OptionError
+from bigsap.errors import InputError, OptionError
 from bigsap.methods.orientation import inverse
 from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
@@ -16,6 +16,7 @@ from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
 from bigsap.result import Result
 from bigsap.sources.base import Array
+from bigsap.sources.missing import mask_of, parted
 
 # Differences of prices beyond this leave float64 when costs are added.
 _FARTHEST = 1e300
@@ -71,15 +72,21 @@ def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
     return GivenStart(_prices(value, m), None, None)
 
 
+def unmasked_start(value: Any) -> Any:
+    """``warm_start=`` as it is; OptionError for masked values, which conversions bring back."""
+    for part in value if isinstance(value, tuple) else (value,):
+        mask = mask_of(part)
+        if mask is not None and mask.any():
+            _whole(part, "prices, and columns of rows")
+    return value
+
+
 def _words(shape: tuple[int, int], maximize: bool) -> str:
     return f"{shape[0]} x {shape[1]} problem, {'maximised' if maximize else 'minimised'}"
 
 
 def _prices(value: Any, m: int) -> Array:
-    try:
-        prices = np.asarray(value)
-    except ValueError as error:
-        raise OptionError(f"warm_start needs {m} prices: {error}") from error
+    prices = _whole(value, f"{m} prices")
     if prices.shape != (m,) or (m and prices.dtype.kind not in "biuf"):
         raise OptionError(
             f"warm_start needs {m} prices, one a column, got {prices.dtype} of shape {prices.shape}"
@@ -93,8 +100,19 @@ def _prices(value: Any, m: int) -> Array:
     return prices
 
 
+def _whole(value: Any, what: str) -> Array:
+    try:
+        array, missing = parted(value, "warm_start")
+    except InputError as error:
+        raise OptionError(f"warm_start needs {what}: {error}") from error
+    if missing is not None:
+        where = [int(k) for k in np.argwhere(missing)[0]]
+        raise OptionError(f"warm_start needs {what}; it is masked, None or NA at {where}")
+    return array
+
+
 def _pairs(value: Any, n: int, m: int) -> Array:
-    pairs = np.asarray(value)
+    pairs = _whole(value, f"the columns of {n} rows as integers")
     if pairs.shape != (n,) or (n and pairs.dtype.kind not in "iu"):
         raise OptionError(
             f"warm_start needs the columns of {n} rows as integers, got {pairs.dtype} of shape"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bigsap.errors import DtypeError, InputError, OptionError, OverflowRiskError, ShapeError
+from bigsap.errors import DtypeError, InputError, OptionError, ShapeError, SourceError
 from bigsap.sources.arrays.matrix import ArraySource, SliceableSource, from_npy
-from bigsap.sources.base import SCANNABLE, Array, CostSource, scannable
-from bigsap.sources.convert import cost_shape
+from bigsap.sources.base import SCANNABLE, CostSource, scannable
+from bigsap.sources.convert import convert, cost_dtype, cost_shape
+from bigsap.sources.missing import CHOICES, mask_of, parted, refuse
+from bigsap.sources.packed import packing_of, unpacked, without_missing
 from bigsap.sources.wrappers import Counted, converted
-from bigsap.sources.zarr.zarr_store import from_zarr
+from bigsap.sources.zarr.zarr_store import from_zarr, open_zarr
 
 __all__ = [
     "SCANNABLE",
@@ -41,6 +43,9 @@ def as_source(
     shape: Sequence[int] | None = None,
     args: Sequence[Any] = (),
     dtype: Any = None,
+    *,
+    missing: str = "error",
+    maximize: bool = False,
 ) -> CostSource:
     """Whatever a user calls a cost matrix, as a ``CostSource``.
 
@@ -52,12 +57,30 @@ def as_source(
     args: further arguments of a callable.
     dtype: read the costs as this dtype (one of ``SCANNABLE``); a cost that it cannot
         hold is an error when it is read.
+    missing: ``"error"``, InvalidCostError with row and column, at once or when it is read;
+        ``"forbid"``: pairs whose cost is missing are forbidden. Missing are masked values, NA, None
+        and null, and, with "forbid", NaN; of zarr, HDF5 and netCDF arrays and xarray also
+        what their attributes ``_FillValue``, ``missing_value`` and ``valid_range`` say. (Their
+        ``scale_factor`` and ``add_offset`` are applied, in float64.) Not for callables and
+        ``CostSource`` objects of integers, which cannot say inf.
+    maximize: the sense of the problem, which decides the infinity that forbids.
+
+    Integers beyond int64 in memory are read as float64, as numpy does with most.
     Raises ``ShapeError``, ``DtypeError``, ``StoreError``, ``OptionError`` or plain
     ``InputError``, each saying what was given. O(1) in time and memory, nested lists
     and small dask arrays apart.
     """
+    _refuse_closed(cost)
     args = _as_args(args)
+    if missing not in CHOICES:
+        raise OptionError(f'missing must be "error" or "forbid", got {missing!r}')
+    forbid = missing == "forbid"
     if _is_callable_cost(cost):
+        if forbid:
+            raise OptionError(
+                'missing="forbid" is for arrays and stores; a function returns numpy.inf'
+                " (-numpy.inf under maximize) for a forbidden pair"
+            )
         if shape is None:
             raise OptionError("a callable needs shape=(n_rows, n_columns)")
         from bigsap.sources.functions.callbacks import from_function
@@ -66,7 +89,9 @@ def as_source(
         return called
     if args:
         raise OptionError(f"args= is for callables; the costs are {_name(cost)}")
-    source = _recognise(cost)
+    source = _recognise(cost, forbid)
+    if forbid:
+        source = _forbidding(source, maximize)
     if shape is not None:
         asked = cost_shape(shape, "shape=")
         if asked != source.shape:
@@ -78,6 +103,21 @@ def _as_args(args: Any) -> tuple[Any, ...]:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     raise OptionError(f"args must be a tuple of arguments, got {_name(args)}; write args=(x,)")
+
+
+def _refuse_closed(cost: Any) -> None:
+    """An HDF5 or netCDF object whose file is closed cannot even tell its shape."""
+    if type(cost).__module__.partition(".")[0] not in ("h5py", "h5netcdf", "netCDF4"):
+        return
+    try:
+        cost.shape  # noqa: B018
+    except AttributeError:
+        pass
+    except Exception as error:
+        raise SourceError(
+            f"{_name(cost)} does not tell its shape, {type(error).__name__}: {error}; is its file"
+            " closed? Keep it open until the solve is done, or pass a copy, dataset[:]"
+        ) from error
 
 
 def _name(cost: Any) -> str:
@@ -106,24 +146,57 @@ def _is_callable_cost(cost: Any) -> bool:
     )
 
 
-def _recognise(cost: Any) -> CostSource:
-    """The source for anything but a callable."""
+def _forbidding(source: CostSource, maximize: bool) -> CostSource:
+    """Costs in which NaN stands for what is missing, with these pairs forbidden."""
+    if not isinstance(source, ArraySource) or source.mapped:
+        return without_missing(source, maximize=maximize)
+    array = source.array
+    absent = np.isnan(array) if array.dtype.kind == "f" else np.zeros(1, np.bool_)
+    if not absent.any():
+        return source
+    array = array.astype(source.dtype)  # the user's own stays as it is
+    array[absent] = -np.inf if maximize else np.inf
+    return ArraySource(array)
+
+
+def _in_memory(values: Any, name: str, forbid: bool) -> ArraySource:
+    """An array, list or frame. forbid: what is missing becomes NaN."""
+    array, missing = parted(values, name)
+    if missing is None:
+        return ArraySource(array)
+    shape = cost_shape(array.shape, name)
+    if not forbid:
+        row, column = (int(k) for k in np.argwhere(missing)[0])
+        value = "masked" if mask_of(values) is not None else "NA, None, null or masked"
+        refuse(row, column, value)
+    dtype = cost_dtype(array.dtype, name)
+    costs = np.empty(shape, dtype if dtype.kind == "f" else np.float64)
+    known = np.where(missing, np.zeros((), array.dtype), array)
+    convert(known, costs, np.arange(shape[0]), 0)
+    costs[missing] = np.nan
+    return ArraySource(costs)
+
+
+def _recognise(cost: Any, forbid: bool) -> CostSource:
+    """The source for anything but a callable. forbid: what is missing becomes NaN."""
     if isinstance(cost, np.ndarray):
+        if mask_of(cost) is not None:
+            return _in_memory(cost, "the cost matrix", forbid)
         return ArraySource(cost)
     if isinstance(cost, (str, os.PathLike)):
-        return _from_path(Path(cost) if isinstance(cost, os.PathLike) else cost)
+        return _from_path(Path(cost) if isinstance(cost, os.PathLike) else cost, forbid)
     root, _, rest = type(cost).__module__.partition(".")
     if root == "zarr":
-        return from_zarr(cost)
+        return open_zarr(cost, forbid=forbid)
     if root == "sparse" or (root == "scipy" and rest.startswith("sparse")):
         raise InputError(
             f"{_name(cost)}: sparse costs are not supported, because an absent entry may mean "
             "0 or forbidden; pass a dense array with numpy.inf for forbidden pairs"
         )
     if root == "dask":
-        return _from_dask(cost)
+        return _from_dask(cost, forbid)
     if root == "xarray" and hasattr(cost, "data"):
-        return _recognise(cost.data)
+        return _from_xarray(cost, forbid)
     if hasattr(cost, "__cuda_array_interface__"):
         from bigsap.sources.device.placed import device_array
 
@@ -131,10 +204,10 @@ def _recognise(cost: Any) -> CostSource:
     if _is_source(cost):
         return _checked_source(cost)
     if hasattr(cost, "__dlpack__") and hasattr(cost, "__dlpack_device__"):
-        return _from_dlpack(cost)
+        return _from_dlpack(cost, forbid)
     if _is_sliceable(cost) and _numpy_dtype(cost.dtype) is not None:
-        return SliceableSource(cost)
-    return ArraySource(_as_array(cost))
+        return _from_sliceable(cost, forbid)
+    return _in_memory(cost, f"{'the costs: ' if cost is None else ''}{_name(cost)}", forbid)
 
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
@@ -161,7 +234,33 @@ def _checked_source(cost: Any) -> CostSource:
     )
 
 
-def _from_path(path: Path | str) -> CostSource:
+def _from_xarray(cost: Any, forbid: bool) -> CostSource:
+    """The values; unpacked here if they were opened with ``mask_and_scale=False``."""
+    inner = _recognise(cost.data, forbid)
+    attributes = dict(getattr(cost, "attrs", None) or {})
+    dtype = _numpy_dtype(cost.dtype)
+    if {"scale_factor", "add_offset"} & set(getattr(cost, "encoding", None) or {}):
+        # Unpacked already, but these are of the packed numbers.
+        for key in ("valid_min", "valid_max", "valid_range"):
+            attributes.pop(key, None)
+    packing = None if dtype is None else packing_of(attributes, dtype, f"the {_name(cost)}")
+    return unpacked(inner, packing, forbid=forbid)
+
+
+def _from_sliceable(cost: Any, forbid: bool) -> CostSource:
+    """h5py, netCDF4 and the like, whose attributes may say that numbers are packed."""
+    what, attributes, given = f"the {_name(cost)}", {}, None
+    if callable(getattr(cost, "ncattrs", None)):
+        # netCDF4 unpacks and masks by itself unless told not to, and then gives another dtype.
+        if 0 not in cost.shape and len(cost.shape) == 2:
+            given = np.ma.getdata(cost[:1, :1]).dtype
+    elif isinstance(getattr(cost, "attrs", None), Mapping):
+        attributes = dict(cost.attrs)
+    source = SliceableSource(cost, what, given=given, forbid=forbid)
+    return unpacked(source, packing_of(attributes, np.dtype(cost.dtype), what), forbid=forbid)
+
+
+def _from_path(path: Path | str, forbid: bool) -> CostSource:
     """A ``.npy`` file, recognised by name or first bytes; everything else is zarr's."""
     file = Path(path)
     if file.suffix == ".npy" and not file.is_dir():
@@ -170,22 +269,27 @@ def _from_path(path: Path | str) -> CostSource:
         with file.open("rb") as f:
             if f.read(len(_NPY_MAGIC)) == _NPY_MAGIC:
                 return from_npy(file)
-    return from_zarr(path)
+    return open_zarr(path, forbid=forbid)
 
 
-def _from_dask(cost: Any) -> CostSource:
+def _from_dask(cost: Any, forbid: bool) -> CostSource:
     if not hasattr(cost, "nbytes"):
-        return ArraySource(_as_array(cost))
-    if not cost.nbytes <= DASK_LIMIT_BYTES:  # NaN when the shape is unknown
+        return _in_memory(cost, _name(cost), forbid)
+    if cost.nbytes != cost.nbytes:
+        raise ShapeError(
+            f"{_name(cost)} does not know its shape, {cost.shape}; call cost.compute_chunk_sizes()"
+            " first, or pass cost.compute()"
+        )
+    if not cost.nbytes <= DASK_LIMIT_BYTES:
         raise InputError(
             f"{_name(cost)} of shape {cost.shape} is too large to compute at once, and computing "
             "it row by row would run its graph once a row: write to zarr first, "
             "cost.to_zarr(path), and pass the path"
         )
-    return ArraySource(np.asarray(cost))
+    return _recognise(cost.compute(), forbid)
 
 
-def _from_dlpack(cost: Any) -> CostSource:
+def _from_dlpack(cost: Any, forbid: bool) -> CostSource:
     """Arrays of other libraries in host memory, without a copy."""
     if int(cost.__dlpack_device__()[0]) != _CPU_DEVICE:
         from bigsap.sources.device.placed import device_array
@@ -193,39 +297,11 @@ def _from_dlpack(cost: Any) -> CostSource:
         return device_array(cost)
     try:
         return ArraySource(np.from_dlpack(cost))
-    except (BufferError, RuntimeError, TypeError) as error:
-        raise DtypeError(f"{_name(cost)} cannot be seen as a numpy array: {error}") from error
-
-
-def _as_array(cost: Any) -> Array:
-    """Nested lists and whatever numpy understands."""
-    try:
-        array = np.asarray(cost)
-    except ValueError as error:
-        raise ShapeError(
-            f"{_name(cost)} is no matrix; are its rows equally long? {error}"
-        ) from error
-    except TypeError as error:
-        raise DtypeError(f"{_name(cost)} cannot be seen as a numpy array: {error}") from error
-    if array.dtype == np.object_:
-        _refuse_objects(array, cost)
-    return array
-
-
-def _refuse_objects(array: Array, cost: Any) -> None:
-    """Say what is wrong with an object array made from a user's list."""
-    for where, value in np.ndenumerate(array):
-        if isinstance(value, int) and array.ndim == 2:
-            if not -(2**63) <= value < 2**63:
-                row, column = where
-                raise OverflowRiskError(
-                    f"cost[{row}, {column}] = {value} does not fit int64", row, column
-                )
-        else:
-            if not where:
-                what = "None" if value is None else f"an object of {_name(value)}"
-                raise DtypeError(f"the costs are {what}; they must be a matrix of real numbers")
-            what = "None" if value is None else f"a {_name(value)}"
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        try:  # DLPack of numpy knows no bfloat16
+            return _in_memory(np.asarray(cost), _name(cost), forbid)
+        except (RuntimeError, TypeError) as again:
             raise DtypeError(
-                f"{_name(cost)} holds {what} at {list(where)}; costs must be real numbers"
-            )
+                f"{_name(cost)} cannot be seen as a numpy array: {error}; pass a plain copy of it,"
+                f" as float64, or numpy.asarray of it where it lives ({again})"
+            ) from error

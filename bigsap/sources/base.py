@@ -19,8 +19,14 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from bigsap.errors import InvalidCostError
+from bigsap.sources.room import room
+
 Array: TypeAlias = npt.NDArray[Any]
 Ids: TypeAlias = npt.NDArray[np.integer[Any]]
+
+# Packages whose sources write plain numbers.
+_OURS = ("bigsap", "bigsap_server")
 
 # Between two looks of ``Waiting``.
 _LOOK_SECONDS = 0.02
@@ -295,16 +301,35 @@ class Waiting(threading.local):
                 self.check()
 
 
+def read_rows(source: CostSource, rows: Ids, columns: slice, out: Array) -> None:
+    """``source.read``; masked values that a user's own source writes are an error, not costs."""
+    if type(source).__module__.partition(".")[0] not in _OURS:
+
+        def lost(k: int | None, p: int | None) -> InvalidCostError:
+            if k is None or p is None:
+                k, p = 0, 0
+            row, column = int(rows[k]), columns.start + p
+            return InvalidCostError(
+                f"cost[{row}, {column}] is missing: {type(source).__qualname__}.read wrote a masked"
+                " value; write numpy.inf to forbid a pair",
+                row,
+                column,
+            )
+
+        out = room(out, lost)
+    source.read(rows, columns, out)
+
+
 def read_while(
     source: CostSource, check: Callable[[], None], rows: Ids, columns: slice, out: Array
 ) -> None:
     """``source.read``, left as soon as ``check`` raises where the source allows that."""
     if not isinstance(source, Interruptible):
-        source.read(rows, columns, out)
+        read_rows(source, rows, columns, out)
         return
     source.while_waiting(check)
     try:
-        source.read(rows, columns, out)
+        read_rows(source, rows, columns, out)
     finally:
         source.while_waiting(None)
 

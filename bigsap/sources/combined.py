@@ -37,6 +37,7 @@ from bigsap.sources.base import (
     Prefetching,
     Transposable,
     range_of,
+    read_rows,
 )
 from bigsap.sources.convert import CONVERSION_BYTES, fingerprint_of
 from bigsap.sources.whole_numbers import (
@@ -317,7 +318,7 @@ class _Combined:
 
     def _block(self, source: CostSource, rows: Ids, columns: slice) -> Array:
         block = np.empty((len(rows), columns.stop - columns.start), source.dtype)
-        source.read(rows, columns, block)
+        read_rows(source, rows, columns, block)
         return block
 
     def cost_range(self) -> tuple[float, float] | None:

@@ -18,7 +18,10 @@ from bigsap.errors import (
     ShapeError,
     SourceError,
 )
-from bigsap.sources.base import Array, CostSource, Ids, scannable
+from bigsap.sources.base import Array, CostSource, Ids, read_rows, scannable
+
+# Numbers of dtypes from here on belong to other packages.
+_FIRST_FOREIGN = 256
 
 #: Rows are converted in pieces whose temporaries take about this many bytes.
 CONVERSION_BYTES = 1 << 20
@@ -35,6 +38,10 @@ def cost_dtype(dtype: Any, what: str) -> np.dtype[Any]:
         raise DtypeError(f"{what} has a dtype numpy does not know: {dtype!r}") from None
     # scannable() may only be asked about numbers: some dtypes have no byte order.
     target = scannable(given) if given.kind in "biuf" else None
+    if given.num >= _FIRST_FOREIGN and given.kind in "Vf":
+        # bfloat16, float8, int4, ... of ml_dtypes, which JAX has, too.
+        wider = (np.dtype(t) for t in ("i4", "f4", "f8"))
+        target = next((d for d in wider if np.can_cast(given, d, "safe")), None)
     if target is None:
         raise DtypeError(
             f"{what} has dtype {given}; costs must be real numbers (bool, integer or float)"
@@ -96,9 +103,10 @@ def convert(values: Array, out: Array, rows: Ids, first_column: int) -> None:
         k, p = np.argwhere(lost)[0]
         row, column = int(rows[k]), first_column + int(p)
         kind = OverflowRiskError if values.dtype.kind in "iu" else InvalidCostError
-        raise kind(
-            f"cost[{row}, {column}] = {values[k, p]} cannot be held by {out.dtype}", row, column
-        )
+        text = f"cost[{row}, {column}] = {values[k, p]} cannot be held by {out.dtype}"
+        if values.dtype == np.uint64 and out.dtype == np.int64:
+            text += "; give them as an array of float64 in memory, costs.astype(float)"
+        raise kind(text, row, column)
 
 
 def _out_of_range(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -136,7 +144,7 @@ def fingerprint_of(source: CostSource, rows: Ids | None = None) -> str:
     for row in rows:
         for part_of_row in parts:
             out = np.empty((1, part_of_row.stop - part_of_row.start), source.dtype)
-            source.read(np.array([row]), part_of_row, out)
+            read_rows(source, np.array([row]), part_of_row, out)
             digest.update(out.tobytes())
     return digest.hexdigest()
 

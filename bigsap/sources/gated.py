@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import DtypeError, InvalidCostError, OverflowRiskError, ShapeError
+from bigsap.errors import DtypeError, InputError, InvalidCostError, OverflowRiskError, ShapeError
 from bigsap.sources.base import (
     Array,
     CostSource,
@@ -32,8 +32,10 @@ from bigsap.sources.base import (
     Interruptible,
     Prefetching,
     range_of,
+    read_rows,
 )
 from bigsap.sources.convert import check_rows, fingerprint_of
+from bigsap.sources.missing import parted
 from bigsap.sources.wrappers import converted
 
 #: Integers below this size are exact in float64.
@@ -50,9 +52,16 @@ def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Arra
     """
     what = "unassigned_cost"
     try:
-        given = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise ShapeError(f"{what} must be a number or one number a row: {error}") from error
+        given, missing = parted(value, what)
+    except InputError as error:
+        raise type(error)(f"{what} must be a number or one number a row: {error}") from error
+    if missing is not None and missing.ndim < 2:
+        row = int(missing.argmax())
+        raise InvalidCostError(
+            f"{what} of row {row} is missing (masked, None or NA); say what leaving the row"
+            " unassigned costs, or the infinity that forbids for a row that must be assigned",
+            row,
+        )
     if given.dtype.kind not in "biuf":
         raise DtypeError(f"{what} must hold real numbers that fit 64 bits, got {given.dtype}")
     if given.ndim > 1 or (given.ndim == 1 and given.shape != (n_rows,)):
@@ -123,7 +132,7 @@ class Gated:
         cap = self._cap[rows][:, None]
         if inner > 0:
             part = out[:, :inner]
-            self.source.read(rows, slice(start, start + inner), part)
+            read_rows(self.source, rows, slice(start, start + inner), part)
             if self._check_size:
                 self._refuse_large(rows, start, part)
             # NaN and the wrong infinity pass, to be complained about by the caller.

@@ -9,7 +9,7 @@ import numpy as np
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.sources.base import Array, Fill, Ids, Separation
 from bigsap.sources.convert import convert, cost_dtype
-from bigsap.sources.metrics import check_finite, digest, real_array
+from bigsap.sources.metrics import check_finite, digest, real_array, whole_array
 
 
 def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) -> LowRankSource:
@@ -189,12 +189,7 @@ def _terms(values: Any, size: int, name: str) -> Array:
 
 
 def _table_values(values: Any) -> Array:
-    if isinstance(values, np.ma.MaskedArray):
-        raise DtypeError("values is a masked array; masked values have no meaning here")
-    try:
-        given = np.asarray(values)
-    except ValueError as error:
-        raise ShapeError(f"values is no rectangular array: {error}") from error
+    given = whole_array(values, "values")
     if given.ndim != 2:
         raise ShapeError(f"values has {given.ndim} dimension(s), shape {given.shape}; needs (K, L)")
     array = np.empty(given.shape, cost_dtype(given.dtype, "values"))
@@ -207,10 +202,7 @@ def _table_values(values: Any) -> Array:
 
 
 def _classes(values: Any, n_classes: int, name: str, side: str) -> Array:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ShapeError(f"{name} is no rectangular array: {error}") from error
+    array = whole_array(values, name)
     if array.ndim != 1:
         raise ShapeError(f"{name} has shape {array.shape}; needs one class a {side}")
     if array.dtype.kind not in "biu" and array.size:

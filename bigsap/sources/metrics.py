@@ -12,6 +12,7 @@ import numpy as np
 
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
 from bigsap.sources.base import Array, Fill, Ids, Separation
+from bigsap.sources.missing import parted
 
 METRICS = (
     "sqeuclidean",
@@ -210,16 +211,25 @@ def coordinates(values: Any, name: str) -> Array:
 
 def real_array(values: Any, name: str) -> Array:
     """A C-contiguous float64 copy of real numbers, or ShapeError, DtypeError."""
-    if isinstance(values, np.ma.MaskedArray):
-        # Taking .data would bring the masked values back.
-        raise DtypeError(f"{name} is a masked array; masked values have no meaning here")
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ShapeError(f"{name} is no rectangular array: {error}") from error
+    array = whole_array(values, name)
     if array.dtype.kind not in "biuf" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; needs real numbers")
     return np.array(array, dtype=np.float64, order="C", copy=True, subok=False)
+
+
+def whole_array(values: Any, name: str) -> Array:
+    """What a user gives, as an array in which nothing is missing (InvalidCostError)."""
+    try:
+        array, missing = parted(values, name)
+    except ShapeError as error:
+        raise ShapeError(f"{name} is no rectangular array: {error}") from error
+    if missing is not None:
+        where = ", ".join(str(int(k)) for k in np.argwhere(missing)[0])
+        raise InvalidCostError(
+            f"{name}{f'[{where}]' if where else ''} is missing (masked, None or NA); leave it out,"
+            " or say what it is"
+        )
+    return array
 
 
 def check_finite(array: Array, place: str, what: str) -> None:

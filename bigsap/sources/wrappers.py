@@ -20,6 +20,7 @@ from bigsap.sources.base import (
     Prefetching,
     Transposable,
     range_of,
+    read_rows,
 )
 from bigsap.sources.convert import CONVERSION_BYTES, convert, fingerprint_of
 
@@ -101,7 +102,7 @@ class Converted:
         for k in range(0, len(rows), step):
             some = rows[k : k + step]
             values = np.empty((len(some), width), self._source.dtype)
-            self._source.read(some, columns, values)
+            read_rows(self._source, some, columns, values)
             convert(values, out[k : k + step], some, columns.start)
 
     def cost_range(self) -> tuple[float, float] | None:

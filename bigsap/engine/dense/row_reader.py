@@ -23,6 +23,7 @@ from bigsap.sources.base import (
     Grouped,
     Interruptible,
     Prefetching,
+    read_rows,
     read_while,
 )
 
@@ -118,7 +119,7 @@ class RowReader:
         if self._interruptible:
             read_while(source, self.tick, rows, columns, out)
         else:
-            source.read(rows, columns, out)
+            read_rows(source, rows, columns, out)
         self.took(time.perf_counter() - clock, rows.size)
         for row, costs in zip(rows.tolist(), out, strict=True):
             self._check(row, costs)

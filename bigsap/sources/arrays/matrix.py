@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bigsap.errors import DtypeError, InputError, ShapeError, SourceError, StoreError
+from bigsap.errors import DtypeError, ShapeError, SourceError, StoreError
 from bigsap.sources.arrays.mapped import MapGuard
 from bigsap.sources.base import Array, Ids, Waiting
 from bigsap.sources.convert import (
@@ -25,6 +25,10 @@ from bigsap.sources.convert import (
     cost_shape,
     fingerprint_of,
 )
+from bigsap.sources.missing import mask_of, parted, refuse_in, under_mask
+
+
+_LARGEST = np.iinfo(np.int64).max
 
 
 class ArraySource:
@@ -32,22 +36,28 @@ class ArraySource:
 
     array: (n_rows, n_columns), any real dtype. float64, float32, int64, int32,
     uint8 and uint16 of native byte order are never copied, bool is seen as uint8;
-    other dtypes are converted as rows are read (see ``base.scannable``).
-    Raises ``ShapeError`` unless 2-D, ``DtypeError`` unless real.
+    other dtypes are converted as rows are read (see ``base.scannable``); uint64 beyond int64
+    becomes float64.
+    Raises ``ShapeError`` unless 2-D, ``DtypeError`` unless real, InvalidCostError for a masked
+    array that holds masked values.
     A read costs O(k p); no memory beyond about 1 MiB of conversion.
     """
 
     def __init__(self, array: Array, what: str = "the cost matrix") -> None:
-        if isinstance(array, np.ma.MaskedArray):
-            # Taking .data would bring the masked values back as costs.
-            raise InputError(
-                f"{what} is a masked array; say what masked pairs mean, for instance "
-                "array.filled(numpy.inf) to forbid them"
-            )
+        mask = mask_of(array)
+        if mask is not None:
+            # Taking what lies under the mask would make costs of missing values.
+            if mask.any():
+                cost_shape(array.shape, what)
+                refuse_in(mask, 0, 0, "masked")
+            array = under_mask(array)
         self._what = what
         self._guard = MapGuard.of(array, what)
         self.shape = cost_shape(array.shape, what)
         self.dtype = cost_dtype(array.dtype, what)
+        if array.dtype.kind == "u" and self.dtype.kind == "i" and self._guard is None:
+            if array.dtype.itemsize == 8 and array.size and array.max() > _LARGEST:
+                self.dtype = np.dtype(np.float64)
         # A plain view: np.matrix would keep rows 2-D, memmap would slow indexing.
         self.array: Array = array.view(np.ndarray)
         if self.array.dtype == np.bool_:
@@ -140,15 +150,22 @@ class SliceableSource:
 
     Consecutive rows are asked for together, as ``obj[first:last, start:stop]``, one
     call at a time: few such objects promise to take several threads.
+    given: the dtype of what it gives, if not its ``dtype``. forbid: masked values become NaN,
+    for ``packed.WithoutMissing``, and costs are floats; otherwise they are an error.
     Raises ``SourceError`` naming the rows, chained from what the object raised.
     """
 
-    def __init__(self, obj: Any, what: str | None = None) -> None:
+    def __init__(
+        self, obj: Any, what: str | None = None, *, given: Any = None, forbid: bool = False
+    ) -> None:
         self._what = what or f"the {type(obj).__module__}.{type(obj).__qualname__}"
         self._obj = obj
         self.shape = cost_shape(obj.shape, self._what)
-        self._given = np.dtype(obj.dtype)
-        self.dtype = cost_dtype(obj.dtype, self._what)
+        self._given = np.dtype(obj.dtype if given is None else given)
+        self.dtype = cost_dtype(self._given, self._what)
+        self._forbid = forbid
+        if forbid and self.dtype.kind != "f":
+            self.dtype = np.dtype(np.float64)
         self._lock = threading.Lock()
         self._waiting = Waiting()
 
@@ -179,11 +196,11 @@ class SliceableSource:
         where = slice(row, row + len(out))
         try:
             with self._lock:
-                values = np.asarray(self._obj[where, columns])
+                values, missing = parted(self._obj[where, columns], self._what)
         except Exception as error:
             raise SourceError(
                 f"{self._what} failed on rows {row} to {row + len(out) - 1}: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {error}{_closed(self._obj)}"
             ) from error
         if values.shape != out.shape:
             raise ShapeError(
@@ -191,15 +208,31 @@ class SliceableSource:
                 f"{row + len(out) - 1}, columns {columns.start} to {columns.stop - 1}; "
                 f"expected {out.shape}"
             )
-        if values.dtype.newbyteorder("=") != self._given.newbyteorder("="):
+        if missing is not None and not self._forbid:
+            refuse_in(missing, row, columns.start, f"masked by {self._what}")
+        if _native(values.dtype) != _native(self._given):
             raise DtypeError(
-                f"{self._what} gave dtype {values.dtype} for row {row}; it promised {self._given}"
+                f"{self._what} gave dtype {values.dtype} for row {row}; it promised"
+                f" {self._given}; pass an array of what it gives, or an object that tells its dtype"
             )
         convert(values, out, np.arange(row, row + len(out)), columns.start)
+        if missing is not None:
+            out[missing] = np.nan
 
     def fingerprint(self) -> str:
         """Hex digest of shape, dtype and sampled rows."""
         return fingerprint_of(self)
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("=") if dtype.kind in "biuf" else dtype
+
+
+def _closed(obj: Any) -> str:
+    """What to do about an HDF5 or netCDF object whose file is closed."""
+    if type(obj).__module__.partition(".")[0] not in ("h5py", "h5netcdf", "netCDF4"):
+        return ""
+    return "; keep its file open until the solve is done, or pass a copy, dataset[:]"
 
 
 def from_npy(path: str | os.PathLike[str]) -> ArraySource:
@@ -240,6 +273,8 @@ def _npy_header(file: Path, what: str) -> tuple[tuple[int, ...], bool, np.dtype[
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
+        # As 2.0, but for names of fields, which no matrix has: the header is UTF-8.
+        (3, 0): np.lib.format.read_array_header_2_0,
     }
     try:
         with file.open("rb") as f:

@@ -18,6 +18,7 @@ from bigsap.sources.functions.probing import (
     declared_dtype,
     infer_kind,
     name_of,
+    refuse_masked,
 )
 from bigsap.sources.functions.python_calls import PythonCalls
 from bigsap.sources.functions.speed import note_speed
@@ -59,6 +60,8 @@ def from_function(
     ``f`` must give the same costs whenever it is asked, in any order and from any thread.
     What it reads is best passed in ``args``: numbers, numpy arrays, tuples of them.
     Arrays, captured ones included, are never copied: a change in place is seen.
+    Masked arrays may hold no masked values; a masked value, None or NA that ``f`` returns, or
+    writes to ``out``, is an error.
     Captured numbers are read once, when ``f`` is compiled.
 
     compiled: None compiles ``f`` with numba where that works and gives what Python gives
@@ -94,6 +97,7 @@ def from_function(
     sizes = cost_shape(shape, "shape=")
     target = None if dtype is None else declared_dtype(dtype)
     args = tuple(args)
+    refuse_masked(args)
     found = infer_kind(f, args, sizes) if kind is None else kind
     source = FunctionSource(f, sizes, args, found, target, compiled=compiled)
     source.probe(inferred=kind is None)

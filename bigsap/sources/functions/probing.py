@@ -23,6 +23,9 @@ from bigsap.errors import (
 )
 from bigsap.sources.base import Array
 from bigsap.sources.convert import cost_dtype
+from bigsap.sources.missing import is_missing, mask_of, parted
+
+_REMEDY = "return numpy.inf (-numpy.inf under maximize) to forbid a pair"
 
 KINDS = ("value", "row", "part", "block")
 
@@ -150,6 +153,22 @@ def _summary(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
+def refuse_masked(args: tuple[Any, ...]) -> None:
+    """A comparison with a masked number is neither true nor false, and Python takes it for false:
+    masked values among the arguments of a function become costs without a trace."""
+    for k, value in enumerate(args):
+        if isinstance(value, (tuple, list)):
+            refuse_masked(tuple(v for v in value if isinstance(v, (np.ndarray, tuple))))
+            continue
+        mask = mask_of(value)
+        if mask is not None and mask.any():
+            where = [int(x) for x in np.argwhere(mask)[0]]
+            raise InvalidCostError(
+                f"args[{k}] is an array with masked values, the first at {where}; pass what they"
+                " stand for, args[k].filled(value), or data and mask as two arrays"
+            )
+
+
 def declared_dtype(dtype: Any) -> np.dtype[Any]:
     """The ``dtype=`` of a call, which must be scannable as it is."""
     target = cost_dtype(dtype, "dtype=")
@@ -174,14 +193,25 @@ def row_dtype(result: Any, kind: str, f: Any, inferred: bool) -> np.dtype[Any]:
     return cost_dtype(result.dtype, f"row 0 of {name_of(f)}")
 
 
-def checked_row(result: Any, row: int, size: int, dtype: np.dtype[Any], f: Any) -> Array:
-    """A returned row or part as an array of ``size`` numbers that ``dtype`` may hold."""
-    if isinstance(result, np.ma.MaskedArray):
-        raise DtypeError(f"{name_of(f)} returned a masked array for row {row}")
+def checked_row(
+    result: Any, row: int, size: int, dtype: np.dtype[Any], f: Any, first: int = 0
+) -> Array:
+    """A returned row or part as an array of ``size`` numbers that ``dtype`` may hold.
+
+    first: the column that it begins with.
+    """
     try:
-        array = np.asarray(result)
-    except ValueError as error:
+        array, missing = parted(result, f"what {name_of(f)} returned for row {row}")
+    except ShapeError as error:
         raise ShapeError(f"{name_of(f)} returned a ragged row {row}: {error}") from error
+    if missing is not None and missing.shape == (size,):
+        column = first + int(missing.argmax())
+        raise InvalidCostError(
+            f"{name_of(f)} returned a missing value (masked, None or NA) for row {row}, column"
+            f" {column}; {_REMEDY}",
+            row,
+            column,
+        )
     if array.shape != (size,):
         got = f"shape {array.shape}" if array.ndim else f"a single {type(result).__name__}"
         raise ShapeError(f"{name_of(f)} returned {got} for row {row}; expected shape ({size},)")
@@ -203,6 +233,8 @@ def checked_value(value: Any, pair: tuple[int, int], dtype: np.dtype[Any], f: An
     place = f"{name_of(f)} returned %s for row {row}, column {column}"
     if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
         raise ShapeError(place % _summary(value) + "; expected one number")
+    if value is not None and is_missing(value):
+        raise InvalidCostError(place % f"a missing value, {value!r}," + f"; {_REMEDY}", row, column)
     if not is_number(value):
         raise DtypeError(place % repr(value) + "; costs are real numbers")
     number = value.item() if isinstance(value, (np.ndarray, np.generic)) else value

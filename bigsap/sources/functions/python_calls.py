@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import CallbackError, DtypeError, ShapeError
+from bigsap.errors import CallbackError, DtypeError, InvalidCostError, ShapeError
 from bigsap.sources.base import Array, Ids, Waiting
 from bigsap.sources.convert import convert
 from bigsap.sources.functions.probing import (
@@ -20,6 +20,7 @@ from bigsap.sources.functions.probing import (
     name_of,
     row_dtype,
 )
+from bigsap.sources.room import room
 
 #: A block function fills at most about this many costs at once.
 _BLOCK_PAIRS = 1 << 22
@@ -111,11 +112,11 @@ class PythonCalls:
             costs = self._checked(result, row, self.shape[1])[start:stop]
         else:
             result = self._call(row, start, stop)
-            costs = self._checked(result, row, stop - start)
+            costs = self._checked(result, row, stop - start, start)
         convert(costs[None], out[None], np.array([row]), start)
 
-    def _checked(self, result: Any, row: int, size: int) -> Array:
-        costs = checked_row(result, row, size, self.dtype, self.function)
+    def _checked(self, result: Any, row: int, size: int, first: int = 0) -> Array:
+        costs = checked_row(result, row, size, self.dtype, self.function, first)
         narrows = costs.dtype.kind == "f" and costs.dtype.itemsize > self.dtype.itemsize
         if narrows and not self._declared and isinstance(result, np.ndarray):
             raise DtypeError(
@@ -130,7 +131,9 @@ class PythonCalls:
             out.fill(np.nan)  # what f leaves out is an invalid cost, not a zero
         try:
             # f gets ids and room of its own, which it may keep or change.
-            returned = self._python(np.array(rows, np.int64), out, *self.args)
+            returned = self._python(np.array(rows, np.int64), self._room(rows, out), *self.args)
+        except InvalidCostError:
+            raise
         except Exception as error:
             which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows.tolist()[:10]}"
             raise CallbackError(
@@ -142,6 +145,20 @@ class PythonCalls:
                 f" {rows[0]} and filled nothing; a block function writes to its second argument"
             )
         return out
+
+    def _room(self, rows: Ids, out: Array) -> Array:
+        """``out`` for the function to write to, which refuses masked values."""
+
+        def lost(k: int | None, column: int | None) -> InvalidCostError:
+            place = "to a copy" if k is None else f"for row {rows[k]}, column {column}"
+            return InvalidCostError(
+                f"{name_of(self.function)} wrote a masked value {place}; write numpy.inf (-numpy.inf"
+                " under maximize) to forbid a pair",
+                None if k is None else int(rows[k]),
+                column,
+            )
+
+        return room(out, lost)
 
     def _call_values(self, row: int, start: int, stop: int, out: Array) -> None:
         first = start

@@ -21,6 +21,7 @@ import numpy as np
 from bigsap.errors import InputError, StoreError
 from bigsap.sources.base import Array
 from bigsap.sources.convert import cost_dtype, cost_shape
+from bigsap.sources.packed import Packing, packing_of
 
 #: One of them lies in the folder of a zarr array or group.
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
@@ -49,7 +50,8 @@ class Layout:
 
     chunk: (rows, columns) of the unit that is decoded: inner chunks of shards.
     stored: dtype, with the byte order of a raw chunk. raw: chunks carry no codec.
-    root: the array's local directory, or None. fill: fill value, or None.
+    root: the array's local directory, or None. fill: fill value, or None. packing: what
+    attributes say of the numbers. absent_allowed: absent chunks are what fill says.
     """
 
     array: Any
@@ -61,11 +63,20 @@ class Layout:
     raw: bool
     root: Path | None
     fill: Any
+    packing: Packing | None = None
+    absent_allowed: bool = False
 
     @property
-    def fill_forbids(self) -> bool:
+    def may_be_absent(self) -> bool:
         """Whether an absent chunk means that its pairs are forbidden."""
-        return self.fill is not None and bool(self.fill == np.inf)
+        return self.absent_allowed or (self.fill is not None and bool(self.fill == np.inf))
+
+    @property
+    def filled(self) -> Array:
+        """(1,), what an absent chunk holds."""
+        if self.fill is None:
+            return np.zeros(0, self.stored.newbyteorder("="))
+        return np.full(1, self.fill, self.stored.newbyteorder("="))
 
     @property
     def columns_split(self) -> int:
@@ -247,7 +258,17 @@ def describe(array: Any, name: str) -> Layout:
         raw=raw,
         root=_local_root(array),
         fill=array.fill_value,
+        packing=_packing(array, stored.newbyteorder("="), name),
     )
+
+
+def _packing(array: Any, dtype: np.dtype[Any], name: str) -> Packing | None:
+    attributes = dict(array.attrs)
+    fill = None
+    if array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes:
+        # So xarray writes it, with the fill value in place of the attribute _FillValue.
+        fill = array.fill_value
+    return packing_of(attributes, dtype, name, fill=fill)
 
 
 def _local_root(array: Any) -> Path | None:

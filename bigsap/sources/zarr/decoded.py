@@ -47,7 +47,7 @@ class _Loader:
             raise StoreError(
                 f"{layout.name} gave shape {values.shape} for rows {start} to {stop - 1}"
             )
-        if not layout.fill_forbids:
+        if not layout.may_be_absent:
             self._refuse_missing(values, start, stop)
         return values
 

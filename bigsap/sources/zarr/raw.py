@@ -106,9 +106,9 @@ class RawZarrSource:
             pass
         except OSError as error:
             raise self._layout.damaged(chunk, error) from error
-        if not self._layout.fill_forbids:
+        if not self._layout.may_be_absent:
             raise self._layout.missing(chunk)
-        out[...] = np.inf
+        out[...] = self._layout.fill
 
     def _begin(self, file: OpenFile, chunk: tuple[int, int]) -> int | None:
         """Where the chunk's values begin in its file; None if it was never written."""

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from bigsap.errors import BigsapError, OptionError, StoreError, whole
 from bigsap.sources.arrays.matrix import ArraySource, from_npy
 from bigsap.sources.base import CostSource, Prefetching
+from bigsap.sources.packed import unpacked
 from bigsap.sources.zarr.chunk_layout import Layout, describe, import_zarr, open_array
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
@@ -39,7 +41,17 @@ def from_zarr(path_or_array: Any) -> CostSource:
     is unknown; later, when a chunk is damaged or missing. Missing chunks of an array
     whose ``fill_value`` is inf are forbidden pairs. ``ShapeError`` and ``DtypeError``
     as for arrays. Opening is O(1).
+
+    CF attributes, as xarray writes them: ``scale_factor`` and ``add_offset`` are applied (costs are
+    then float64); values that ``_FillValue``, ``missing_value`` or a valid range (or, in
+    format 2, the fill value of an array with dimension names) say are missing are
+    InvalidCostError when read; ``as_source(path, missing="forbid")`` forbids such pairs.
     """
+    return open_zarr(path_or_array, forbid=False, level=3)
+
+
+def open_zarr(path_or_array: Any, *, forbid: bool, level: int = 2) -> CostSource:
+    """``from_zarr``. forbid: what is missing becomes NaN. level: of the caller, for warnings."""
     layout = describe(*open_array(path_or_array))
     if layout.columns_split > 1 and 0 not in layout.shape:
         warnings.warn(
@@ -47,13 +59,21 @@ def from_zarr(path_or_array: Any) -> CostSource:
             "columns, and every row needs all of them; `bigsap rechunk SOURCE TARGET` writes a "
             "copy in row chunks that is many times faster to solve",
             UserWarning,
-            stacklevel=2,
+            stacklevel=level,
         )
-    return _source(layout)
+    return _source(layout, forbid=forbid)
 
 
-def _source(layout: Layout) -> CostSource:
-    """The fastest source for a layout."""
+def _source(layout: Layout, *, forbid: bool = False) -> CostSource:
+    """The costs of a layout."""
+    packing = layout.packing
+    if forbid and packing is not None:
+        layout = replace(layout, absent_allowed=bool(packing.missing(layout.filled).any()))
+    return unpacked(_stored(layout), packing, forbid=forbid)
+
+
+def _stored(layout: Layout) -> CostSource:
+    """The fastest source for what is stored."""
     if 0 in layout.shape:
         return ArraySource(np.empty(layout.shape, layout.stored), layout.name)
     if not layout.raw or layout.root is None:

@@ -1,0 +1,212 @@
+"""Missing values: how they reach costs, where they are, and that they never become costs.
+
+numpy's masked arrays keep a number under the mask, which every plain conversion brings back.
+pandas, polars and pyarrow have NA, None and null. What is turned into an array goes through
+here.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from decimal import Decimal
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bigsap.errors import DtypeError, InvalidCostError, ShapeError
+
+_Array: TypeAlias = npt.NDArray[Any]
+
+#: What ``missing=`` of ``as_source`` may say.
+CHOICES = ("error", "forbid")
+
+_INT64 = np.iinfo(np.int64)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a single value stands for a missing one: None, NA, NaT, masked, null."""
+    if value is None:
+        return True
+    mask = mask_of(value)
+    if mask is not None:
+        return mask.ndim == 0 and bool(mask)
+    kind = type(value)
+    if kind.__name__ in ("NAType", "NaTType"):
+        return kind.__module__.startswith("pandas")
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    if kind.__module__.startswith("pyarrow") and hasattr(kind, "is_valid"):
+        return not value.is_valid
+    return False
+
+
+def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
+    """Whatever holds numbers as a plain array, and where its values are missing.
+
+    values: array, masked array, nested list, frame, anything that numpy understands.
+    Returns the array and a bool array of the same shape, None where nothing is missing; what the
+    array holds at missing values means nothing. An array of objects that are all real numbers
+    becomes int64 or, with fractions or integers beyond int64, float64.
+    Raises ShapeError and DtypeError, with ``name`` in their words.
+    """
+    if isinstance(values, (list, tuple)):
+        values = plain_items(values)
+    elif type(values).__module__.partition(".")[0] == "dask" and hasattr(values, "compute"):
+        values = values.compute()  # its conversion to an array drops masks
+    mask = mask_of(values)
+    if mask is not None:
+        return under_mask(values), (mask if mask.any() else None)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"{name} is no matrix; are its rows equally long? {error}") from error
+    except TypeError as error:
+        raise DtypeError(f"{name} cannot be seen as a numpy array: {error}") from error
+    if array.dtype == np.object_ and not isinstance(values, np.ndarray):
+        return _numbers(array, name)
+    return array, None
+
+
+def mask_of(values: Any) -> _Array | None:
+    """The mask of an array that has one, numpy's or astropy's, as bool of its shape; else None."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.getmaskarray(values)
+    if type(values) is np.ndarray or not isinstance(values, np.ndarray):
+        return None
+    mask = getattr(values, "mask", None)
+    fits = isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.shape == values.shape
+    return mask if fits else None
+
+
+def under_mask(values: Any) -> _Array:
+    """The plain array under a mask, no copy."""
+    values = getattr(values, "unmasked", values)
+    return np.asarray(np.ma.getdata(values)).view(np.ndarray)
+
+
+def refuse(row: int, column: int, why: str) -> NoReturn:
+    """Raise InvalidCostError for the missing cost of one pair."""
+    raise InvalidCostError(
+        f"cost[{row}, {column}] is missing ({why}); fill in what it costs, or forbid missing pairs:"
+        ' bigsap.as_source(cost, missing="forbid")',
+        row,
+        column,
+    )
+
+
+def refuse_in(missing: _Array, row: int, column: int, why: str) -> None:
+    """Complain of the first missing cost of a block (k, p) that begins at ``row, column``."""
+    if missing.any():
+        k, p = (int(x) for x in np.argwhere(missing)[0])
+        refuse(row + k, column + p, why)
+
+
+def _pair(where: list[int]) -> tuple[int | None, int | None]:
+    return (where[0], where[1]) if len(where) == 2 else (where[0] if where else None, None)
+
+
+def plain_items(rows: Any) -> Any:
+    """A nested list whose masked rows are one masked array, and whose masked items are None.
+
+    numpy would take what lies under the masks.
+    """
+    if any(mask_of(row) is not None for row in rows):
+        if all(isinstance(row, np.ndarray) for row in rows) and len({r.shape for r in rows}) == 1:
+            return np.ma.stack([_as_masked(row) for row in rows])
+        rows = [_items(row) for row in rows]
+    else:
+        rows = [
+            _items(row) if isinstance(row, (list, tuple)) and _has_masked(row) else row
+            for row in rows
+        ]
+    return rows
+
+
+def _as_masked(row: Any) -> Any:
+    mask = mask_of(row)
+    return row if mask is None else np.ma.MaskedArray(under_mask(row), mask)
+
+
+def _has_masked(row: Any) -> bool:
+    kinds = set(map(type, row))
+    return any(issubclass(kind, np.ndarray) and hasattr(kind, "mask") for kind in kinds)
+
+
+def _items(row: Any) -> Any:
+    if mask_of(row) is not None:
+        return _as_masked(row).tolist()  # None where it is masked
+    if isinstance(row, np.ndarray):
+        return row.tolist()
+    if isinstance(row, (list, tuple)):
+        return [_items(item) for item in row]
+    return row
+
+
+def _numbers(objects: _Array, name: str) -> tuple[_Array, _Array | None]:
+    """An array of objects as numbers. Complains of anything else."""
+    missing = np.zeros(objects.shape, np.bool_)
+    kinds: set[type] = set()
+    smallest = largest = 0
+    flat = objects.reshape(-1)
+    numbers_found: list[Any] = [0] * flat.size
+    lost = missing.reshape(-1)
+    for k, value in enumerate(flat):
+        if isinstance(value, numbers.Integral) or isinstance(value, np.bool_):
+            number = int(value)
+            smallest, largest = min(smallest, number), max(largest, number)
+            numbers_found[k] = number
+            kinds.add(int)
+        elif isinstance(value, (numbers.Real, Decimal)):
+            numbers_found[k] = value
+            kinds.add(float)
+        elif is_missing(value):
+            lost[k] = True
+        elif isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
+            numbers_found[k] = value.item()
+            kinds.add(int if value.dtype.kind in "biu" else float)
+            smallest, largest = _INT64.min - 1, largest  # the range is judged by numpy
+        else:
+            _refuse_object(value, np.unravel_index(k, objects.shape), name)
+    exact = kinds <= {int} and _INT64.min <= smallest and largest <= _INT64.max
+    found = np.empty(flat.size, np.int64 if exact else np.float64)
+    for k, number in enumerate(numbers_found):
+        found[k] = number if exact else _float(number, k, objects, name)
+    return found.reshape(objects.shape), (missing if missing.any() else None)
+
+
+def _float(number: Any, k: int, objects: _Array, name: str) -> float:
+    try:
+        value = float(number)
+    except (OverflowError, ValueError) as error:
+        value, reason = math.inf, str(error)
+    else:
+        reason = f"{number} exceeds float64"
+    if math.isinf(value) and not _is_infinite(number):
+        where = [int(x) for x in np.unravel_index(k, objects.shape)]
+        raise InvalidCostError(
+            f"{name} holds a number at {where} that float64 cannot: {reason}", *_pair(where)
+        )
+    return value
+
+
+def _is_infinite(number: Any) -> bool:
+    if isinstance(number, Decimal):
+        return number.is_infinite()
+    try:
+        return math.isinf(number)
+    except OverflowError:
+        return False
+
+
+def _refuse_object(value: Any, where: tuple[Any, ...], name: str) -> NoReturn:
+    kind = type(value)
+    what = kind.__qualname__
+    if kind.__module__ != "builtins":
+        what = f"{kind.__module__}.{what}"
+    if not where:
+        raise DtypeError(f"{name} is an object of {what}; it must hold real numbers")
+    raise DtypeError(
+        f"{name} holds a {what} at {[int(k) for k in where]}; it must hold real numbers"
+    )

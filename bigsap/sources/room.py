@@ -1,0 +1,101 @@
+"""The array that a user's function writes costs to: masked values are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bigsap.sources.missing import mask_of, parted, plain_items, under_mask
+
+_Array: TypeAlias = npt.NDArray[Any]
+
+
+class Room(np.ndarray):
+    """What a user's function writes costs to: an array that refuses masked values.
+
+    A plain array would take what lies under the mask. ``lost(k, p)`` makes the exception for
+    the first masked item, at position ``k, p`` of the whole, or of None where it is a copy's.
+    """
+
+    _lost: Callable[[int | None, int | None], Exception] | None
+    _begin: int
+    _row_bytes: int
+    _size: int
+
+    def __array_finalize__(self, whole: Any) -> None:
+        self._lost = getattr(whole, "_lost", None)
+        self._begin = getattr(whole, "_begin", 0)
+        self._row_bytes = getattr(whole, "_row_bytes", 0)
+        self._size = getattr(whole, "_size", 0)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(value) is not np.ndarray and self._lost is not None:
+            value, missing = _masked_of(value)
+            if missing is not None:
+                self._complain(key, missing)
+        super().__setitem__(key, value)
+
+    def _complain(self, key: Any, missing: _Array) -> None:
+        assert self._lost is not None
+        begin = self.__array_interface__["data"][0] - self._begin
+        places = np.full(self.shape, begin, np.int64)
+        for axis, step in enumerate(self.strides):
+            shape = [1] * self.ndim
+            shape[axis] = -1
+            places += step * np.arange(self.shape[axis]).reshape(shape)
+        target = np.asarray(places[key])
+        hit = target[np.broadcast_to(missing, target.shape)]
+        if hit.size:
+            first = int(hit.flat[0])
+            if not 0 <= first < self._size:  # of a copy
+                raise self._lost(None, None)
+            row, rest = divmod(first, self._row_bytes)
+            raise self._lost(row, rest // self.itemsize)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [v.view(np.ndarray) if isinstance(v, Room) else v for v in inputs]
+        rooms = options.pop("out", None) or ()
+        if rooms and any(mask_of(value) is not None for value in inputs):
+            # Computed apart, then written as masked arrays are.
+            where = np.broadcast_to(options.pop("where", True), rooms[0].shape)
+            result = np.ma.asarray(getattr(np.ma, ufunc.__name__, ufunc)(*plain))
+            rooms[0][where] = np.broadcast_to(result, where.shape, subok=True)[where]
+            return rooms[0]
+        if rooms:
+            options["out"] = tuple(v.view(np.ndarray) if isinstance(v, Room) else v for v in rooms)
+        found = getattr(ufunc, method)(*plain, **options)
+        return rooms[0] if len(rooms) == 1 else found
+
+    def __array_function__(self, function: Any, kinds: Any, args: Any, options: Any) -> Any:
+        if function is np.copyto and len(args) >= 2 and mask_of(args[1]) is not None:
+            where = np.broadcast_to(options.get("where", True), self.shape)
+            self[where] = np.broadcast_to(args[1], self.shape, subok=True)[where]
+            return None
+        return super().__array_function__(function, kinds, args, options)
+
+
+def _masked_of(value: Any) -> tuple[Any, _Array | None]:
+    """A value that is assigned, and where it is masked."""
+    mask = mask_of(value)
+    if mask is not None:
+        return under_mask(value), (mask if mask.any() else None)
+    if not isinstance(value, (list, tuple)):
+        return value, None
+    plain = plain_items([value])
+    if plain[0] is value:
+        return value, None
+    found, missing = parted(plain, "what was written")
+    return found[0], None if missing is None else missing[0]
+
+
+def room(out: _Array, lost: Callable[[int | None, int | None], Exception]) -> _Array:
+    """``out``, C-contiguous rows (k, p), as ``Room``."""
+    found = out.view(Room)
+    found._lost = lost
+    found._begin = out.__array_interface__["data"][0]
+    found._row_bytes = out.strides[0] or 1
+    found._size = found._row_bytes * len(out)
+    return found
