@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from bigsap.cli.costspec import from_spec, open_costs
-from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError, StoreError
+from bigsap.errors import (
+    DtypeError,
+    ExpressionError,
+    InputError,
+    OverflowRiskError,
+    ShapeError,
+    StoreError,
+)
 from bigsap.sources.described import KINDS
 
 
@@ -207,3 +214,12 @@ def test_what_is_no_cost_file(tmp_path):
         open_costs(tmp_path / "c.csv")
     with pytest.raises(InputError, match=r"absent\.npy: no such file"):
         open_costs(tmp_path / "absent.npy")
+
+
+@pytest.mark.parametrize("beside", [0.5, float("inf"), 2**63])
+def test_an_integer_is_not_rounded_beside_others(beside, tmp_path):
+    spec = {"type": "array", "values": [[2**53 + 1, -1], [beside, 2]]}
+    with pytest.raises(OverflowRiskError, match=f"/values: {2**53 + 1} is an integer"):
+        open_costs(write(tmp_path, spec))
+    exact = {"type": "array", "values": [[2**53 + 2, -1], [beside, 2]]}
+    assert matrix(open_costs(write(tmp_path, exact)))[0, 0] == 2**53 + 2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bigsap.cli.common import ExitStatus
 from bigsap.errors import InputError, OptionError
+from bigsap.show.text import shown
 
 if TYPE_CHECKING:
     from bigsap.benchmarks.bench_settings import BenchSettings, Round
@@ -190,7 +191,8 @@ def _bench(args: argparse.Namespace) -> ExitStatus:
     except StaleError as error:
         raise InputError(str(error)) from error
     print(text)
-    print(f"wrote {settings.out / run.REPORT} and, for the browser, {settings.out / run.PAGE}")
+    report, page = settings.out / run.REPORT, settings.out / run.PAGE
+    print(shown(f"wrote {report} and, for the browser, {page}"))
     if args.to is not None:
-        print(f"wrote {run.publish(settings, head, args.to, stamp=args.stamp)}")
+        print(shown(f"wrote {run.publish(settings, head, args.to, stamp=args.stamp)}"))
     return ExitStatus.OK

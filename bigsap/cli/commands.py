@@ -13,13 +13,13 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import bigsap
 from bigsap.cli import bench as cli_bench
 from bigsap.cli import job_commands as cli_service
+from bigsap.cli import solve_command
 from bigsap.cli.common import (
     COSTS_HELP,
     EXIT_CODES,
@@ -27,19 +27,23 @@ from bigsap.cli.common import (
     Parser,
     UsageExit,
     add_output_flags,
-    check_output,
+    draw,
     exit_of,
-    note,
+    forget_stdout,
+    on_terminal,
+    open_streams,
     print_json,
+    tell,
 )
+from bigsap.cli.solve_command import add_problem_flags, unassigned_cost_of
 from bigsap.client.http import ServiceError
 from bigsap.errors import BigsapError, CertificateError, InputError, OptionError
 from bigsap.info import version
 from bigsap.show.progress_bar import clock
-from bigsap.show.text import align, bytes_text, number, result_record, result_text
+from bigsap.show.text import align, bytes_text, number, shown
 
 if TYPE_CHECKING:
-    from bigsap.result import Result
+    pass
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -66,67 +70,11 @@ def build_parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=run)
         return sub
 
-    solve = command("solve", _solve, "find an optimal assignment and prove it")
-    solve.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
-    solve.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
-    solve.add_argument(
-        "--method", choices=("auto", "ssp", "compressed", "hungarian", "auction"), default="auto"
-    )
-    solve.add_argument(
-        "--variant",
-        choices=("auto", "classical", "tree", "plain", "scaled"),
-        default="auto",
-        help="classical and tree are of hungarian, plain and scaled of auction",
-    )
-    solve.add_argument(
-        "--no-epsilon", action="store_true", help="plain successive shortest paths, one phase"
-    )
-    solve.add_argument(
-        "--start",
-        choices=("auto", "levels", "estimate", "none"),
-        default="auto",
-        help="first prices; auto decides by a sample",
-    )
-    solve.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
-    solve.add_argument("--cache", metavar="SIZE", help="memory for rows, for instance 4GiB")
-    solve.add_argument(
-        "--policy", choices=("auto", "slru", "lfu"), default="auto", help="which rows to keep"
-    )
-    solve.add_argument("--memory-limit", metavar="SIZE", help="memory for the whole solve")
-    solve.add_argument(
-        "--time-limit",
-        type=float,
-        metavar="S",
-        help="seconds after which to return the best so far",
-    )
-    solve.add_argument(
-        "--gap", type=float, default=0.0, metavar="G", help="stop when proved to be this close"
-    )
-    solve.add_argument(
-        "--checkpoint", metavar="FILE", help="where to keep what --resume continues from"
-    )
-    solve.add_argument(
-        "--checkpoint-every", type=float, default=60.0, metavar="S", help="seconds; default 60"
-    )
-    solve.add_argument(
-        "--resume", action="store_true", help="continue from --checkpoint FILE where it exists"
-    )
-    solve.add_argument("--seed", type=int, default=0, metavar="N")
-    solve.add_argument(
-        "--no-certify", action="store_true", help="skip the final pass that proves the result"
-    )
-    solve.add_argument(
-        "--certify-pairs",
-        action="store_true",
-        help="prove it by every pair, also where bounds of the costs would do",
-    )
-    solve.add_argument("-o", "--output", metavar="FILE.npz", help="where to save the result")
-    add_output_flags(solve)
-    solve.add_argument("--quiet", action="store_true", help="no progress bar, no notes")
-
+    solve_command.add_command(command)
     verify = command("verify", _verify, "check a saved result against its costs")
     verify.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     verify.add_argument("result", metavar="RESULT", help=".npz file written by solve -o")
+    add_problem_flags(verify)
     verify.add_argument(
         "--pairs",
         action="store_true",
@@ -165,6 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (wrong usage and --help leave by SystemExit)."""
+    open_streams()
     words = sys.argv[1:] if argv is None else argv
     try:
         args = build_parser().parse_args(words)
@@ -181,8 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(args, ExitStatus.INTERRUPTED, "interrupted", None)
     except BrokenPipeError:
-        # The reader left (bigsap ... | head). Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()  # the reader left (bigsap ... | head)
         return int(ExitStatus.OK)
     except CertificateError as error:
         return _fail(args, ExitStatus.CERTIFICATE, f"certificate failed: {error}", error)
@@ -200,9 +148,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(args: argparse.Namespace, code: ExitStatus, text: str, error: Exception | None) -> int:
     if error is not None and os.environ.get("BIGSAP_DEBUG") == "1":
-        traceback.print_exc()
+        tell("\n".join(map(shown, traceback.format_exc().splitlines())))
     message = " ".join(text.split())
-    print(f"bigsap: error: {message}", file=sys.stderr)
+    tell(f"bigsap: error: {shown(message)}")
+    if isinstance(error, OSError):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            forget_stdout()
     if getattr(args, "json", False):
         more: dict[str, Any] = {}
         for place in ("row", "column"):
@@ -218,7 +171,10 @@ def _fail(args: argparse.Namespace, code: ExitStatus, text: str, error: Exceptio
 def _print_failure(
     error: str, message: str, code: ExitStatus, more: dict[str, Any] | None = None
 ) -> None:
-    print_json({"error": error, "message": message, "exit_code": int(code), **(more or {})})
+    try:
+        print_json({"error": error, "message": message, "exit_code": int(code), **(more or {})})
+    except OSError:
+        forget_stdout()
 
 
 def _show_warning(
@@ -229,62 +185,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"bigsap: warning: {' '.join(str(message).split())}", file=sys.stderr)
-
-
-def _solve(args: argparse.Namespace) -> ExitStatus:
-    from bigsap.cli.costspec import open_costs
-
-    output = None if args.output is None else check_output(Path(args.output))
-    cache = None
-    if args.cache is not None or args.policy != "auto":
-        cache = bigsap.RowCache(bytes=args.cache, policy=args.policy)
-    if args.resume and args.checkpoint is None:
-        raise InputError("--resume needs --checkpoint FILE, the file to continue from")
-    if args.no_certify and args.certify_pairs:
-        raise InputError("--no-certify and --certify-pairs exclude each other")
-    solve: Callable[..., Result] = bigsap.solve
-    if args.resume and Path(args.checkpoint).exists():
-        solve = partial(bigsap.resume, args.checkpoint)
-    elif args.resume:
-        print(
-            f"bigsap: note: there is no checkpoint {args.checkpoint} yet: starting from the"
-            " beginning",
-            file=sys.stderr,
-        )
-    result = solve(
-        open_costs(args.costs),
-        maximize=args.maximize,
-        method=args.method,
-        variant=args.variant,
-        epsilon=not args.no_epsilon,
-        start=args.start,
-        gap=args.gap,
-        checkpoint=args.checkpoint,
-        checkpoint_every=args.checkpoint_every,
-        cache=cache,
-        memory_limit=args.memory_limit,
-        threads=args.threads,
-        time_limit=args.time_limit,
-        progress=not args.quiet and sys.stderr.isatty(),
-        certify="pairs" if args.certify_pairs else not args.no_certify,
-        seed=args.seed,
-    )
-    if output is not None:
-        result.save(output)
-    code = exit_of(result)
-    if args.json:
-        record = result_record(result)
-        record["output"] = None if output is None else str(output)
-        record["exit_code"] = int(code)
-        print_json(record)
-        return code
-    print(result_text(result))
-    if output is not None:
-        note(args, f"saved to {output}")
-    elif result.fun is not None:
-        note(args, "the assignment itself was not saved; -o FILE.npz does that")
-    return code
+    tell(f"bigsap: warning: {shown(' '.join(str(message).split()))}")
 
 
 def _verify(args: argparse.Namespace) -> ExitStatus:
@@ -294,7 +195,12 @@ def _verify(args: argparse.Namespace) -> ExitStatus:
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     result = bigsap.Result.load(file)
-    certificate = result.verify(open_costs(args.costs), pairs=args.pairs)
+    certificate = result.verify(
+        open_costs(args.costs),
+        pairs=args.pairs,
+        dtype=args.dtype,
+        unassigned_cost=unassigned_cost_of(args.unassigned_cost),
+    )
     if args.json:
         print_json(
             {
@@ -341,10 +247,11 @@ def _warmup(args: argparse.Namespace) -> ExitStatus:
     started = time.perf_counter()
     print("compiling the kernels (a minute or two the first time)", flush=True)
     count = bigsap.warmup(
-        lambda name: print(f"  {clock(time.perf_counter() - started)}  {name}", flush=True),
+        lambda name: print(shown(f"  {clock(time.perf_counter() - started)}  {name}"), flush=True),
         processes=args.processes or min(4, available_threads()),
     )
-    print(f"{count} kinds ready after {time.perf_counter() - started:.1f} s, in {kept_in()}")
+    seconds = time.perf_counter() - started
+    print(shown(f"{count} kinds ready after {seconds:.1f} s, in {kept_in()}"))
     return ExitStatus.OK
 
 
@@ -352,22 +259,22 @@ def _rechunk(args: argparse.Namespace) -> ExitStatus:
     from bigsap.sources.zarr.zarr_store import rechunk
 
     def show(done: int, total: int) -> None:
-        print(f"\r{done:,} of {total:,} rows", end="", file=sys.stderr, flush=True)
+        draw(f"\r{done:,} of {total:,} rows")
 
     started = time.perf_counter()
-    print(f"copying {args.source} to {args.target} ...", flush=True)
-    on_terminal = sys.stderr.isatty()
+    print(shown(f"copying {args.source} to {args.target} ..."), flush=True)
+    drawing = on_terminal()
     try:
         rechunk(
             args.source,
             args.target,
             rows=args.rows,
             compress=args.compress,
-            progress=show if on_terminal else None,
+            progress=show if drawing else None,
         )
     finally:
-        if on_terminal:
-            print(file=sys.stderr)
+        if drawing:
+            tell("")
     size = sum(file.stat().st_size for file in Path(args.target).rglob("*") if file.is_file())
     print(f"wrote {bytes_text(size)} in {time.perf_counter() - started:.1f} s")
     return ExitStatus.OK

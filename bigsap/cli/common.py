@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import enum
+import io
 import json
 import os
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from bigsap.errors import InputError
-from bigsap.show.text import plain
+from bigsap.show.text import plain, shown
 
 if TYPE_CHECKING:
     from bigsap.result import Result
@@ -28,6 +31,7 @@ class ExitStatus(enum.IntEnum):
     CERTIFICATE = 5
     SERVICE = 6
     JOB_FAILED = 7
+    IMPRECISE = 8
     INTERNAL = 70
     INTERRUPTED = 130
 
@@ -43,6 +47,8 @@ exit codes:
   5    a certificate failed: the result is not what it claims
   6    the service cannot be reached, or refused the request for another reason
   7    the job failed on the service
+  8    imprecise: an assignment was found, but its optimality is proved only to within the gap
+       (solve, demo, result)
   70   a mistake in BigSAP itself: please report it
   130  interrupted (Ctrl-C)
 
@@ -52,12 +58,22 @@ Errors are one line on stderr; BIGSAP_DEBUG=1 in the environment adds the traceb
 STATUS_EXIT = {
     "optimal": ExitStatus.OK,
     "gap_reached": ExitStatus.OK,
+    "imprecise": ExitStatus.IMPRECISE,
     "infeasible": ExitStatus.INFEASIBLE,
     "time_limit": ExitStatus.STOPPED,
     "cancelled": ExitStatus.STOPPED,
 }
 
+OUTPUT_HELP = "where to save the result, a file; .npz is added"
 COSTS_HELP = "matrix in a .npy file, a zarr store, or a .json cost spec"
+
+
+class AddCommand(Protocol):
+    """Makes the parser of a command: its name, what runs it, a line about it."""
+
+    def __call__(
+        self, name: str, run: Callable[[argparse.Namespace], ExitStatus], summary: str
+    ) -> argparse.ArgumentParser: ...
 
 
 class UsageExit(SystemExit):
@@ -73,8 +89,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Usage and message on stderr."""
-        self.print_usage(sys.stderr)
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        tell(f"{self.format_usage().rstrip()}\n{self.prog}: error: {shown(message)}")
         raise UsageExit(message)
 
 
@@ -88,21 +103,71 @@ def print_json(record: dict[str, Any]) -> None:
     print(json.dumps(plain(record), allow_nan=False), flush=True)
 
 
-def note(args: argparse.Namespace, text: str) -> None:
-    """A remark for people, on stderr."""
-    if not getattr(args, "quiet", False):
+def tell(text: str) -> None:
+    """Lines on stderr. Whether anybody listens changes nothing: neither output nor exit code."""
+    with suppress(OSError, ValueError, AttributeError):
         print(text, file=sys.stderr, flush=True)
 
 
-def check_output(file: Path) -> Path:
-    """``file`` with its suffix, when it can be written; before hours of work, not after."""
+def draw(text: str) -> None:
+    """The same without a line break: part of a line that is drawn again and again."""
+    with suppress(OSError, ValueError, AttributeError):
+        print(text, end="", file=sys.stderr, flush=True)
+
+
+def forget_stdout() -> None:
+    """Nothing more can be written to stdout, and Python shall not complain again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def on_terminal() -> bool:
+    """Whether a person sees stderr as it is written."""
+    try:
+        return sys.stderr.isatty()
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def note(args: argparse.Namespace, text: str) -> None:
+    """A remark for people, on stderr: one line, which may name what others have named."""
+    if not getattr(args, "quiet", False):
+        tell(shown(text))
+
+
+def open_streams() -> None:
+    """Put the null device in the place of standard streams that are closed.
+
+    Otherwise the next file that is opened would get their descriptor, and what anybody writes to
+    stderr would go into it; and ``print(file=sys.stderr)`` would write to stdout.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free descriptor: those below are open by now.
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # labels may have what its encoding has not
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def check_output(name: str) -> Path:
+    """The file that ``-o`` names, with its suffix, when it can be written; before hours of work,
+    not after.
+
+    A folder is no file: whether something in it may be overwritten is for its owner to say.
+    """
+    file = Path(name)
+    if file.is_dir() or name.endswith(("/", os.sep)):
+        raise InputError(f"{name}: is a folder; name a file in it, as {file / 'result.npz'}")
     if file.suffix != ".npz":
         file = file.with_name(file.name + ".npz")
     folder = file.parent
     if not folder.is_dir():
         raise InputError(f"{file}: the folder {folder} does not exist")
     if file.is_dir():
-        raise InputError(f"{file}: is a folder")
+        raise InputError(f"{file}: is a folder; name a file in it, as {file / 'result.npz'}")
     if not os.access(folder, os.W_OK):
         raise InputError(f"{file}: the folder {folder} cannot be written")
     return file

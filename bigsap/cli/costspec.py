@@ -37,11 +37,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError
+from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
 from bigsap.sources.described import KINDS, RESERVED
 from bigsap.sources.spec_files import load_npy, read_json
+from bigsap.sources.whole_numbers import rounded_among
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -130,6 +131,12 @@ def _array(value: object, place: _Place) -> Array:
         raise DtypeError(f"{place.pointer}: a number is out of range: {error}") from error
     if array.size and array.dtype.kind not in "biuf":
         raise DtypeError(f"{place.pointer}: every entry must be a number")
+    rounded = rounded_among(value, array)
+    if rounded is not None:
+        raise OverflowRiskError(
+            f"{place.pointer}: {rounded} is an integer that float64 does not hold; fractions,"
+            " infinities and integers beyond int64 in the same array make it float64"
+        )
     return array
 
 

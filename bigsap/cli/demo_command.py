@@ -10,13 +10,13 @@ the job, and is stopped in the end; its result is verified here, against costs m
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bigsap
+from bigsap.cli.common import on_terminal
 from bigsap.cli.photographs import (
     features,
     grid,
@@ -31,7 +31,7 @@ from bigsap.client.shown import Shown
 from bigsap.errors import InputError
 from bigsap.memory import peak_bytes
 from bigsap.show.progress_bar import BarState, clock, counts, title
-from bigsap.show.text import align, bytes_text, result_lines
+from bigsap.show.text import align, bytes_text, result_lines, shown
 
 if TYPE_CHECKING:
     from bigsap.client import Job
@@ -77,7 +77,8 @@ def run(
     ):
         print(f"service started at {service.url}", flush=True)
         x, y = (client.upload(each) for each in points)
-        print(f"uploaded the point sets: {x} and {y}, {bytes_text(points[0].nbytes)} each")
+        size = bytes_text(points[0].nbytes)
+        print(f"uploaded the point sets: {shown(x)} and {shown(y)}, {size} each")
         job = client.submit(
             {
                 "shape": [n, n],
@@ -91,7 +92,7 @@ def run(
                 "label": "china in the colours of flower",
             }
         )
-        print(f"submitted {job.id}", flush=True)
+        print(f"submitted {shown(job.id)}", flush=True)
         follow(job)
         result = job.result()
         resident = peak_bytes() + service.peak_bytes()
@@ -106,14 +107,14 @@ def run(
         result.save(out / RESULT)
         swapped = recoloured(image, colours, result.col4row)
         save_side_by_side(out / PICTURE, [image, colours, swapped])
-        print(f"wrote {out / PICTURE} (china, flower, china in the flower's colours)")
-        print(f"wrote {out / RESULT}", flush=True)
+        print(f"wrote {shown(out / PICTURE)} (china, flower, china in the flower's colours)")
+        print(f"wrote {shown(out / RESULT)}", flush=True)
     return result
 
 
 def follow(job: Job) -> None:
     """Wait for the job: with a bar on a terminal, else with lines for a log."""
-    if sys.stderr.isatty():
+    if on_terminal():
         job.wait(progress=True)
         return
     lines = PhaseLines()

@@ -5,20 +5,29 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from bigsap.cli.common import ExitStatus, add_output_flags, check_output, exit_of, note, print_json
-from bigsap.client.http import JobFailedError, ServiceError, UploadError, header_text
+from bigsap.cli.common import (
+    OUTPUT_HELP,
+    AddCommand,
+    ExitStatus,
+    add_output_flags,
+    check_output,
+    exit_of,
+    note,
+    on_terminal,
+    print_json,
+)
+from bigsap.cli.submitted import FileArguments, file_and_id, job_request
+from bigsap.client.http import JobFailedError, ServiceError, header_text
 from bigsap.errors import InputError
-from bigsap.show.text import align, number, result_record, result_text
+from bigsap.show.text import align, number, result_record, result_text, shown
 
 if TYPE_CHECKING:
     from bigsap.client.jobs import Client, Job
     from bigsap.result import Result
-    from bigsap.sources.base import Array
 
 URL = "http://127.0.0.1:8765"
 # Refusals that are about what was sent, not about who sent it, or when.
@@ -27,13 +36,7 @@ _BAD_REQUEST = (400, 413, 415, 422)
 SPEC_HELP = "a .json job request or cost spec, or a matrix in a .npy file"
 
 
-class _AddCommand(Protocol):
-    def __call__(
-        self, name: str, run: Callable[[argparse.Namespace], ExitStatus], summary: str
-    ) -> argparse.ArgumentParser: ...
-
-
-def add_commands(command: _AddCommand) -> None:
+def add_commands(command: AddCommand) -> None:
     """Enter the service's commands into the command line."""
     serve = command("serve", _serve, "run the service: REST jobs and the web page")
     serve.add_argument("--host", metavar="ADDR", help="default 127.0.0.1; others need keys")
@@ -60,6 +63,17 @@ def add_commands(command: _AddCommand) -> None:
     submit.add_argument("--time-limit", type=float, metavar="S", help="seconds; then the best")
     submit.add_argument("--gap", type=float, metavar="G", help="stop when this close")
     submit.add_argument("--seed", type=int, metavar="N")
+    submit.add_argument("--device", choices=("auto", "cpu", "cuda"), help="default: auto")
+    submit.add_argument(
+        "--unassigned-cost",
+        metavar="COST",
+        help="price at which a row may stay unassigned: a number, or a .npy file of one a row",
+    )
+    submit.add_argument(
+        "--warm-start",
+        metavar="JOB",
+        help="where to start: a job of the same shape, a result (.npz), or prices (.npy)",
+    )
     submit.add_argument(
         "--spread", type=int, nargs="?", const=True, metavar="N",
         help="over several workers of the service's cluster; N: at most so many",
@@ -78,7 +92,7 @@ def add_commands(command: _AddCommand) -> None:
         help="continue an upload, or use one again; may be given several times",
     )
     submit.add_argument("--wait", action="store_true", help="wait for the result and print it")
-    submit.add_argument("-o", "--output", metavar="FILE.npz", help="wait and save the result")
+    submit.add_argument("-o", "--output", metavar="FILE.npz", help=f"wait; {OUTPUT_HELP}")
     _add_flags(submit, quiet=True)
 
     jobs = command("jobs", _jobs, "list the jobs of a service, or show one")
@@ -91,7 +105,7 @@ def add_commands(command: _AddCommand) -> None:
     result = command("result", _result, "fetch the result of a job")
     result.add_argument("job", metavar="ID")
     result.add_argument("--wait", action="store_true", help="wait until the job has ended")
-    result.add_argument("-o", "--output", metavar="FILE.npz", help="where to save the result")
+    result.add_argument("-o", "--output", metavar="FILE.npz", help=OUTPUT_HELP)
     _add_flags(result, quiet=True)
 
     cancel = command("cancel", _cancel, "end a job")
@@ -163,29 +177,13 @@ def _first_complaint(error: ValueError) -> str:
 
 
 def _submit(args: argparse.Namespace) -> ExitStatus:
-    output = None if args.output is None else check_output(Path(args.output))
+    output = None if args.output is None else check_output(args.output)
     if args.idempotency_key is not None:  # before anything is uploaded
         header_text("--idempotency-key", args.idempotency_key)
-    request = read_request(Path(args.spec))
-    options = {
-        "maximize": args.maximize or None,
-        "method": args.method,
-        "variant": args.variant,
-        "threads": args.threads,
-        "cache": args.cache,
-        "memory_limit": args.memory_limit,
-        "time_limit_s": args.time_limit,
-        "gap": args.gap,
-        "seed": args.seed,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    if given:
-        request["options"] = {**(request.get("options") or {}), **given}
-    if args.spread is not None:
-        request["spread"] = args.spread
-    uploaded = dict(_file_and_id(text) for text in args.uploaded)
+    request = job_request(args)
+    uploaded = dict(file_and_id(text) for text in args.uploaded)
     with _client(args) as client:
-        files = _FileArguments(client, args, Path(args.spec).parent, uploaded)
+        files = FileArguments(client, args, Path(args.spec).parent, uploaded)
         request = files.sent(request)
         if args.dry_run:
             return _show_estimate(args, client.estimate(request))
@@ -195,85 +193,11 @@ def _submit(args: argparse.Namespace) -> ExitStatus:
             return ExitStatus.OK
         note(args, f"{job.id} is {job.state}")
         try:
-            job.wait(progress=not args.quiet and sys.stderr.isatty())
+            job.wait(progress=not args.quiet and on_terminal())
         except KeyboardInterrupt:
             note(args, f"{job.id} goes on; bigsap cancel {job.id} ends it")
             raise
         return _show_result(args, job, job.result(), output)
-
-
-def read_request(spec: Path) -> dict[str, Any]:
-    """A file as a job request, its ``{"npy": path}`` still unread.
-
-    Raises InputError when there is no such file, or it is neither.
-    """
-    from bigsap.sources.spec_files import read_json
-
-    if not spec.is_file():
-        raise InputError(f"{spec}: no such file")
-    if spec.suffix == ".npy":
-        return {"cost": {"type": "array", "values": {"npy": spec.name}}}
-    found = read_json(spec)
-    if not isinstance(found, dict) or not ("cost" in found or "type" in found):
-        raise InputError(f'{spec}: must be an object with "cost" (a job) or "type" (a cost spec)')
-    return {"cost": found} if "type" in found else found  # a scaled cost has both
-
-
-def _file_and_id(text: str) -> tuple[str, str]:
-    file, separator, array_id = text.rpartition("=")
-    if not separator or not file or not array_id:
-        raise InputError(f"--uploaded {text}: must be FILE=ID")
-    return os.path.abspath(file), array_id
-
-
-class _FileArguments:
-    """Uploads the ``.npy`` files that a request names, each once."""
-
-    def __init__(
-        self, client: Client, args: argparse.Namespace, folder: Path, uploaded: dict[str, str]
-    ) -> None:
-        self._client, self._args, self._folder = client, args, folder
-        self._continued, self._done = uploaded, dict[str, str]()
-
-    def sent(self, spec: Any, pointer: str = "") -> Any:
-        """``spec`` with the ids of uploaded arrays in the place of files."""
-        from bigsap.sources.spec_files import load_npy
-
-        if isinstance(spec, Mapping):
-            if spec.get("type") == "npy" and set(spec) == {"type", "path"}:
-                spec = {"type": "array", "values": {"npy": spec["path"]}}
-            if set(spec) == {"npy"}:
-                where = f"{self._args.spec}: {pointer}/npy"
-                if not isinstance(spec["npy"], str):
-                    raise InputError(f"{where}: must be a path")
-                file = os.path.abspath(self._folder / spec["npy"])
-                if file not in self._done:
-                    self._done[file] = self._upload(file, load_npy(file, where))
-                return {"array": self._done[file]}
-            return {key: self.sent(value, f"{pointer}/{key}") for key, value in spec.items()}
-        if isinstance(spec, list) and any(isinstance(value, Mapping) for value in spec):
-            return [self.sent(value, f"{pointer}/{k}") for k, value in enumerate(spec)]
-        return spec
-
-    def _upload(self, file: str, array: Array) -> str:
-        name, on_terminal = os.path.basename(file), sys.stderr.isatty()
-
-        def show(done: int, total: int) -> None:
-            end = "\n" if done == total else ""
-            text = f"\ruploading {name}: {done:,} of {total:,} rows"
-            print(text, end=end, file=sys.stderr, flush=True)
-
-        try:
-            array_id = self._client.upload(
-                array,
-                array_id=self._continued.get(file),
-                progress=show if on_terminal and not self._args.quiet else None,
-            )
-        except UploadError as error:
-            note(self._args, f"to continue the upload: --uploaded {file}={error.array_id}")
-            raise
-        note(self._args, f"{name} is {array_id}")
-        return array_id
 
 
 def _show_estimate(args: argparse.Namespace, estimate: dict[str, Any]) -> ExitStatus:
@@ -314,6 +238,10 @@ def _job_lines(job: Job) -> list[tuple[str, str]]:
     for key in ("phase", "assigned", "rows_evaluated", "lower_bound", "upper_bound", "eta_s"):
         if progress.get(key) is not None:
             lines.append((key.replace("_", " "), number(progress[key])))
+    if job.outcome:
+        status, gap = job.outcome.get("status"), job.outcome.get("gap")
+        within = f": proved only to within {gap:.3g}" if status == "imprecise" and gap else ""
+        lines.append(("outcome", f"{status}{within}"))
     if job.problem:
         lines.append(("problem", str(job.problem.get("detail") or job.problem.get("title"))))
     return lines
@@ -333,7 +261,8 @@ def _jobs(args: argparse.Namespace) -> ExitStatus:
     if not found:
         print("no jobs")
         return ExitStatus.OK
-    rows = [("ID", "STATE", "CREATED", "DONE", "LABEL"), *map(_row, found)]
+    rows: list[tuple[str, ...]] = [("ID", "STATE", "CREATED", "DONE", "LABEL"), *map(_row, found)]
+    rows = [tuple(map(shown, row)) for row in rows]
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
     for row in rows:
         print(
@@ -344,9 +273,9 @@ def _jobs(args: argparse.Namespace) -> ExitStatus:
 
 def _row(job: Job) -> tuple[str, str, str, str, str]:
     record, progress = job.record, job.progress
-    done = ""
+    done, status = "", str((job.outcome or {}).get("status") or "optimal")
     if job.state == "succeeded":
-        done = "100%"
+        done = "100%" if status == "optimal" else status.replace("_", " ")
     elif progress.get("assigned") is not None and record.get("shape"):
         done = f"phase {progress.get('phase', 0)}"
     created = str(record.get("created") or "")[:19].replace("T", " ")
@@ -354,11 +283,11 @@ def _row(job: Job) -> tuple[str, str, str, str, str]:
 
 
 def _result(args: argparse.Namespace) -> ExitStatus:
-    output = None if args.output is None else check_output(Path(args.output))
+    output = None if args.output is None else check_output(args.output)
     with _client(args) as client:
         job = client.job(args.job)
         if args.wait:
-            job.wait(progress=not args.quiet and sys.stderr.isatty())
+            job.wait(progress=not args.quiet and on_terminal())
         return _show_result(args, job, job.result(), output)
 
 

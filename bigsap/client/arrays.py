@@ -7,6 +7,7 @@ import io
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -180,13 +181,19 @@ def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Resu
             return np.empty(0, summary["arrays"][name]["dtype"])
         return download(transport, f"{path_of('jobs', job_id)}/result/{name}")
 
+    def further(name: str) -> Array | None:  # older services have none of these
+        return array(name) if name in summary["arrays"] else None
+
     u, v = array("u"), array("v")
+    u_low, v_low = further("u_low"), further("v_low")
     sign = -1 if summary["maximize"] else 1  # from_assignment takes the minimising sense
     found = summary["objective"]
-    return Result.from_assignment(
+    result = Result.from_assignment(
         None if found is None else array("col4row"),
         sign * v,
         u=sign * u,
+        u_low=None if u_low is None else sign * u_low,
+        v_low=None if v_low is None else sign * v_low,
         shape=(n, m),
         status=Status(summary["status"]),
         message=summary["message"],
@@ -196,7 +203,9 @@ def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Resu
         violator=array("violator"),
         fun=found,
         bound=summary["bound"],
+        gap=summary["gap"],
     )
+    return replace(result, unassigned_cost=further("unassigned_cost"))
 
 
 def download(transport: Transport, path: str) -> Array:

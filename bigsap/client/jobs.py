@@ -5,8 +5,7 @@
 >>> res = client.submit(cost).wait(progress=True).result()            # doctest: +SKIP
 >>> res.verify(cost)                                                  # doctest: +SKIP
 
-Needs ``pip install "bigsap[http]"``. Everything that the service refuses is raised as a
-``ServiceError``, which carries the problem document.
+Needs ``pip install "bigsap[http]"``. What the service refuses is a ``ServiceError``.
 """
 
 from __future__ import annotations
@@ -284,13 +283,18 @@ class Job:
     @property
     def ended(self) -> bool:
         """Whether nothing more happens to the job by itself."""
-        # An interrupted job is tried again by itself; one that is not can only be resumed.
         return self.state in _ENDED or "resume" in self.record["links"]
 
     @property
     def progress(self) -> Record:
         """Where the solve stands; empty before it has begun."""
         return dict(self.record.get("progress") or {})
+
+    @property
+    def outcome(self) -> Record | None:
+        """Of the result in brief: ``status``, ``success``, ``objective``, ``bound``, ``gap``."""
+        found: Record | None = self.record.get("outcome")
+        return found
 
     @property
     def problem(self) -> Record | None:

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import enum
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from bigsap.proof.claim import Claim
+
+
+def shown(text: object) -> str:
+    """Text that others may have written, for a terminal: one line, without control characters.
+
+    Whatever is neither printable nor a space (line breaks, escape sequences, marks that change
+    the direction of writing) is written as Python would escape it.
+    """
+    found = str(text)
+    if found.isprintable():
+        return found
+    return "".join(
+        c if c.isprintable() or unicodedata.category(c) == "Zs" else _escaped(c) for c in found
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def result_text(result: Claim) -> str:
@@ -59,8 +78,8 @@ def result_lines(result: Claim) -> Iterator[tuple[str, str]]:
 
 
 def align(lines: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
-    """Labels in one column, values in the next."""
-    pairs = list(lines)
+    """Labels in one column, values in the next, as ``shown``."""
+    pairs = [(shown(label), shown(value)) for label, value in lines]
     width = max((len(label) for label, _ in pairs), default=0)
     return "\n".join(f"{label.ljust(width)}  {value}" for label, value in pairs)
 

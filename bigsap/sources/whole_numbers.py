@@ -114,3 +114,15 @@ def _odd_part(values: Array) -> Array:
     values = values.astype(np.int64, copy=False)
     twos = values & -values  # -2**63 keeps itself
     return np.abs(values // np.where(twos == 0, 1, twos))
+
+
+def rounded_among(values: object, array: Array) -> int | None:
+    """The first integer of nested lists that the array made of them holds rounded, if one is."""
+    if array.dtype.kind != "f":
+        return None
+    if isinstance(values, list):
+        found = (rounded_among(value, array) for value in values)
+        return next((value for value in found if value is not None), None)
+    if isinstance(values, int) and not isinstance(plain_number(values), float):
+        return values
+    return None

@@ -45,7 +45,7 @@ def unassigned_cost(
 ) -> Any:
     """``options.unassigned_cost`` for ``bigsap.solve``: None, a number or an array (n,)."""
     value = JobRequest.model_validate(request).options.unassigned_cost
-    if value is None or isinstance(value, float):
+    if value is None or isinstance(value, (int, float)):
         return value
     return Resolver(Path(data), settings).array(value, "/options/unassigned_cost")
 

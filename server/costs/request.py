@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from bigsap_server.costs.numbers import Positive
 from bigsap_server.costs.sizes import Size
 from bigsap_server.costs.specs import (
     ID_PATTERN,
     Array,
     Cost,
+    CostOrArray,
     Model,
-    NumberOrArray,
-    Positive,
     Shape,
     example,
 )
@@ -47,7 +47,7 @@ class Options(Model):
         "bounds", description="pairs: the proof looks at every pair, even where bounds would do"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="of the order of rows")
-    unassigned_cost: NumberOrArray | None = Field(
+    unassigned_cost: CostOrArray | None = Field(
         None, description="price, one or (n,), at which a row may stay unassigned"
     )
 

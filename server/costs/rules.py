@@ -80,9 +80,12 @@ def check_start(request: JobRequest, resolver: Resolver, shape: tuple[int, int])
     What small arrays hold is judged, too; of large ones only the sizes. Raises HttpProblem.
     """
     n, m = shape
-    prices, start = request.options.unassigned_cost, request.warm_start
-    if prices is not None and not isinstance(prices, float):
-        pointer = "/options/unassigned_cost"
+    prices: Any = request.options.unassigned_cost
+    start = request.warm_start
+    pointer = "/options/unassigned_cost"
+    if isinstance(prices, int):
+        _check_size(abs(prices), pointer)
+    elif prices is not None and not isinstance(prices, float):
         given = _small(prices, resolver, n, pointer)
         if given is not None:
             _check_unassigned(given, request.options.maximize, pointer)
@@ -118,11 +121,14 @@ def _check_unassigned(given: np.ndarray[Any, Any], maximize: bool, pointer: str)
             pointer=pointer_to_child(pointer, row), row=row,
         )  # fmt: skip
     if given.dtype.kind in "iu" and given.size:
-        largest = max(int(given.max()), -int(given.min()))
-        if largest >= 2**62:
-            raise HttpProblem(
-                "invalid-cost", f"{largest} in size; sums could leave int64", pointer=pointer
-            )
+        _check_size(max(int(given.max()), -int(given.min())), pointer)
+
+
+def _check_size(largest: int, pointer: str) -> None:
+    if largest >= 2**62:
+        raise HttpProblem(
+            "invalid-cost", f"{largest} in size; sums could leave int64", pointer=pointer
+        )
 
 
 def _check_columns(given: np.ndarray[Any, Any], m: int, pointer: str) -> None:

@@ -8,17 +8,15 @@ Unknown keys and values of another type are refused, never converted.
 from __future__ import annotations
 
 import json
-import math
 from typing import Annotated, Any, Literal, TypeAlias
 
+from bigsap_server.costs.numbers import Finite, Inline, Number, Positive
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
     Field,
     Tag,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -37,60 +35,6 @@ class Model(BaseModel):
 def example(document: dict[str, Any]) -> ConfigDict:
     """A model's configuration with an example for its JSON Schema."""
     return ConfigDict(json_schema_extra={"examples": [document]})
-
-
-def _infinite(value: object) -> float | None:
-    return (
-        {"Infinity": math.inf, "-Infinity": -math.inf}.get(value)
-        if isinstance(value, str)
-        else None
-    )
-
-
-def _check_entry(value: object, where: str) -> float | int | str:
-    """One entry of an inline array; infinities as text, which JSON can carry."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        if _infinite(value) is None:
-            raise ValueError(f'{where} must be a number, "Infinity" or "-Infinity"')
-        return str(value)
-    if isinstance(value, int):
-        if not -(2**63) <= value < 2**63:
-            raise ValueError(f"{where} does not fit 64 bits")
-        return value
-    if math.isnan(value):
-        raise ValueError(f"{where} is NaN")
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
-def _check_inline(values: list[Any]) -> list[Any]:
-    if not values or not isinstance(values[0], list):
-        return [_check_entry(value, f"entry {k}") for k, value in enumerate(values)]
-    width = len(values[0])
-    rows = []
-    for i, row in enumerate(values):
-        if not isinstance(row, list) or len(row) != width:
-            raise ValueError(f"row {i} must be a list of {width} numbers, like row 0")
-        rows.append([_check_entry(value, f"entry [{i}, {j}]") for j, value in enumerate(row)])
-    return rows
-
-
-_NUMBER_SCHEMA = {"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity"]}]}
-Inline: TypeAlias = Annotated[
-    list[Any],
-    AfterValidator(_check_inline),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {
-                "anyOf": [*_NUMBER_SCHEMA["anyOf"], {"type": "array", "items": _NUMBER_SCHEMA}]
-            },
-            "title": "Inline array",
-            "description": "Numbers, or lists of equally many numbers; infinities as text",
-        }
-    ),
-]
 
 
 class Uploaded(Model):
@@ -132,11 +76,17 @@ def _scalar_or_array(value: Any) -> str:
     return "number" if scalar else _array_kind(value)
 
 
-Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
-Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 #: A number or an array.
 NumberOrArray: TypeAlias = Annotated[
     Annotated[Finite, Tag("number")]
+    | Annotated[Inline, Tag("inline")]
+    | Annotated[Uploaded, Tag("uploaded")]
+    | Annotated[Stored, Tag("stored")],
+    Discriminator(_scalar_or_array),
+]
+#: The same, where an integer counts as one.
+CostOrArray: TypeAlias = Annotated[
+    Annotated[Number, Tag("number")]
     | Annotated[Inline, Tag("inline")]
     | Annotated[Uploaded, Tag("uploaded")]
     | Annotated[Stored, Tag("stored")],
@@ -365,7 +315,7 @@ class ForbidAbove(Model):
 
     type: Literal["forbid_above"]
     cost: Cost
-    threshold: Finite
+    threshold: Number = Field(description="compared exactly, also with integers")
 
 
 Cost: TypeAlias = Annotated[

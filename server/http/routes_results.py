@@ -16,6 +16,7 @@ from bigsap_server.http.negotiation import accepted, matches, narrow_range
 from bigsap_server.http.routes_jobs import JobId
 from bigsap_server.http.service import Reader, Service, TheService
 from bigsap_server.http.views import etag, is_over, result_view
+from bigsap_server.jobs.control import FURTHER_ARRAYS
 from bigsap_server.jobs.table import JobRow
 from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -30,6 +31,11 @@ router = APIRouter(
 NPY, CSV, JSON = "application/x-npy", "text/csv", "application/json"
 _ROWS_AT_A_TIME = 8192
 _MOST_ROWS = 100_000
+_ABSENT = {
+    "u_low": "u is exact as it is",
+    "v_low": "v is exact as it is",
+    "unassigned_cost": "no row could be left unassigned",
+}
 
 
 async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
@@ -87,7 +93,10 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
 async def array(
     request: Request,
     job_id: JobId,
-    name: Annotated[Literal["col4row", "row4col", "u", "v", "violator"], Path()],
+    name: Annotated[
+        Literal["col4row", "row4col", "u", "v", "violator", "u_low", "v_low", "unassigned_cost"],
+        Path(),
+    ],
     service: TheService,
     caller: Reader,
     offset: Annotated[int, Query(ge=0, lt=2**63, description="first row (CSV, JSON)")] = 0,
@@ -99,8 +108,14 @@ async def array(
     # For the document: ``narrow_range`` reads what came.
     range_: Annotated[str | None, Header(alias="Range", description="of the npy file")] = None,
 ) -> Response:
-    """By ``Accept``: the whole ``.npy`` file (with Range), CSV, or a JSON page."""
+    """By ``Accept``: the whole ``.npy`` file (with Range), CSV, or a JSON page.
+
+    404 for ``u_low`` and ``v_low`` (what the duals are beyond ``u`` and ``v``) where they are 0,
+    and for ``unassigned_cost`` where no row could be left out.
+    """
     job = await _with_result(job_id, service, caller)
+    if name in FURTHER_ARRAYS and name not in (job.result or {}).get("arrays", {}):
+        raise HttpProblem("not-found", f"the result has no {name}: {_ABSENT[name]}")
     file = service.store.result_file(job, name)
     kind = accepted(accept, [NPY, CSV, JSON])
     # One tag for each of what may be answered here: a strong one promises the same bytes.
@@ -139,7 +154,7 @@ async def _npy(request: Request, file: FilePath, name: str, headers: dict[str, s
 
 
 def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iterator[str]:
-    side = "column" if name in ("row4col", "v") else "row"
+    side = "column" if name in ("row4col", "v", "v_low") else "row"
     yield f"{side},{name}\r\n"
     for first in range(start, stop, _ROWS_AT_A_TIME):
         block = values[first : min(first + _ROWS_AT_A_TIME, stop)].tolist()

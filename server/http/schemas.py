@@ -51,6 +51,22 @@ class Progress(BaseModel):
     workers: dict[str, int] | None = Field(None, description="of a spread job: rows by worker")
 
 
+Status = Literal[
+    "optimal", "imprecise", "gap_reached", "time_limit", "cancelled", "infeasible"
+]  # fmt: skip
+
+
+class Outcome(BaseModel):
+    """What came out, in brief. A job has succeeded when it ended by itself; its result has when
+    what was asked for is proved: ``imprecise`` and ``infeasible`` results have not."""
+
+    status: Status
+    success: bool = Field(description="whether the result is proved to be what was asked for")
+    objective: float | int | None
+    bound: float | int | None
+    gap: float | int | None
+
+
 class Job(BaseModel):
     """A job."""
 
@@ -69,6 +85,7 @@ class Job(BaseModel):
     progress: Progress | None
     cancel: Literal["graceful", "now"] | None
     problem: ProblemDocument | None
+    outcome: Outcome | None = Field(None, description="of a job with a result")
     links: dict[str, str]
 
 
@@ -102,7 +119,10 @@ class ResultSummary(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     job: str
-    status: Literal["optimal", "gap_reached", "time_limit", "cancelled", "infeasible"]
+    status: Status = Field(
+        description="imprecise: an assignment whose optimality is proved only to within gap"
+    )
+    success: bool = Field(description="true for optimal and gap_reached")
     objective: float | None
     bound: float | None
     gap: float | None

@@ -7,10 +7,10 @@ from typing import Any
 
 from bigsap_server.arrays.array_store import Meta
 from bigsap_server.costs.previews import points_in
+from bigsap_server.jobs.control import RESULT_ARRAYS
+from bigsap_server.jobs.model import SETTLED
 from bigsap_server.jobs.table import FINISHED, JobEvent, JobRow
 from bigsap_server.settings import Limits
-
-RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
 
 
 def stamp(seconds: float | None) -> str | None:
@@ -34,8 +34,8 @@ def job_view(job: JobRow) -> dict[str, Any]:
     """A job, as lists show it."""
     link = f"/v1/jobs/{job.id}"
     links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
-    solved = job.result is not None and job.result.get("status") in ("optimal", "infeasible")
-    if is_over(job) and not (job.state == "succeeded" and solved):
+    settled = job.result is not None and job.result.get("status") in SETTLED
+    if is_over(job) and not (job.state == "succeeded" and settled):
         links["resume"] = f"{link}/resume"
     if not is_over(job):
         links["cancel"] = f"{link}/cancel"
@@ -57,7 +57,7 @@ def job_view(job: JobRow) -> dict[str, Any]:
         "links": links,
     }
     if job.result is not None:
-        brief = ("status", "objective", "bound", "gap")
+        brief = ("status", "success", "objective", "bound", "gap")
         found["outcome"] = {name: job.result.get(name) for name in brief}
     return found
 
@@ -67,7 +67,7 @@ def result_view(job: JobRow) -> dict[str, Any]:
     assert job.result is not None
     link = f"/v1/jobs/{job.id}/result"
     links = {"self": link, "job": f"/v1/jobs/{job.id}"}
-    links |= {name: f"{link}/{name}" for name in RESULT_ARRAYS}
+    links |= {name: f"{link}/{name}" for name in job.result.get("arrays") or RESULT_ARRAYS}
     if points_in(job.spec["cost"]) is not None:
         links["picture"] = f"{link}/picture"
     return {"job": job.id, **job.result, "links": links}

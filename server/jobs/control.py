@@ -30,6 +30,8 @@ from bigsap_server.jobs.files import is_locked, read_json, write_json
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
+#: What a result may have besides: low parts of the duals, the prices of leaving rows unassigned.
+FURTHER_ARRAYS = ("u_low", "v_low", "unassigned_cost")
 START_ARRAYS = ("v", "col4row")
 
 

@@ -16,6 +16,8 @@ STATES = (
 RUNNING = ("starting", "running", "cancelling")
 #: Nothing more happens to the job unless it is resumed.
 FINISHED = ("succeeded", "failed", "cancelled")
+#: Statuses of results that another attempt would not change: nothing is left to resume.
+SETTLED = ("optimal", "infeasible", "imprecise")
 
 
 class JobStoreError(Exception):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bigsap_server.jobs.model import (
+    SETTLED,
     Answer,
     BadPageToken,
     IdempotencyConflict,
@@ -214,7 +215,7 @@ def check_resumable(row: sqlite3.Row) -> None:
     job_id, state = row["id"], row["state"]
     if state == "succeeded":
         status = json.loads(row["result"] or "{}").get("status")
-        if status in ("optimal", "infeasible"):
+        if status in SETTLED:
             raise WrongState(f"{job_id} is solved: {status}", state)
     elif state not in ("interrupted", "cancelled", "failed"):
         raise WrongState(f"{job_id} is {state}; nothing to resume", state)

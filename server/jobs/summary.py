@@ -6,14 +6,20 @@ import json
 from typing import Any
 
 import numpy as np
-from bigsap_server.jobs.control import RESULT_ARRAYS
+from bigsap_server.jobs.control import FURTHER_ARRAYS, RESULT_ARRAYS
 
 import bigsap
 
 
+def arrays_of(result: bigsap.Result) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a result by name; of ``FURTHER_ARRAYS`` those that it has."""
+    found = {name: getattr(result, name) for name in (*RESULT_ARRAYS, *FURTHER_ARRAYS)}
+    return {name: array for name, array in found.items() if array is not None}
+
+
 def summary_of(result: bigsap.Result, attempt: int) -> dict[str, Any]:
     """All that a job's result says but the arrays, of which name, dtype and shape."""
-    arrays = {name: getattr(result, name) for name in RESULT_ARRAYS}
+    arrays = arrays_of(result)
     summary: dict[str, Any] = jsonable(
         {
             "attempt": attempt,

@@ -20,6 +20,7 @@ from typing import Any
 
 from bigsap_server.jobs.control import Command, Folder
 from bigsap_server.jobs.executor import Executor, Order, Report
+from bigsap_server.jobs.model import SETTLED
 from bigsap_server.jobs.table import JobRow, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
 from bigsap_server.problems import HttpProblem, is_disk_full, without_paths
 from bigsap_server.settings import Settings
@@ -351,7 +352,7 @@ class Supervisor:
                 result_of = job.result["attempt"]
             folder = Folder(watch.order.folder)
             folder.prune(job.attempt, result_of)
-            if result is not None and result["status"] in ("optimal", "infeasible"):
+            if result is not None and result["status"] in SETTLED:
                 folder.nothing_left()
 
     def _update(self, watch: _Watch, **news: Any) -> None:

@@ -110,7 +110,7 @@ class JobStore:
         return self.data / "jobs" / job_id
 
     def result_file(self, job: JobRow, name: str) -> Path:
-        """The ``.npy`` file of one result array: col4row, row4col, u, v or violator."""
+        """The ``.npy`` file of one result array; of ``FURTHER_ARRAYS`` it may not be there."""
         if job.result is None:
             raise WrongState(f"{job.id} has no result", job.state)
         return self.folder(job.id) / f"result-{job.result['attempt']}" / f"{name}.npy"
@@ -225,7 +225,7 @@ class JobStore:
         """Queue the job again, to go on from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
-        before they were optimal (``time_limit``, ``gap_reached``). Raises WrongState, and
+        before they were settled (``time_limit``, ``gap_reached``). Raises WrongState, and
         QuotaExceeded as ``submit``, by the job's owner. check: as of ``submit``.
         """
         with self._write() as (db, changes):

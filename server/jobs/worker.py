@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 from bigsap_server import logs
-from bigsap_server.jobs.control import RESULT_ARRAYS, START_ARRAYS, Command, Folder
+from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
 from bigsap_server.jobs.files import FileLock, write_json
 from bigsap_server.jobs.pace import Pace
-from bigsap_server.jobs.summary import jsonable, summary_of
+from bigsap_server.jobs.summary import arrays_of, jsonable, summary_of
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
 
 import bigsap
@@ -271,9 +271,9 @@ class Attempt:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         try:
-            for name in RESULT_ARRAYS:
+            for name, array in arrays_of(result).items():
                 with (temporary / f"{name}.npy").open("wb") as file:
-                    np.save(file, getattr(result, name), allow_pickle=False)
+                    np.save(file, array, allow_pickle=False)
                     file.flush()
                     os.fsync(file.fileno())
             write_json(temporary / "summary.json", summary_of(result, self.attempt))

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigsap_server.costs.build import build, build_source
+from bigsap_server.costs.build import build, build_source, unassigned_cost
+from bigsap_server.costs.plan import plan
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.resolver import Resolver
 from bigsap_server.costs.specs import MEMBERS
-from bigsap_server.problems import HttpProblem
+from bigsap_server.problems import HttpProblem, from_error
 from bigsap_server.settings import Settings
 from checks import problem, solved, upload
 from pydantic import BaseModel, ValidationError
 
+import bigsap
 from bigsap.cli import costspec
 from bigsap.sources.described import KINDS
 
@@ -250,3 +252,80 @@ def test_plugins(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) 
 def test_plugins_that_are_installed_but_not_enabled(api: Any) -> None:
     cost = {"type": "plugin", "name": "grid", "params": {}}
     problem(api.post("/v1/jobs", json={"cost": cost}), 422, "invalid-spec", "/cost/name")
+
+
+# Integers beyond 2**53
+
+BIG = 2**53
+LARGE = {"type": "array", "values": [[BIG + 1, BIG + 1], [1, 2]]}
+
+
+def test_thresholds_meet_integers_as_they_are(tmp_path: Path) -> None:
+    """Rounded, both would be BIG, and the pair allowed."""
+    for threshold in (BIG, float(BIG)):
+        spec = {"type": "forbid_above", "threshold": threshold, "cost": LARGE}
+        np.testing.assert_array_equal(costs(spec, tmp_path), [[INF, INF], [1, 2]])
+    # The threshold stays an integer, too, in what is stored and sent again.
+    spec = {"type": "forbid_above", "threshold": BIG + 1, "cost": LARGE}
+    parsed = JobRequest.model_validate({"cost": spec})
+    assert parsed.model_dump(mode="json")["cost"]["threshold"] == BIG + 1
+    with pytest.raises(bigsap.OverflowRiskError, match=r"cost\[0, 0\] is an integer") as caught:
+        costs(spec, tmp_path)
+    told = from_error(caught.value)
+    assert (told.slug, told.extra) == ("invalid-cost", {"row": 0, "column": 0})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"type": "sum", "terms": [LARGE, {"type": "array", "values": [[0, 0], [0, 0]]}]},
+        {"type": "sum", "terms": [LARGE, {"type": "array", "values": [[0.5, 0], [0, 0]]}]},
+        {"type": "scale", "factor": 3, "cost": LARGE},
+        {"type": "scale", "factor": 0.5, "cost": LARGE},
+        {"type": "mask", "forbidden": [[0, 1], [0, 0]], "cost": LARGE},
+        {"type": "forbid_above", "threshold": 2**60, "cost": LARGE},
+    ],
+)
+def test_integers_are_never_rounded_silently(spec: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(bigsap.OverflowRiskError, match=r"cost\[0, 0\] is an integer"):
+        costs(spec, tmp_path)
+
+
+def test_what_float64_holds_is_exact(tmp_path: Path) -> None:
+    one = {"type": "array", "values": [[1, -1], [0, 0]]}
+    found = costs({"type": "sum", "terms": [LARGE, one]}, tmp_path)
+    assert [int(value) for value in found[0]] == [BIG + 2, BIG]
+    found = costs({"type": "scale", "factor": 2, "cost": one}, tmp_path)
+    np.testing.assert_array_equal(found, [[2, -2], [0, 0]])
+    masked = {"type": "mask", "forbidden": [[1, 1], [0, 0]], "cost": LARGE}
+    np.testing.assert_array_equal(costs(masked, tmp_path), [[INF, INF], [1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"cost": {"type": "array", "values": [[BIG + 1, 0.5]]}}, "does not hold"),
+        ({"cost": {"type": "array", "values": [[BIG + 1, "Infinity"]]}}, "does not hold"),
+        ({"cost": {"type": "scale", "factor": BIG + 1, "cost": LARGE}}, "does not hold"),
+        ({"cost": {"type": "expression", "code": "k", "shape": [1, 1], "arrays": {"k": BIG + 1}}},
+         "does not hold"),
+        ({"cost": {"type": "forbid_above", "threshold": 10**400, "cost": LARGE}}, "beyond"),
+        ({"cost": LARGE, "options": {"unassigned_cost": [BIG + 1, 0.5]}}, "does not hold"),
+    ],
+)  # fmt: skip
+def test_numbers_that_would_be_rounded_are_refused(request_: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        JobRequest.model_validate(request_)
+
+
+def test_an_integer_price_of_unassigned_rows_stays_one(tmp_path: Path) -> None:
+    plain = Settings(data=tmp_path).model_dump(mode="json")
+    for price, kind in ((BIG + 1, int), (3, float), (2.5, float)):
+        request = JobRequest.model_validate({"cost": LARGE, "options": {"unassigned_cost": price}})
+        found = unassigned_cost(request.model_dump(mode="json"), tmp_path, plain)
+        assert found == price
+        assert type(found) is kind
+    for price in (2**62 + 1, -(2**80) - 1):
+        request = JobRequest.model_validate({"cost": LARGE, "options": {"unassigned_cost": price}})
+        with pytest.raises(HttpProblem, match="could leave int64"):
+            plan(request, Resolver(tmp_path, plain), ["cpu"])

@@ -8,7 +8,7 @@ import { badge, partDone } from "./list.js";
 import { inWords, showProblem } from "./problems.js";
 import { showResult } from "./result.js";
 import { follow } from "./stream.js";
-import { count, duration, isActive, moment, number, percent, rough, stateWords } from "./words.js";
+import { count, duration, isActive, moment, number, percent, rough, standing, stateWords } from "./words.js";
 
 const LINES = 500;
 const KINDS = {
@@ -104,17 +104,17 @@ export async function showJob(main, { id, signal }) {
   function show() {
     const name = job.label || job.id;
     say(title, name);
-    document.title = `${stateWords(job.state)}: ${name} – BigSAP`;
-    if (state.dataset.state !== `${job.state} ${job.attempt}`) {
-      state.dataset.state = `${job.state} ${job.attempt}`;
+    document.title = `${stateWords(standing(job))}: ${name} – BigSAP`;
+    if (state.dataset.state !== `${standing(job)} ${job.attempt}`) {
+      state.dataset.state = `${standing(job)} ${job.attempt}`;
       const attempt = job.attempt > 1 ? ` (attempt ${job.attempt})` : "";
-      fill(state, badge(job.state), attempt);
+      fill(state, badge(standing(job)), attempt);
     }
     const active = isActive(job);
     const stopping = job.state === "cancelling";
     visible(buttons.finish, active && !stopping);
     visible(buttons.now, active);
-    visible(buttons.resume, !active && !["optimal", "infeasible"].includes(job.outcome?.status));
+    visible(buttons.resume, !active && !["optimal", "infeasible", "imprecise"].includes(job.outcome?.status));
     visible(buttons.remove, !active);
     fill(about,
       fact("Id", el("code", {}, job.id)),

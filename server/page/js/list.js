@@ -4,7 +4,7 @@ import { jobs } from "./api.js";
 import { el, fill, say } from "./dom.js";
 import { Field } from "./fields.js";
 import { inWords, showProblem } from "./problems.js";
-import { count, isActive, moment, percent, rough, STATES, stateWords } from "./words.js";
+import { count, isActive, moment, percent, rough, standing, STATES, stateWords } from "./words.js";
 
 const PAGE = 50;
 const SOON = 2000; // ms until the page is looked at again, while a job on it moves
@@ -38,7 +38,7 @@ function line(job) {
   return el("tr", {},
     el("th", { scope: "row" }, el("a", { href: `#/jobs/${job.id}` }, job.label || job.id),
       job.label && el("span", { class: "sub" }, job.id)),
-    el("td", { "data-name": "State" }, badge(job.state)),
+    el("td", { "data-name": "State" }, badge(standing(job))),
     el("td", { "data-name": "Size", class: "number" }, size),
     el("td", { "data-name": "Created" }, el("time", { datetime: job.created }, moment(job.created))),
     el("td", { "data-name": "So far" }, outcome(job) || null));

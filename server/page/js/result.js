@@ -11,6 +11,8 @@ const FILES = {
   row4col: "the row of each column",
   u: "the dual of each row",
   v: "the dual of each column",
+  u_low: "what the dual of each row is beyond u",
+  v_low: "what the dual of each column is beyond v",
 };
 const FIRST = 10; // pairs in the table
 
@@ -31,7 +33,7 @@ export async function showResult(place, job, { signal }) {
   const stats = summary.stats ?? {};
   fill(place,
     el("h2", { id: "result-title" }, "Result"),
-    el("div", { class: "verdict", role: "status", id: "verdict" }, verdict(summary, job).map((text) => el("p", {}, text))),
+    el("div", { class: `verdict${summary.status === "imprecise" ? " notice warn" : ""}`, role: "status", id: "verdict" }, verdict(summary, job).map((text) => el("p", {}, text))),
     el("dl", { class: "facts" },
       fact("Cost", number(summary.objective)),
       fact("Bound", number(summary.bound)),
@@ -42,7 +44,7 @@ export async function showResult(place, job, { signal }) {
       stats.rows_scanned != null && fact("Rows scanned", count(stats.rows_scanned)),
       stats.peak_bytes != null && fact("Peak memory", bytes(stats.peak_bytes)),
       total(stats.seconds) != null && fact("Time", duration(total(stats.seconds)))));
-  if (hasAssignment(summary)) place.append(el("h3", {}, "Downloads"), downloads(job, problem), problem, look);
+  if (hasAssignment(summary)) place.append(el("h3", {}, "Downloads"), downloads(job, summary, problem), problem, look);
   place.hidden = false;
   if (hasAssignment(summary)) await showPairs(look, job, summary, signal);
 }
@@ -78,6 +80,9 @@ export function verdict(summary, job) {
   said.push(`The assignment costs ${number(objective)}.`);
   if (status === "optimal") {
     said.push(`This is the ${best} cost possible: the duals prove that no assignment has a ${better} one.`);
+  } else if (status === "imprecise") {
+    said.push(`That this is the ${best} cost possible is proved only to within ${rough(gap)}: ` +
+      `no assignment has a ${better} cost than ${number(bound)}.`);
   } else {
     const why = {
       gap_reached: "The job stopped at the gap that was asked for",
@@ -101,7 +106,7 @@ export function verdict(summary, job) {
 }
 
 /** Buttons, not links: the request needs the key and the wanted type. */
-function downloads(job, problem) {
+function downloads(job, { links }, problem) {
   const status = el("p", { class: "help", role: "status" });
   const fetchFile = async (name, accept, ending) => {
     fill(problem);
@@ -115,7 +120,7 @@ function downloads(job, problem) {
       showProblem(problem, error);
     }
   };
-  const lines = Object.entries(FILES).map(([name, what]) => el("li", { class: "row" },
+  const lines = Object.entries(FILES).filter(([name]) => links[name]).map(([name, what]) => el("li", { class: "row" },
     el("span", {}, el("code", {}, name), ` ${what}`),
     el("button", { type: "button", onclick: () => fetchFile(name, "application/x-npy", "npy"),
       "aria-label": `Download ${name} as npy` }, "npy"),

@@ -16,7 +16,11 @@ const STATE_WORDS = {
   failed: "failed",
   cancelled: "cancelled",
   interrupted: "interrupted",
+  imprecise: "imprecise",
 };
+
+/** What a job's badge says: its state, and of what ended without its proof the result's status. */
+export const standing = (job) => (job.state === "succeeded" && job.outcome?.status === "imprecise" ? "imprecise" : job.state);
 
 /** Whether something more happens to the job by itself: also to an interrupted one that is tried again. */
 export const isActive = (job) => job.links.cancel !== undefined;

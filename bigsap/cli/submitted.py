@@ -1,0 +1,137 @@
+"""What ``bigsap submit`` sends: a file and options as a job request, and the arrays it names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bigsap.cli.common import draw, note, on_terminal
+from bigsap.cli.solve_command import number_or_file, warm_start_of
+from bigsap.client.http import UploadError
+from bigsap.errors import InputError
+from bigsap.show.text import shown
+
+if TYPE_CHECKING:
+    from bigsap.client.jobs import Client
+    from bigsap.sources.base import Array
+
+
+def job_request(args: argparse.Namespace) -> dict[str, Any]:
+    """The request of the arguments, its ``{"npy": path}`` still unread. Raises InputError."""
+    request = read_request(Path(args.spec))
+    options = {
+        "maximize": args.maximize or None,
+        "method": args.method,
+        "variant": args.variant,
+        "threads": args.threads,
+        "cache": args.cache,
+        "memory_limit": args.memory_limit,
+        "time_limit_s": args.time_limit,
+        "gap": args.gap,
+        "seed": args.seed,
+        "device": args.device,
+        "unassigned_cost": _price(args.unassigned_cost),
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if given:
+        request["options"] = {**(request.get("options") or {}), **given}
+    if args.warm_start is not None:
+        request["warm_start"] = _start(args.warm_start)
+    if args.spread is not None:
+        request["spread"] = args.spread
+    return request
+
+
+def read_request(spec: Path) -> dict[str, Any]:
+    """A file as a job request, its ``{"npy": path}`` still unread.
+
+    Raises InputError when there is no such file, or it is neither.
+    """
+    from bigsap.sources.spec_files import read_json
+
+    if not spec.is_file():
+        raise InputError(f"{spec}: no such file")
+    if spec.suffix == ".npy":
+        return {"cost": {"type": "array", "values": {"npy": spec.name}}}
+    found = read_json(spec)
+    if not isinstance(found, dict) or not ("cost" in found or "type" in found):
+        raise InputError(f'{spec}: must be an object with "cost" (a job) or "type" (a cost spec)')
+    return {"cost": found} if "type" in found else found  # a scaled cost has both
+
+
+def _price(text: str | None) -> Any:
+    """``options.unassigned_cost``; a file as ``{"npy": path}``."""
+    if text is None:
+        return None
+    found = number_or_file("--unassigned-cost", text)
+    return {"npy": os.path.abspath(found)} if isinstance(found, Path) else found
+
+
+def _start(text: str) -> dict[str, Any]:
+    """``warm_start`` of a request: the id of a job, or a file's prices and pairs."""
+    if not Path(text).exists() and not Path(text).suffix:
+        return {"job": text}
+    if Path(text).suffix != ".npz":
+        return {"v": {"npy": os.path.abspath(text)}}
+    result = warm_start_of(text)
+    return {"v": result.v, "col4row": result.col4row}
+
+
+def file_and_id(text: str) -> tuple[str, str]:
+    """What ``--uploaded`` says. Raises InputError."""
+    file, separator, array_id = text.rpartition("=")
+    if not separator or not file or not array_id:
+        raise InputError(f"--uploaded {text}: must be FILE=ID")
+    return os.path.abspath(file), array_id
+
+
+class FileArguments:
+    """Uploads the ``.npy`` files that a request names, each once."""
+
+    def __init__(
+        self, client: Client, args: argparse.Namespace, folder: Path, uploaded: dict[str, str]
+    ) -> None:
+        self._client, self._args, self._folder = client, args, folder
+        self._continued, self._done = uploaded, dict[str, str]()
+
+    def sent(self, spec: Any, pointer: str = "") -> Any:
+        """``spec`` with the ids of uploaded arrays in the place of files."""
+        from bigsap.sources.spec_files import load_npy
+
+        if isinstance(spec, Mapping):
+            if spec.get("type") == "npy" and set(spec) == {"type", "path"}:
+                spec = {"type": "array", "values": {"npy": spec["path"]}}
+            if set(spec) == {"npy"}:
+                where = f"{self._args.spec}: {pointer}/npy"
+                if not isinstance(spec["npy"], str):
+                    raise InputError(f"{where}: must be a path")
+                file = os.path.abspath(self._folder / spec["npy"])
+                if file not in self._done:
+                    self._done[file] = self._upload(file, load_npy(file, where))
+                return {"array": self._done[file]}
+            return {key: self.sent(value, f"{pointer}/{key}") for key, value in spec.items()}
+        if isinstance(spec, list) and any(isinstance(value, Mapping) for value in spec):
+            return [self.sent(value, f"{pointer}/{k}") for k, value in enumerate(spec)]
+        return spec
+
+    def _upload(self, file: str, array: Array) -> str:
+        name = os.path.basename(file)
+
+        def show(done: int, total: int) -> None:
+            end = "\n" if done == total else ""
+            draw(f"\ruploading {shown(name)}: {done:,} of {total:,} rows{end}")
+
+        try:
+            array_id = self._client.upload(
+                array,
+                array_id=self._continued.get(file),
+                progress=show if on_terminal() and not self._args.quiet else None,
+            )
+        except UploadError as error:
+            note(self._args, f"to continue the upload: --uploaded {file}={error.array_id}")
+            raise
+        note(self._args, f"{name} is {array_id}")
+        return array_id
