@@ -60,6 +60,15 @@ class Gate:
         """Until so many have come."""
         until(lambda: self.waiting >= count)
 
+    def open_for(self, count: int) -> None:
+        """Open as soon as so many have come: who comes once more has left the read before."""
+
+        def wait() -> None:
+            self.wait_for_readers(count)
+            self.open()
+
+        threading.Thread(target=wait, daemon=True).start()
+
     def enter(self, check: Callable[[], Any] = lambda: None) -> None:
         """What a reader calls: wait until the gate is open; what ``check`` raises leaves it."""
         if self.is_open:

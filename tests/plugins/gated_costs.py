@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 sys.path.append(str(Path(__file__).parent.parent))
 
-from gate import Gate, Gated, apart  # noqa: E402
+from gate import Gate, Gated, apart
 
 
 class Params(BaseModel):
