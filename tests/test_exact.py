@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -206,7 +207,7 @@ def test_the_scan_in_parts_finds_the_exact_minima_and_all_near_pairs(
     found, near = scan.no_minima(n), scan.no_near(4 * n * m)
     below = np.empty(0) if low is None else low
     edges = np.unique([0, m, *rng.integers(0, m + 1, 3)]).tolist()
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         flags = scan.scan_rows(
             cost[:, first:].ctypes.data, m, n, last - first, -1.0 if maximize else 1.0, v, below,
             0, first, width, found, near,

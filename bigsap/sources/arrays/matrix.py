@@ -27,7 +27,6 @@ from bigsap.sources.convert import (
 )
 from bigsap.sources.missing import mask_of, parted, refuse_in, under_mask
 
-
 _LARGEST = np.iinfo(np.int64).max
 
 
