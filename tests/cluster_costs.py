@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from bigsap.sources.spread import on_worker
+from gate import Gate
 
 
 def row(i, x, y):
@@ -62,6 +63,14 @@ def nan_row(i, x, y):
 def told_row(i, x, y, folder):
     """Leaves a file that says which process was asked."""
     (folder / f"{i}-{os.getpid()}").touch()
+    return row(i, x, y)
+
+
+def gated_row(i, x, y, folder, after):
+    """Once ``after`` rows were asked for anywhere, rows wait at a gate in the folder."""
+    (folder / f"{i}-{os.getpid()}-{time.monotonic_ns()}").touch()
+    if len(list(folder.glob("*-*"))) > after:
+        Gate(folder / "gate").enter()
     return row(i, x, y)
 
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import bigsap
 
 #: Ends what hangs, nothing else: no test passes or fails by it on a machine that does its work.
-HANG_S = 100.0
+HANG_S = 200.0
 _LOOK_S = 0.005
 #: Where the service's processes find the plugin.
 PLUGINS = Path(__file__).parent / "plugins"
@@ -105,6 +106,14 @@ class Gated:
 
     def fingerprint(self) -> str:
         return str(self._inner.fingerprint())
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """A gate that is opened in the end."""
+    found = Gate(tmp_path / "gate")
+    yield found
+    found.open()
 
 
 def apart(n: int, seed: int = 5) -> bigsap.CostSource:

@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from gate import PLUGINS
+
 if TYPE_CHECKING:
     import httpx
 
 STARTUP_S = 60.0
-STOP_S = 30.0
+STOP_S = 60.0
+DEFAULTS = {"PYTHONUNBUFFERED": "1", "BIGSAP_WORKERS": "1", "BIGSAP_PLUGINS": '["gated"]'}
 
 
 def free_port() -> int:
@@ -90,6 +93,7 @@ class LiveServer:
         log = self.data.parent / f"{self.data.name}.log"
         given = {f"BIGSAP_{name}": value for name, value in self.env.items()}
         plain = {k: v for k, v in os.environ.items() if not k.startswith("BIGSAP_")}
+        plain["PYTHONPATH"] = os.pathsep.join([str(PLUGINS), plain.get("PYTHONPATH", "")])
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [
@@ -99,7 +103,7 @@ class LiveServer:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
-                env=plain | {"PYTHONUNBUFFERED": "1", "BIGSAP_WORKERS": "1"} | given,
+                env=plain | DEFAULTS | given,
             )
         patience = self.patience(STARTUP_S)
         self.url = self._address(patience).replace("0.0.0.0", "127.0.0.1")

@@ -33,6 +33,7 @@ from bigsap.sources.spread.roster import Roster
 from bigsap.sources.spread.sharing import Line, applied, changes
 from bigsap.sources.spread.spread import Spread
 from bigsap.sources.spread.wave import SpreadWave
+from gate import Gate, until
 from remote_provider import Provider
 
 dask = pytest.importorskip("dask")
@@ -71,6 +72,41 @@ def called(name, n=300, m=None, kind="row", seed=0):
     x, y = points(n, m, seed)
     function = getattr(cluster_costs, name)
     return bigsap.from_function(function, (n, m or n), (x, y), kind=kind, compiled=False)
+
+
+class Gated:
+    """Costs whose rows wait, on workers, at a gate once ``after`` of them were asked for."""
+
+    def __init__(self, folder, n, after, seed=0):
+        x, y = points(n, seed=seed)
+        self.gate = Gate(folder / "gate")
+        folder = folder / "rows"
+        folder.mkdir()
+        (folder / "gate").symlink_to(self.gate.folder)
+        args = x, y, folder, after
+        self.cost = bigsap.from_function(
+            cluster_costs.gated_row, (n, n), args, kind="row", compiled=False
+        )
+        self.alone = bigsap.from_function(cluster_costs.row, (n, n), (x, y), "row", compiled=False)
+
+    def then(self, act):
+        """Do this on a thread once a row waits, and open the gate."""
+
+        def wait():
+            self.gate.wait_for_readers()
+            try:
+                act()
+            finally:
+                self.gate.open()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread
+
+    def waiting(self):
+        """The processes whose rows wait, the last to come first."""
+        found = [path.name.split("-") for path in self.gate.folder.iterdir()]
+        return [int(pid) for pid, _, _ in sorted(found, key=lambda one: -int(one[2]))]
 
 
 def same(one, other):
@@ -466,7 +502,7 @@ def test_blocks_of_a_wave_are_as_long_as_their_rows_take():
 
 def test_progress_tells_rows_by_worker(client):
     seen = []
-    bigsap.solve(called("slow_row", 300), cluster=client, callback=seen.append, callback_every=0.01)
+    bigsap.solve(called("row"), cluster=client, callback=seen.append, callback_every=0)
     assert any(sum(p.workers.values()) > 0 for p in seen)
     assert all(isinstance(p.workers, dict) for p in seen)
 
@@ -515,46 +551,42 @@ def test_what_is_no_cluster():
         bigsap.solve(called("row", 30), cluster="local", device="cuda")
 
 
-def test_limits(client):
-    result = bigsap.solve(called("slow_row", 2000), cluster=client, time_limit=0.5)
+def test_limits(client, tmp_path):
+    gated = Gated(tmp_path, 200, 50)
+    result = bigsap.solve(gated.cost, cluster=client, time_limit=0.05)
     assert result.status == "time_limit"
+    assert gated.gate.waiting
+    gated.gate.shut()
     event = threading.Event()
-    threading.Timer(0.3, event.set).start()
-    clock = time.monotonic()
-    result = bigsap.solve(called("slow_row", 3000), cluster=client, cancel=event)
+    thread = gated.then(event.set)
+    result = bigsap.solve(gated.cost, cluster=client, cancel=event, certify="pairs")
+    thread.join()
     assert result.status == "cancelled"
-    assert time.monotonic() - clock < 3
 
 
-def test_workers_die_join_and_are_slow(cluster, client):
-    cost = called("slow_row", 400)
-    options = {"method": "compressed", "cache": few_rows(400)}
-    one = bigsap.solve(cost, **options)
-    stop, killed = threading.Event(), [0]
+def test_workers_die_and_others_join(client, tmp_path):
+    """Two in turn, each with rows that it had begun."""
+    gated = Gated(tmp_path, 300, 250)
+    options = {"method": "compressed", "cache": few_rows(300)}
+    killed = []
 
     def kill():
-        while not stop.wait(0.3):
-            pids = list(client.run(os.getpid).values())
-            if len(pids) == 2:
-                os.kill(pids[killed[0] % 2], signal.SIGKILL)
-                killed[0] += 1
-                stop.wait(1.0)
+        for _ in range(2):
+            pid = until(lambda: next((one for one in gated.waiting() if one not in killed), None))
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        spread = bigsap.solve(cost, cluster=client, **options)
-    finally:
-        stop.set()
-        thread.join()
-        client.wait_for_workers(2, timeout=60)
-    assert same(one, spread)
-    assert killed[0] > 0
+    thread = gated.then(kill)
+    spread = bigsap.solve(gated.cost, cluster=client, **options)
+    thread.join()
+    client.wait_for_workers(2, timeout=60)
+    assert same(bigsap.solve(gated.alone, **options), spread)
+    assert len(killed) == 2
 
 
 def test_a_worker_that_dies_with_what_all_need(cluster, client, tmp_path, monkeypatch):
     """A scheduler that allows no failures, as the service's, gives such a task up at once."""
-    cost = called("slow_row", 120)
+    cost = called("row", 120)
     options = {"method": "compressed", "cache": few_rows(120)}
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
     dying = functools.partial(cluster_costs.die_first, str(tmp_path / "died"))
@@ -565,26 +597,25 @@ def test_a_worker_that_dies_with_what_all_need(cluster, client, tmp_path, monkey
     assert same(bigsap.solve(cost, **options), spread)
 
 
-def test_a_worker_that_hangs(cluster, client):
-    """It is not known to be lost, and costs seconds once, not in every wave."""
-    cost = called("slow_row", 300, seed=13)
+def test_a_worker_that_hangs(client, tmp_path):
+    """It is not known to be lost, and what it had is asked of others, not in every wave."""
+    gated = Gated(tmp_path, 300, 60, seed=13)
     options = {"method": "compressed", "cache": few_rows(300)}
-    one = bigsap.solve(cost, **options)
     client.wait_for_workers(2, timeout=60)
-    pid, stopped = max(client.run(os.getpid).values()), []
+    stopped = []
 
-    def strike(progress):
-        if not stopped and sum(progress.workers.values()) >= 60:
-            os.kill(pid, signal.SIGSTOP)
-            stopped.append(time.monotonic())
+    def stop():
+        stopped.append(gated.waiting()[0])
+        os.kill(stopped[0], signal.SIGSTOP)
 
+    thread = gated.then(stop)
     try:
-        spread = bigsap.solve(cost, cluster=client, callback=strike, callback_every=0.01, **options)
-        assert time.monotonic() - stopped[0] < 60
+        spread = bigsap.solve(gated.cost, cluster=client, **options)
     finally:
-        os.kill(pid, signal.SIGCONT)
+        thread.join()
+        os.kill(stopped[0], signal.SIGCONT)
         client.wait_for_workers(2, timeout=60)
-    assert same(one, spread)
+    assert same(bigsap.solve(gated.alone, **options), spread)
     assert 0 < spread.stats["cluster"]["again"] < 20
 
 
@@ -601,7 +632,7 @@ def test_only_the_late_are_left_alone():
 @pytest.mark.timeout(900)
 def test_twenty_kills(cluster, client):
     """Of twenty solves each loses a worker, sooner or later; all have the same bits."""
-    cost = called("slow_row", 300, seed=12)
+    cost = called("row", 300, seed=12)
     options = {"method": "compressed", "cache": few_rows(300)}
     one = bigsap.solve(cost, **options)
     killed = 0
@@ -616,7 +647,7 @@ def test_twenty_kills(cluster, client):
                 os.kill(pid, signal.SIGKILL)
                 struck.append(pid)
 
-        spread = bigsap.solve(cost, cluster=client, callback=strike, callback_every=0.01, **options)
+        spread = bigsap.solve(cost, cluster=client, callback=strike, callback_every=0, **options)
         assert same(one, spread)
         killed += len(struck)
     assert killed == 20
@@ -624,29 +655,20 @@ def test_twenty_kills(cluster, client):
 
 def test_a_lost_scheduler_ends_with_a_checkpoint(client, tmp_path):
     file = tmp_path / "solve.ckpt"
-    cost = called("slow_row", 300, seed=8)
-    options = {"method": "compressed", "cache": few_rows(300)}
-    one = bigsap.solve(cost, **options)
+    gated = Gated(tmp_path, 300, 250, seed=8)
+    cost, options = gated.cost, {"method": "compressed", "cache": few_rows(300)}
     own = distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, memory_limit=0,
         dashboard_address="127.0.0.1:0", silence_logs=50,
     )  # fmt: skip
     try:
-        seen = []
-
-        def callback(progress):
-            if progress.rows_evaluated > 50 and not seen:
-                seen.append(progress)
-                threading.Thread(target=lambda: own.close(timeout=5)).start()
-
+        thread = gated.then(lambda: own.close(timeout=5))
         with pytest.raises(bigsap.errors.ClusterError):
-            bigsap.solve(
-                cost, cluster=own.scheduler_address, checkpoint=file, callback=callback,
-                callback_every=0.02, **options,
-            )  # fmt: skip
+            bigsap.solve(cost, cluster=own.scheduler_address, checkpoint=file, **options)
+        thread.join()
     finally:
         own.close()
-    assert seen
+    one = bigsap.solve(gated.alone, **options)
     kept = file.read_bytes()
     for cluster in (None, client):
         file.write_bytes(kept)
@@ -657,11 +679,16 @@ def test_a_lost_scheduler_ends_with_a_checkpoint(client, tmp_path):
 
 def test_resumed_with_a_cluster(client, tmp_path):
     file = tmp_path / "solve.ckpt"
-    cost = called("slow_row", 300, seed=9)
+    cost = called("row", 300, seed=9)
     options = {"method": "compressed", "cache": few_rows(300)}
     one = bigsap.solve(cost, **options)
-    stopped = bigsap.solve(cost, time_limit=0.3, checkpoint=file, **options)
-    assert stopped.status == "time_limit"
+
+    def stop(progress):
+        if progress.stage == "search":
+            raise StopIteration
+
+    stopped = bigsap.solve(cost, callback=stop, callback_every=0, checkpoint=file, **options)
+    assert stopped.status == "cancelled"
     assert same(one, bigsap.resume(file, cost, cache=few_rows(300), cluster=client))
 
 

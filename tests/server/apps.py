@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from bigsap_server.http.admission import Admission
 from bigsap_server.http.app import stop_waiting
 from bigsap_server.settings import Limits, Settings
 
+from gate import HANG_S, until
+
 with warnings.catch_warnings():
     # It would rather have a successor of httpx, which is not among our dependencies.
     warnings.simplefilter("ignore")
@@ -26,7 +27,7 @@ __all__ = ["TestClient", "served", "settings_in"]
 
 def settings_in(folder: Path, limits: dict[str, Any] | None = None, **given: Any) -> Settings:
     """Settings of a service whose jobs run on a thread of this process."""
-    given = {"data": folder, "executor": "inline", "workers": 1} | given
+    given = {"data": folder, "executor": "inline", "workers": 1, "plugins": ["gated"]} | given
     return Settings(limits=Limits(**(limits or {})), **given)
 
 
@@ -42,14 +43,11 @@ def served(app: Admission) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
-    until = time.monotonic() + 20
-    while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: server.started or not thread.is_alive())
+    assert thread.is_alive()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     stop_waiting(app)
     server.should_exit = True
-    thread.join(20)
+    thread.join(HANG_S)
     listener.close()
     assert not thread.is_alive()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-import time
 from typing import Any
 
 import numpy as np
+
+from gate import until
 
 SQUARE = {"cost": {"type": "array", "values": [[4, 1, 3], [2, 0, 5], [3, 2, 2]]}}
 NOW = {"Prefer": "wait=30"}
@@ -52,11 +53,7 @@ def solved(client: Any, body: dict[str, Any]) -> dict[str, Any]:
     answer = client.post("/v1/jobs", json=body, headers=NOW)
     assert answer.status_code in (200, 202), answer.text
     job: dict[str, Any] = answer.json()
-    until = time.monotonic() + 30
-    while job["finished"] is None:
-        assert time.monotonic() < until, job
-        time.sleep(0.05)
-        job = client.get(job["links"]["self"]).json()
+    job = until(lambda: (now := client.get(job["links"]["self"]).json())["finished"] and now)
     if "outcome" in job and "result" not in job:
         job["result"] = client.get(job["links"]["result"]).json()
     return job

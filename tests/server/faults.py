@@ -4,12 +4,12 @@ import fcntl
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import psutil
 
+from gate import PLUGINS
 from live_server import free_port
 
 ARRAYS = ("col4row", "row4col", "u", "v")
@@ -25,36 +25,10 @@ def post(client, body, **headers):
     return answer.json()["id"]
 
 
-def wait_for(what, seconds=60.0):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := what():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("waited in vain")
-
-
 def job_of(client, job_id):
     answer = client.get(f"/v1/jobs/{job_id}")
     assert answer.status_code == 200, answer.text
     return answer.json()
-
-
-def searching(client, job_id, attempt=1):
-    """Wait until the attempt is in a search, with something in its checkpoint."""
-
-    def there():
-        job = job_of(client, job_id)
-        assert job["state"] not in ("succeeded", "failed"), job
-        progress = job["progress"] or {}
-        return (
-            job["state"] == "running"
-            and job["attempt"] == attempt
-            and progress.get("phase", 0) >= 1
-            and progress.get("assigned", 0) > 0
-        )
-
-    return wait_for(there)
 
 
 def same(client, job_id, expected):
@@ -114,6 +88,7 @@ class Cluster:
             process = subprocess.Popen(
                 [sys.executable, "-m", "distributed.cli.dask_" + command[0], *command[1:]],
                 stdout=log, stderr=log, cwd=self.folder,
+                env=os.environ | {"PYTHONPATH": str(PLUGINS)},
             )  # fmt: skip
         self.processes.append(process)
         return process

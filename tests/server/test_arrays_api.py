@@ -8,7 +8,6 @@ import io
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ import pytest
 from bigsap_server.arrays.array_store import ArrayStore, merged, without
 from bigsap_server.problems import HttpProblem
 from checks import SQUARE, problem, solved, upload
+
+from gate import until
 
 RAW = {"Content-Type": "application/octet-stream"}
 MATRIX = np.random.default_rng(1).uniform(size=(10, 3))
@@ -168,7 +169,6 @@ def test_ranges_of_the_data(api: Any) -> None:
     assert api.get(link, headers={"Range": "bytes=0-3,9-1"}).content == whole
 
 
-@pytest.mark.timed
 def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
     address = serve_app(limits={"block_bytes": 1024})
     with httpx.Client(base_url=address) as client:
@@ -180,11 +180,8 @@ def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
                 f"Content-Length: 32\r\n\r\n".encode()
                 + bytes(16)
             )
-            until = time.monotonic() + 10
             # Until the first block is open, which it is once sealing says so.
-            while "block" not in client.post(array + "/seal").json()["detail"]:
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            until(lambda: "block" in client.post(array + "/seal").json()["detail"])
             problem(put(client, array, 0, np.zeros((129, 1))), 413, "body-too-large")
             problem(put(client, array, 0, np.zeros((5, 1))), 422, "invalid-spec")
             raw.sendall(bytes(16))
@@ -192,7 +189,6 @@ def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
         assert client.get(array).json()["missing"] == []
 
 
-@pytest.mark.timed
 def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -> None:
     address = serve_app()
     with httpx.Client(base_url=address) as client:
@@ -205,22 +201,13 @@ def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -
                 f"Content-Length: {24 * 50}\r\n\r\n".encode()
                 + b"\0" * 24 * 20
             )
-            until = time.monotonic() + 10
             # Rows that are being overwritten are a mixture: they count as missing.
-            while client.get(array).json()["missing"] != [[100, 150]]:
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            until(lambda: client.get(array).json()["missing"] == [[100, 150]])
             problem(client.post(array + "/seal"), 409, "array-incomplete")
-        until = time.monotonic() + 10
-        while put(client, array, 100, np.ones((50, 3))).json()["missing"]:
-            assert time.monotonic() < until
-        until = time.monotonic() + 10
-        while client.post(array + "/seal").status_code != 200:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: not put(client, array, 100, np.ones((50, 3))).json()["missing"])
+        until(lambda: client.post(array + "/seal").status_code == 200)
 
 
-@pytest.mark.timed
 def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., str]) -> None:
     """The later block of the same rows counts, whole; the stalled one writes nothing more."""
     address = serve_app()
@@ -234,12 +221,12 @@ def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., 
                 f"Content-Length: {size}\r\n\r\n".encode()
                 + b"\0" * (2 << 20)
             )
-            until = time.monotonic() + 10
-            while problem(client.post(array + "/seal"), 409, "array-incomplete")["detail"] != (
-                "a block is still being received"
-            ):
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            said = "a block is still being received"
+            until(
+                lambda: (
+                    problem(client.post(array + "/seal"), 409, "array-incomplete")["detail"] == said
+                )
+            )
             matrix = np.random.default_rng(1).random((rows, 128))
             assert put(client, array, 0, matrix).json()["received"] == [[0, rows]]
             stalled.sendall(b"\0" * (size * 5 // 8 - (2 << 20)))

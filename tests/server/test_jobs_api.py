@@ -19,24 +19,22 @@ from bigsap_server.http import routes_jobs
 from bigsap_server.jobs.model import StoreUnavailable, UnknownJob
 from checks import NOW, SQUARE, problem, solved, upload, vector
 
-# Minutes of rows, so that there is something to cancel.
-LONG = {
-    "shape": [3000, 3000],
-    "cost": {"type": "scale", "factor": 1.0,
-             "cost": {"type": "expression",
-                      "code": "abs(sin(i * 12.9898 + j * 78.233) * 43758.5453 % 1 - 0.5)"}},
-    "options": {"method": "ssp", "cache": "1MiB"},
-}  # fmt: skip
+from gate import HANG_S, Gate, gated_job, until
 
 
-def wait_for(api: Any, job: dict[str, Any], *states: str, seconds: float = 60) -> dict[str, Any]:
-    until = time.monotonic() + seconds
-    while True:
-        found: dict[str, Any] = api.get(job["links"]["self"]).json()
-        if found["state"] in states:
-            return found
-        assert time.monotonic() < until, found
-        time.sleep(0.05)
+@pytest.fixture
+def waiting(gate: Gate) -> dict[str, Any]:
+    """A job that waits, in a search, until the gate is opened."""
+    return gated_job(gate, after=1500)
+
+
+def wait_for(api: Any, job: dict[str, Any], *states: str) -> dict[str, Any]:
+    def there() -> Any:
+        found = api.get(job["links"]["self"]).json()
+        return found["state"] in states and found
+
+    found: dict[str, Any] = until(there)
+    return found
 
 
 def test_submit_answers_at_once(api: Any) -> None:
@@ -63,12 +61,11 @@ def test_prefer_wait_gives_the_result(api: Any) -> None:
     assert job["result"] == api.get(job["links"]["result"]).json()
 
 
-@pytest.mark.timed
-def test_prefer_wait_that_is_too_short(make_app: Callable[..., Any]) -> None:
+def test_prefer_wait_that_is_too_short(
+    make_app: Callable[..., Any], waiting: dict[str, Any]
+) -> None:
     api = make_app(limits={"wait_s": 0.2})
-    started = time.monotonic()
-    answer = api.post("/v1/jobs", json=LONG, headers={"Prefer": "respond-async, wait=50"})
-    assert time.monotonic() - started < 20
+    answer = api.post("/v1/jobs", json=waiting, headers={"Prefer": "respond-async, wait=50"})
     assert answer.status_code == 202
     assert answer.headers["Preference-Applied"] == "wait=0.2"
     api.post(answer.json()["links"]["cancel"], json={"mode": "now"})
@@ -88,18 +85,18 @@ def test_what_happens_while_it_is_waited_for_changes_no_acceptance(
     assert answer.headers["Location"] == answer.json()["links"]["self"]
 
 
-def test_a_service_without_long_polls(make_app: Callable[..., Any]) -> None:
+def test_a_service_without_long_polls(
+    make_app: Callable[..., Any], waiting: dict[str, Any]
+) -> None:
     """It answers at once, and says when to come again."""
     api = make_app(limits={"wait_s": 0})
-    answer = api.post("/v1/jobs", json=LONG, headers={"Prefer": "wait=50"})
+    answer = api.post("/v1/jobs", json=waiting, headers={"Prefer": "wait=50"})
     assert (answer.status_code, answer.headers["Preference-Applied"]) == (202, "wait=0")
     link = answer.json()["links"]["self"]
     running = wait_for(api, answer.json(), "running")
     seen = {"If-None-Match": api.get(running["links"]["self"]).headers["ETag"]}
     for headers in (seen, {}):
-        started = time.monotonic()
         found = api.get(link, params={"wait": 30}, headers=headers)
-        assert time.monotonic() - started < 10
         assert found.status_code in (200, 304)
         assert int(found.headers["Retry-After"]) >= 1
     api.post(answer.json()["links"]["cancel"], json={"mode": "now"})
@@ -137,22 +134,19 @@ def test_a_replay_is_the_first_answer(api: Any) -> None:
     assert len(api.get("/v1/jobs").json()["jobs"]) == 3
 
 
-@pytest.mark.timed
 def test_a_replay_before_the_first_answer_waits_as_it_prefers(
-    serve_app: Callable[..., str],
+    serve_app: Callable[..., str], waiting: dict[str, Any]
 ) -> None:
-    with httpx.Client(base_url=serve_app(limits={"wait_s": 1.0}), timeout=60) as api:
+    with httpx.Client(base_url=serve_app(limits={"wait_s": 1.0}), timeout=HANG_S) as api:
         key, first = {"Idempotency-Key": "early"}, list[Any]()
         sent = threading.Thread(
-            target=lambda: first.append(api.post("/v1/jobs", json=LONG, headers=key | NOW))
+            target=lambda: first.append(api.post("/v1/jobs", json=waiting, headers=key | NOW))
         )
         sent.start()
-        until = time.monotonic() + 30
-        while not api.get("/v1/jobs").json()["jobs"]:
-            assert time.monotonic() < until
-        early = api.post("/v1/jobs", json=LONG, headers=key)
-        sent.join(30)
-        later = api.post("/v1/jobs", json=LONG, headers=key)
+        until(lambda: api.get("/v1/jobs").json()["jobs"])
+        early = api.post("/v1/jobs", json=waiting, headers=key)
+        sent.join(HANG_S)
+        later = api.post("/v1/jobs", json=waiting, headers=key)
         assert early.status_code == first[0].status_code == later.status_code == 202
         assert early.json()["id"] == first[0].json()["id"]
         assert early.headers["Idempotency-Replayed"] == "true"
@@ -255,14 +249,11 @@ def test_paging(make_app: Callable[..., Any]) -> None:
     assert api.get("/v1/jobs", params={"state": "failed"}).json()["jobs"] == []
 
 
-@pytest.mark.timed
 def test_etag_and_long_poll(serve_app: Callable[..., str]) -> None:
-    with httpx.Client(base_url=serve_app(), timeout=60) as api:
+    with httpx.Client(base_url=serve_app(), timeout=HANG_S) as api:
         job = api.post("/v1/jobs", json=SQUARE).json()
         tag, states = "", [job["state"]]
-        until = time.monotonic() + 40
         while states[-1] != "succeeded":
-            assert time.monotonic() < until
             answer = api.get(
                 job["links"]["self"], params={"wait": 20}, headers={"If-None-Match": tag}
             )
@@ -275,16 +266,13 @@ def test_etag_and_long_poll(serve_app: Callable[..., str]) -> None:
         assert unchanged.content == b""
         assert unchanged.headers["ETag"] == tag
         # It has ended: there is nothing to wait for.
-        started = time.monotonic()
         waited = api.get(
             job["links"]["self"], params={"wait": 30}, headers={"If-None-Match": f'W/"x", {tag}'}
         )
         assert waited.status_code == 304
-        assert time.monotonic() - started < 10
         assert api.get(job["links"]["self"], params={"wait": 30}).status_code == 200
 
 
-@pytest.mark.timed
 def test_long_poll_waits_as_long_as_it_says(make_app: Callable[..., Any]) -> None:
     api = make_app()
     api.app.app.state.service.supervisor.stop()  # so that the job stays queued
@@ -298,15 +286,11 @@ def test_long_poll_waits_as_long_as_it_says(make_app: Callable[..., Any]) -> Non
     assert time.monotonic() - started >= 0.5
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("mode", ["graceful", "now"])
-def test_cancel_a_running_job(api: Any, mode: str) -> None:
-    job = api.post("/v1/jobs", json=LONG).json()
+def test_cancel_a_running_job(api: Any, mode: str, gate: Gate, waiting: dict[str, Any]) -> None:
+    job = api.post("/v1/jobs", json=waiting).json()
     wait_for(api, job, "running")
-    until = time.monotonic() + 60
-    while (api.get(job["links"]["self"]).json()["progress"] or {}).get("lower_bound") is None:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    gate.wait_for_readers()
     answer = api.post(job["links"]["cancel"], json={"mode": mode})
     assert answer.status_code in (200, 202)
     assert answer.json()["cancel"] == mode
@@ -335,8 +319,8 @@ def test_how_the_proof_was_made_is_told(api: Any) -> None:
     assert api.post("/v1/jobs", json=spec | {"options": {"certify": False}}).status_code == 422
 
 
-def test_resume_and_delete(api: Any) -> None:
-    job = api.post("/v1/jobs", json=LONG).json()
+def test_resume_and_delete(api: Any, waiting: dict[str, Any]) -> None:
+    job = api.post("/v1/jobs", json=waiting).json()
     wait_for(api, job, "running")
     problem(api.delete(job["links"]["self"]), 409, "wrong-state")
     problem(api.post(job["links"]["self"] + "/resume"), 409, "wrong-state")
@@ -390,9 +374,9 @@ def test_warm_start(api: Any) -> None:
     problem(api.post("/v1/jobs", json=wide), 422, "invalid-spec", "/warm_start/job")
 
 
-def test_quota_of_active_jobs(make_app: Callable[..., Any]) -> None:
+def test_quota_of_active_jobs(make_app: Callable[..., Any], waiting: dict[str, Any]) -> None:
     api = make_app(limits={"active_jobs": 1})
-    job = api.post("/v1/jobs", json=LONG).json()
+    job = api.post("/v1/jobs", json=waiting).json()
     answer = api.post("/v1/jobs", json=SQUARE)
     problem(answer, 429, "quota-exceeded")
     assert int(answer.headers["Retry-After"]) >= 1
@@ -418,7 +402,7 @@ def read_events(lines: Any) -> list[dict[str, str]]:
 
 
 def test_event_stream(serve_app: Callable[..., str]) -> None:
-    with httpx.Client(base_url=serve_app(), timeout=60) as api:
+    with httpx.Client(base_url=serve_app(), timeout=HANG_S) as api:
         job = api.post("/v1/jobs", json=SQUARE).json()
         with api.stream("GET", job["links"]["events"]) as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
@@ -457,52 +441,39 @@ def test_events_as_json_pages(api: Any) -> None:
     assert seen == whole["events"]
 
 
-def test_progress_while_running(serve_app: Callable[..., str]) -> None:
-    """At least once a second: phase, epsilon, rows, cache, bounds."""
-    with httpx.Client(base_url=serve_app(), timeout=60) as api:
-        job = api.post("/v1/jobs", json=LONG).json()
-        times: list[float] = []
-        last: dict[str, Any] = {}
-        with api.stream("GET", job["links"]["events"]) as stream:
-            for line in stream.iter_lines():
-                if line.startswith("data:") and '"kind":"progress"' in line:
-                    times.append(time.monotonic())
-                    last = json.loads(line[5:])["data"]
-                    if len(times) == 4:
-                        break
-        api.post(job["links"]["cancel"], json={"mode": "now"})
-        wait_for(api, job, "cancelled")
-    # Once a second, and some room for a busy machine.
-    assert np.median(np.diff(times)) < 1.1
-    assert np.diff(times).max() < 5
+def progress_of(api: Any, job: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """So many reports of a solve that waits at a gate."""
+    seen: list[dict[str, Any]] = []
+    with api.stream("GET", job["links"]["events"]) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data:") and '"kind":"progress"' in line:
+                state = json.loads(line[5:])["data"]
+                if state["stage"] != "loading":
+                    seen.append(state)
+                if len(seen) == count:
+                    break
+    api.post(job["links"]["cancel"], json={"mode": "now"})
+    wait_for(api, job, "cancelled")
+    return seen
+
+
+def test_progress_while_running(serve_app: Callable[..., str], waiting: dict[str, Any]) -> None:
+    """Also of a solve that is stuck in a read: phase, epsilon, rows, cache, bounds."""
+    with httpx.Client(base_url=serve_app(), timeout=HANG_S) as api:
+        seen = progress_of(api, api.post("/v1/jobs", json=waiting).json(), 3)
     assert {
         "phase", "epsilon", "assigned", "rows_evaluated", "rows_scanned", "cache_hit",
         "lower_bound", "upper_bound", "gap", "eta_s", "seconds",
-    } <= set(last)  # fmt: skip
+    } <= set(seen[-1])  # fmt: skip
 
 
-def test_progress_of_compressed_rows_has_bounds(serve_app: Callable[..., str]) -> None:
-    """From the first report of the solve on, long before a phase is over."""
-    code = "sum(abs(sin(i * 1.7 + k) - cos(j * 2.3 + k)) for k in range(50))"
-    heavy = {
-        "shape": [6000, 6000],
-        "cost": {"type": "expression", "code": code},
-        "options": {"method": "compressed"},
-    }
-    with httpx.Client(base_url=serve_app(), timeout=60) as api:
-        job = api.post("/v1/jobs", json=heavy).json()
-        seen: list[dict[str, Any]] = []
-        with api.stream("GET", job["links"]["events"]) as stream:
-            for line in stream.iter_lines():
-                if line.startswith("data:") and '"kind":"progress"' in line:
-                    state = json.loads(line[5:])["data"]
-                    if state["stage"] != "loading":
-                        seen.append(state)
-                    if len(seen) == 3:
-                        break
-        api.post(job["links"]["cancel"], json={"mode": "now"})
-        wait_for(api, job, "cancelled")
+def test_progress_of_compressed_rows_has_bounds(serve_app: Callable[..., str], gate: Gate) -> None:
+    """From the first phase on, long before it is over."""
+    spec = gated_job(gate, after=300, method="compressed")
+    with httpx.Client(base_url=serve_app(), timeout=HANG_S) as api:
+        seen = progress_of(api, api.post("/v1/jobs", json=spec).json(), 3)
     for state in seen:
+        assert state["phase"] == 1
         assert state["lower_bound"] is not None
         assert state["lower_bound"] <= state["upper_bound"]
         assert state["gap"] == state["upper_bound"] - state["lower_bound"]
@@ -519,24 +490,22 @@ def test_the_last_progress_says_how_it_ended(api: Any) -> None:
     assert last["lower_bound"] == job["result"]["objective"]
 
 
-@pytest.mark.timed
-def test_streams_have_a_limit(serve_app: Callable[..., str]) -> None:
-    with httpx.Client(base_url=serve_app(limits={"streams": 1}), timeout=60) as api:
-        job = api.post("/v1/jobs", json=LONG).json()
+def test_streams_have_a_limit(serve_app: Callable[..., str], waiting: dict[str, Any]) -> None:
+    with httpx.Client(base_url=serve_app(limits={"streams": 1}), timeout=HANG_S) as api:
+        job = api.post("/v1/jobs", json=waiting).json()
         with api.stream("GET", job["links"]["events"]) as stream:
             lines = stream.iter_lines()
             next(lines)
             answer = api.get(job["links"]["events"])
             problem(answer, 429, "too-many-requests")
             assert "Retry-After" in answer.headers
+
         # Its place is free again as soon as the service sees that the client has left.
-        until = time.monotonic() + 20
-        while True:
+        def streams() -> bool:
             with api.stream("GET", job["links"]["events"]) as stream:
-                if stream.status_code == 200:
-                    break
-            assert time.monotonic() < until
-            time.sleep(0.05)
+                return stream.status_code == 200
+
+        until(streams)
         api.post(job["links"]["cancel"], json={"mode": "now"})
         wait_for(api, job, "cancelled")
 
@@ -618,7 +587,7 @@ def test_costs_check_that_takes_too_much_memory(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+        cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "refused"
 
@@ -639,12 +608,9 @@ def test_catalogue_and_capabilities(api: Any) -> None:
     assert found["auth"] is False
 
 
-@pytest.mark.timed
 def test_health_and_metrics(api: Any) -> None:
     assert api.get("/healthz").json() == {"status": "ok"}
-    until = time.monotonic() + 20
-    while api.get("/readyz").status_code != 200:
-        assert time.monotonic() < until
+    until(lambda: api.get("/readyz").status_code == 200)
     solved(api, SQUARE)
     text = api.get("/metrics").text
     assert 'bigsap_jobs{state="succeeded"} 1.0' in text

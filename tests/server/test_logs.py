@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from test_jobs_api import LONG
-
+from gate import Gate, gated_job, until
 from live_server import LiveServer
 
 _WORKER = """
@@ -51,23 +48,18 @@ def test_lines_of_a_worker_are_json_with_the_job() -> None:
     assert "color_message" not in lines[5]
 
 
-@pytest.mark.timed
-def test_all_lines_of_a_server_are_json(start_server: Callable[..., LiveServer]) -> None:
+def test_all_lines_of_a_server_are_json(
+    start_server: Callable[..., LiveServer], gate: Gate
+) -> None:
     """From the start to the end, a job that was cancelled at once among them."""
     server = start_server()
     with server.client() as client:
-        job: dict[str, Any] = client.post("/v1/jobs", json=LONG).json()
-        until = time.monotonic() + 60
-        while client.get(job["links"]["self"]).json()["state"] != "running":
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        job: dict[str, Any] = client.post("/v1/jobs", json=gated_job(gate)).json()
+        until(lambda: client.get(job["links"]["self"]).json()["state"] == "running")
         client.post(job["links"]["cancel"], json={"mode": "now"})
     assert server.finished(job["id"])["state"] == "cancelled"
-    until = time.monotonic() + 60
     with server.client() as client:  # the next worker has come
-        while client.get("/readyz").status_code != 200:
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        until(lambda: client.get("/readyz").status_code == 200)
     server.stop()
     text = (server.data.parent / f"{server.data.name}.log").read_text()
     lines = [json.loads(line) for line in text.splitlines()]

@@ -11,7 +11,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import bigsap_server
@@ -23,6 +22,7 @@ from bigsap_server.jobs.notify import Notifier
 from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to
 
 import bigsap
+from gate import until
 from live_server import LiveServer
 
 SERVER = Path(bigsap_server.__file__).parent
@@ -176,7 +176,6 @@ def test_logs_are_json_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\n" not in formatter.format(record)
 
 
-@pytest.mark.timed
 def test_access_lines_carry_job_ids(live_server: LiveServer) -> None:
     """In the log of a real server."""
     body = {"cost": {"type": "array", "values": [[1, 2], [3, 4]]}}
@@ -186,13 +185,12 @@ def test_access_lines_carry_job_ids(live_server: LiveServer) -> None:
         assert client.post(f"/v1/jobs/{job['id']}/cancel").status_code == 409
     log = live_server.data.parent / f"{live_server.data.name}.log"
     # The line is written once the answer is sent.
-    until = time.monotonic() + 10
-    while True:
+
+    def written() -> bool:
         lines = [json.loads(line) for line in log.read_text().splitlines() if line[-1:] == "}"]
-        if any(line.get("job") == job["id"] and line.get("status") == 409 for line in lines):
-            break
-        assert time.monotonic() < until, lines[-5:]
-        time.sleep(0.05)
+        return any(line.get("job") == job["id"] and line.get("status") == 409 for line in lines)
+
+    until(written)
 
 
 def test_waking_from_other_threads() -> None:

@@ -20,7 +20,7 @@ from faults import ARRAYS, job_of, post, runner, same, states, stores
 import bigsap
 from live_server import LiveServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 ROWS = 3000
 #: Jobs that are under way at any time; and with those that wait until they are tried again: a job
 #: waits the longer the more often it was hit in a row.

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +17,8 @@ from bigsap_server.arrays.array_store import ArrayStore
 from bigsap_server.http.app import create_app
 from bigsap_server.problems import HttpProblem
 from checks import problem
+
+from gate import until
 
 RAW = {"Content-Type": "application/octet-stream"}
 ROWS, ROW = 10, 16
@@ -117,9 +118,9 @@ def test_a_block_cut_off_leaves_the_rows_that_were_there(api: httpx.Client, leng
     with socket.create_connection((host, port), 10) as raw:
         raw.sendall(head.encode() + body)
         # While it is under way its rows count as missing.
-        wait_for(lambda: api.get(link).json()["missing"] == [[3, 7 if length else ROWS]])
+        until(lambda: api.get(link).json()["missing"] == [[3, 7 if length else ROWS]])
         problem(api.post(link + "/seal"), 409, "array-incomplete")
-    wait_for(lambda: not api.get(link).json()["missing"])
+    until(lambda: not api.get(link).json()["missing"])
     check_intact(api, link)
 
 
@@ -158,10 +159,3 @@ def test_a_full_disk_changes_nothing(
     monkeypatch.setattr("bigsap_server.arrays.blocks.os.posix_fallocate", full)
     problem(api.put(f"{link}/rows/0", content=OTHER.tobytes(), headers=RAW), 507, "disk-full")
     check_intact(api, link)
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + 10
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.02)

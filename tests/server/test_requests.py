@@ -16,6 +16,7 @@ from bigsap_server.settings import cores
 from checks import SQUARE, problem, solved, upload
 
 from bigsap.client.http import IDLE_S
+from gate import HANG_S, until
 from live_server import LiveServer
 
 JSON = {"Content-Type": "application/json"}
@@ -80,37 +81,43 @@ def test_threads_as_the_operator_says(make_app: Callable[..., Any]) -> None:
         assert api.post("/v1/jobs?dry_run=true", json=body).status_code == status
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("json_body", [True, False])
 def test_bodies_that_do_not_come_are_given_up(
     serve_app: Callable[..., str], json_body: bool
 ) -> None:
-    address = serve_app(limits={"idle_s": 0.5, "streams": 1})
+    address = serve_app(limits={"idle_s": 2})
     host, port = address.removeprefix("http://").split(":")
     with httpx.Client(base_url=address) as client:
         array = upload(client, np.ones((4, 2)), seal=False)
         target = "POST /v1/jobs" if json_body else f"PUT /v1/arrays/{array}/rows/0"
         kind = "application/json" if json_body else "application/octet-stream"
         with socket.create_connection((host, int(port)), 10) as raw:
-            began = time.monotonic()
             raw.sendall(
                 f"{target} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: {kind}\r\n"
                 "Content-Length: 64\r\n\r\n{".encode()
             )
-            raw.settimeout(10)
-            if not json_body:
-                time.sleep(0.2)
-                body = np.ones((4, 2)).tobytes()
-                problem(
-                    client.put(f"/v1/arrays/{array}/rows/0", content=body),
-                    429, "too-many-requests",
-                )  # fmt: skip
+            raw.settimeout(HANG_S)
             answer = raw.recv(1 << 16)
-            assert 0.4 < time.monotonic() - began < 8
             assert answer.startswith(b"HTTP/1.1 408 ")
             assert b"urn:bigsap:problem:request-timeout" in answer
         body = np.ones((4, 2)).tobytes()
         assert client.put(f"/v1/arrays/{array}/rows/0", content=body).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_a_stream(serve_app: Callable[..., str]) -> None:
+    address = serve_app(limits={"streams": 1})
+    host, port = address.removeprefix("http://").split(":")
+    body = np.ones((4, 2)).tobytes()
+    with httpx.Client(base_url=address) as client:
+        link = f"/v1/arrays/{upload(client, np.ones((4, 2)), seal=False)}/rows/0"
+        with socket.create_connection((host, int(port)), 10) as raw:
+            raw.sendall(
+                f"PUT {link} HTTP/1.1\r\nHost: {host}:{port}\r\n"
+                "Content-Type: application/octet-stream\r\nContent-Length: 64\r\n\r\n{".encode()
+            )
+            refused = until(lambda: (a := client.put(link, content=body)).status_code != 200 and a)
+            problem(refused, 429, "too-many-requests")
+        until(lambda: client.put(link, content=body).status_code == 200)
 
 
 def test_a_formula_is_complained_about_in_one_line(api: Any) -> None:
@@ -159,7 +166,6 @@ def test_each_form_of_a_result_has_its_tag(api: Any) -> None:
     assert old.status_code == 200
 
 
-@pytest.mark.timed
 def test_head_answers_what_get_does_without_the_body(serve_app: Callable[..., str]) -> None:
     with httpx.Client(base_url=serve_app()) as client:
         job = solved(client, SQUARE)["links"]["self"]
@@ -173,10 +179,8 @@ def test_head_answers_what_get_does_without_the_body(serve_app: Callable[..., st
             assert head.headers["content-type"] == got.headers["content-type"]
             if path != "/metrics":
                 assert head.headers["content-length"] == got.headers["content-length"]
-        began = time.monotonic()
         queued = client.post("/v1/jobs", json=SQUARE).json()["links"]["events"]
         assert client.head(queued).status_code in (200, 204)
-        assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,13 @@ from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.spreading import spread_seconds, workers_of
 from bigsap_server.settings import load
 from checks import SQUARE, problem
-from distributed import Client, LocalCluster
-from faults import Cluster, job_of, post, runner, same, states, wait_for
+from faults import Cluster, job_of, post, runner, same, states
 
 import bigsap
-from bigsap.benchmarks.cluster import sleeping_row
+from gate import Gate, gated_job, until
 from live_server import LiveServer
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 ROWS = 1500
 
 
@@ -40,7 +38,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(5)
     for name in "xy":
         np.save(folder / f"{name}.npy", rng.random((ROWS, 3)))
-        np.save(folder / f"wide_{name}.npy", rng.random((ROWS, 40)))
     zarr.create_array(
         store=folder / "costs.zarr", data=rng.random((400, 400)), chunks=(10, 400),
         shards=(100, 400), compressors="auto",
@@ -48,12 +45,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def through_python(kind: str = "") -> dict[str, Any]:
-    """Costs whose rows only Python can read, and lists of them: some seconds of work; more if
-    the points are wide."""
+def through_python() -> dict[str, Any]:
+    """Costs whose rows only Python can read, and lists of them."""
     points: dict[str, Any] = {"type": "points", "metric": "minkowski", "p": 3.5}
-    names = {side: f"{kind}_{side}" if kind else side for side in "xy"}
-    points |= {side: {"store": "lab", "path": f"{name}.npy"} for side, name in names.items()}
+    points |= {side: {"store": "lab", "path": f"{side}.npy"} for side in "xy"}
     cost = {"type": "scale", "factor": 2.0, "cost": points}
     return {"cost": cost, "options": {"method": "compressed", "cache": 40 * 8 * ROWS}}
 
@@ -64,7 +59,7 @@ SHARDS = {"cost": {"type": "zarr", "store": "lab", "path": "costs.zarr"}}
 def alone(lab: Path, body: dict[str, Any]) -> bigsap.Result:
     """The same solve in this process."""
     request = JobRequest.model_validate(body).model_dump(mode="json")
-    given = load(data=lab / "data", stores={"lab": lab}).model_dump(mode="json")
+    given = load(data=lab / "data", stores={"lab": lab}, plugins=["gated"]).model_dump(mode="json")
     options = body.get("options", {})
     return bigsap.solve(build_source(request, given["data"], given), **options)
 
@@ -165,34 +160,6 @@ def test_the_formula() -> None:
     assert lists == pytest.approx(2000 * 0.01 / 4 + 3000 * 1600 / 5e8 + 0.01 * 63)
 
 
-@pytest.fixture(scope="module")
-def four() -> Iterator[Any]:
-    """A client of four workers."""
-    with LocalCluster(
-        n_workers=4, threads_per_worker=1, processes=True, memory_limit=0,
-        dashboard_address="127.0.0.1:0", silence_logs=50,
-    ) as cluster, Client(cluster, set_as_default=False) as client:  # fmt: skip
-        yield client
-
-
-@pytest.mark.timed
-@pytest.mark.parametrize("kept", ["all", "few"])
-def test_the_formula_tells_what_rows_take(kept: str, four: Any) -> None:
-    """Rows of 10 ms, asleep, so that it does not matter how many cores there are."""
-    n, seconds = 200, 0.01
-    generator = np.random.default_rng(3)
-    args = generator.random((n, 2)), generator.random((n, 2)), seconds / n
-    cost = bigsap.from_function(sleeping_row, (n, n), args, kind="row", compiled=False)
-    options: dict[str, Any] = {} if kept == "all" else {"cache": 40 * 8 * n}
-    bigsap.solve(cost, cluster=four, method="compressed", **options)
-    result = bigsap.solve(cost, cluster=four, method="compressed", **options)
-    told = result.stats["cluster"]
-    expected = spread_seconds(
-        n, n, seconds, 4, asked=told["rows_asked"], answered=told["rows"], whole=kept == "all"
-    )
-    assert expected / 2 < told["waited"] < 2.5 * expected, (told, expected)
-
-
 def test_how_many_workers_it_will_have() -> None:
     assert [workers_of(spread, 6) for spread in (False, True, 4, 9)] == [1, 6, 4, 6]
     assert workers_of(True, 0) == 1
@@ -247,30 +214,38 @@ def test_several_workers_and_the_same_bits(
             for e in said
         )
         assert "bigsap_spread_jobs_total" in client.get("/metrics").text
-        wait_for(lambda: doing(client) == {"busy": 0, "lent": 0, "idle": 3})
+        until(lambda: doing(client) == {"busy": 0, "lent": 0, "idle": 3})
 
 
-@pytest.mark.timed
-def test_a_number_of_workers(server: LiveServer, lab: Path) -> None:
+def gated(gate: Gate) -> dict[str, Any]:
+    """Each process gets so many rows before it waits at the gate."""
+    return gated_job(gate, after=20, method="compressed", cache=40 * 8 * 200)
+
+
+def test_a_number_of_workers(server: LiveServer, lab: Path, gate: Gate) -> None:
+    body = gated(gate)
     with server.client() as client:
-        job_id = post(client, through_python() | {"spread": 2})
-        wait_for(lambda: doing(client) == {"busy": 1, "lent": 1, "idle": 1})
+        job_id = post(client, body | {"spread": 2})
+        until(lambda: doing(client) == {"busy": 1, "lent": 1, "idle": 1})
+        gate.open()
         assert server.finished(job_id)["state"] == "succeeded"
         assert len(stats_of(client, job_id)["by_worker"]) == 2
-        assert same(client, job_id, alone(lab, through_python()))
+        assert same(client, job_id, alone(lab, body))
 
 
-def test_another_job_gets_a_worker_at_once(server: LiveServer, lab: Path) -> None:
+def test_another_job_gets_a_worker_at_once(server: LiveServer, lab: Path, gate: Gate) -> None:
+    body = gated(gate)
     with server.client() as client:
-        job_id = post(client, through_python() | {"spread": True})
-        wait_for(lambda: doing(client) == {"busy": 1, "lent": 2, "idle": 0})
+        job_id = post(client, body | {"spread": True})
+        until(lambda: doing(client) == {"busy": 1, "lent": 2, "idle": 0})
         # Progress tells who does what.
         assert sum(working(client, job_id).values()) > 0
-        others = [post(client, through_python()) for _ in range(2)]
-        wait_for(lambda: doing(client)["busy"] == 3, 10)
+        others = [post(client, body) for _ in range(2)]
+        until(lambda: doing(client)["busy"] == 3)
+        gate.open()
         for one in (*others, job_id):
             assert server.finished(one)["state"] == "succeeded"
-            assert same(client, one, alone(lab, through_python()))
+            assert same(client, one, alone(lab, body))
         for one in others:
             assert client.get(f"/v1/jobs/{one}/result").json()["stats"]["cluster"] is None
 
@@ -283,7 +258,7 @@ def working(client: Any, job_id: str) -> dict[str, int]:
         assert job["state"] not in ("succeeded", "failed"), job
         return (job["progress"] or {}).get("workers") or {}
 
-    return wait_for(rows)
+    return until(rows)
 
 
 def processes(server: LiveServer) -> set[int]:
@@ -294,17 +269,18 @@ def processes(server: LiveServer) -> set[int]:
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["lent", "own"])
-def test_killed_workers(server: LiveServer, lab: Path, own: bool) -> None:
+def test_killed_workers(server: LiveServer, lab: Path, own: bool, gate: Gate) -> None:
     """One that was lent costs time only; the job's own costs an attempt."""
-    body = through_python("wide")
+    body = gated(gate)
     with server.client() as client:
-        wait_for(lambda: len(processes(server)) == 3)
+        until(lambda: len(processes(server)) == 3)
         job_id = post(client, body | {"spread": True})
         working(client, job_id)
         home = runner(server, job_id)
         lent = (processes(server) - {home}).pop()
         os.kill(home if own else lent, signal.SIGKILL)
-        assert server.finished(job_id, 120)["state"] == "succeeded"
+        gate.open()
+        assert server.finished(job_id)["state"] == "succeeded"
         assert same(client, job_id, alone(lab, body))
         assert (("interrupted", 1) in states(client, job_id)) == own
 
@@ -320,7 +296,6 @@ def test_no_pickle_of_the_costs_is_sent(lab: Path) -> None:
     assert b"DecodedZarrSource" not in recipe
 
 
-@pytest.mark.timed
 def test_an_operators_cluster(
     tmp_path: Path, start_server: Callable[..., LiveServer], lab: Path
 ) -> None:
@@ -328,14 +303,13 @@ def test_an_operators_cluster(
     cluster = Cluster(tmp_path)
     try:
         cluster.start_scheduler()
-        time.sleep(1)
         for _ in range(2):
             cluster.start_worker()
         server = start_server(
             scheduler=cluster.address, stores=json.dumps({"lab": str(lab)}), heartbeat_s=0.2
         )
         with server.client() as client:
-            wait_for(lambda: sum(doing(client).values()) == 2)
+            until(lambda: sum(doing(client).values()) == 2)
             found = client.post("/v1/jobs?dry_run=true", json=SHARDS | {"spread": True}).json()
             assert found["estimate"]["spread"]["workers"] == 2
             job_id = post(client, SHARDS | {"spread": True})

@@ -22,7 +22,7 @@ from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
 
 import bigsap
-from gate import HANG_S, Gate, apart, gated_job, until
+from gate import HANG_S, apart, gated_job, until
 
 MATRIX = [[4, 1, 3], [2, 0, 5], [3, 2, 2]]
 ROWS = 200
@@ -69,11 +69,6 @@ class Service:
 
     def array(self, job, name):
         return np.load(self.store.result_file(job, name))
-
-
-@pytest.fixture
-def gate(tmp_path):
-    return Gate(tmp_path / "gate")
 
 
 @pytest.fixture(scope="module")
