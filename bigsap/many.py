@@ -12,6 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError
 from bigsap.result import Result

@@ -153,7 +153,7 @@ def _numbers(objects: _Array, name: str) -> tuple[_Array, _Array | None]:
     numbers_found: list[Any] = [0] * flat.size
     lost = missing.reshape(-1)
     for k, value in enumerate(flat):
-        if isinstance(value, numbers.Integral) or isinstance(value, np.bool_):
+        if isinstance(value, (numbers.Integral, np.bool_)):
             number = int(value)
             smallest, largest = min(smallest, number), max(largest, number)
             numbers_found[k] = number
