@@ -81,7 +81,7 @@ ACCEPTED = {
     "tuples": ((1, 2), (2, 1)),
     "bool": eye.astype(bool),
     "matrix": numpy_matrix,
-    "masked": np.ma.masked_equal(eye, 0),
+    "masked array": np.ma.masked_equal(eye, 7),
     "array-like": ArrayLike(),
     "memoryview": memoryview(eye),
     "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3) ** 2),

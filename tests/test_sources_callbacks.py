@@ -341,7 +341,7 @@ BAD_ANSWERS = [
     ("row", lambda i: np.ones(5, complex), DtypeError, "dtype complex128 for row 2"),
     ("row", lambda i: np.array(["a"] * 5), DtypeError, "dtype <U1 for row 2"),
     ("row", lambda i: np.array([None] * 5), DtypeError, "dtype object for row 2"),
-    ("row", lambda i: np.ma.zeros(5), DtypeError, "masked array for row 2"),
+    ("row", lambda i: np.ma.masked_equal(np.arange(5), 3), InvalidCostError, "row 2, column 3"),
     ("part", lambda i, s, e: np.ones(e - s + 1), ShapeError, r"shape \(6,\) for row 2"),
     ("block", lambda r, out: np.ones((1, 5)), ShapeError, "filled nothing"),
 ]

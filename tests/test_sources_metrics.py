@@ -265,7 +265,7 @@ BAD_POINTS = [
     (DtypeError, r"x has dtype complex128", {"x": np.ones((4, 2), complex)}),
     (DtypeError, r"y has dtype <U1", {"y": [["a", "b"]]}),
     (DtypeError, r"y has dtype object", {"y": np.array([[1, None]])}),
-    (DtypeError, r"x is a masked array", {"x": np.ma.zeros((4, 2))}),
+    (InvalidCostError, r"x\[1, 0\] is missing", {"x": np.ma.masked_less([[3, 3], [1, 3]], 2)}),
     (InvalidCostError, r"x\[1, 0\] is nan", {"x": [[0, 0], [np.nan, 0]]}),
     (InvalidCostError, r"y\[0, 1\] is inf", {"y": [[0, np.inf]]}),
     (InvalidCostError, r"x\[1\] is a zero vector", {"x": [[1, 0], [0, 0]], "metric": "cosine"}),

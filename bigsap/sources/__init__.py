@@ -164,6 +164,8 @@ def _in_memory(values: Any, name: str, forbid: bool) -> ArraySource:
     array, missing = parted(values, name)
     if missing is None:
         return ArraySource(array)
+    if not missing.ndim:
+        raise DtypeError(f"the costs are {values!r}; they must be a matrix of real numbers")
     shape = cost_shape(array.shape, name)
     if not forbid:
         row, column = (int(k) for k in np.argwhere(missing)[0])
@@ -207,7 +209,7 @@ def _recognise(cost: Any, forbid: bool) -> CostSource:
         return _from_dlpack(cost, forbid)
     if _is_sliceable(cost) and _numpy_dtype(cost.dtype) is not None:
         return _from_sliceable(cost, forbid)
-    return _in_memory(cost, f"{'the costs: ' if cost is None else ''}{_name(cost)}", forbid)
+    return _in_memory(cost, _name(cost), forbid)
 
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
@@ -238,7 +240,7 @@ def _from_xarray(cost: Any, forbid: bool) -> CostSource:
     """The values; unpacked here if they were opened with ``mask_and_scale=False``."""
     inner = _recognise(cost.data, forbid)
     attributes = dict(getattr(cost, "attrs", None) or {})
-    dtype = _numpy_dtype(cost.dtype)
+    dtype = _numpy_dtype(getattr(cost, "dtype", inner.dtype))
     if {"scale_factor", "add_offset"} & set(getattr(cost, "encoding", None) or {}):
         # Unpacked already, but these are of the packed numbers.
         for key in ("valid_min", "valid_max", "valid_range"):
@@ -286,7 +288,8 @@ def _from_dask(cost: Any, forbid: bool) -> CostSource:
             "it row by row would run its graph once a row: write to zarr first, "
             "cost.to_zarr(path), and pass the path"
         )
-    return _recognise(cost.compute(), forbid)
+    computed = cost.compute() if hasattr(cost, "compute") else np.asarray(cost)
+    return _recognise(computed, forbid)
 
 
 def _from_dlpack(cost: Any, forbid: bool) -> CostSource:

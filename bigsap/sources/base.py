@@ -13,14 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from inspect import get_annotations
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-
-from bigsap.errors import InvalidCostError
-from bigsap.sources.room import room
 
 Array: TypeAlias = npt.NDArray[Any]
 Ids: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -304,19 +302,8 @@ class Waiting(threading.local):
 def read_rows(source: CostSource, rows: Ids, columns: slice, out: Array) -> None:
     """``source.read``; masked values that a user's own source writes are an error, not costs."""
     if type(source).__module__.partition(".")[0] not in _OURS:
-
-        def lost(k: int | None, p: int | None) -> InvalidCostError:
-            if k is None or p is None:
-                k, p = 0, 0
-            row, column = int(rows[k]), columns.start + p
-            return InvalidCostError(
-                f"cost[{row}, {column}] is missing: {type(source).__qualname__}.read wrote a masked"
-                " value; write numpy.inf to forbid a pair",
-                row,
-                column,
-            )
-
-        out = room(out, lost)
+        # By its name, so that kernels, which depend on what is imported here, do not on that.
+        out = import_module("bigsap.sources.room").room_of(source, rows, columns, out)
     source.read(rows, columns, out)
 
 

@@ -347,4 +347,4 @@ def _as_stored(value: Any, dtype: np.dtype[Any]) -> float | int:
             return float(dtype.type(value))
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return value  # type: ignore[no-any-return]
+    return value

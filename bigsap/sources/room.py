@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bigsap.errors import InvalidCostError
 from bigsap.sources.missing import mask_of, parted, plain_items, under_mask
 
 _Array: TypeAlias = npt.NDArray[Any]
@@ -57,7 +58,7 @@ class Room(np.ndarray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         plain = [v.view(np.ndarray) if isinstance(v, Room) else v for v in inputs]
-        rooms = options.pop("out", None) or ()
+        rooms: Any = options.pop("out", None) or ()
         if rooms and any(mask_of(value) is not None for value in inputs):
             # Computed apart, then written as masked arrays are.
             where = np.broadcast_to(options.pop("where", True), rooms[0].shape)
@@ -99,3 +100,20 @@ def room(out: _Array, lost: Callable[[int | None, int | None], Exception]) -> _A
     found._row_bytes = out.strides[0] or 1
     found._size = found._row_bytes * len(out)
     return found
+
+
+def room_of(source: Any, rows: Any, columns: slice, out: _Array) -> _Array:
+    """``out`` for the ``read`` of a user's own source."""
+
+    def lost(k: int | None, p: int | None) -> InvalidCostError:
+        row = None if k is None else int(rows[k])
+        column = None if p is None else columns.start + p
+        place = "a cost" if row is None else f"cost[{row}, {column}]"
+        return InvalidCostError(
+            f"{place} is missing: {type(source).__qualname__}.read wrote a masked value; write"
+            " numpy.inf (-numpy.inf under maximize) to forbid a pair",
+            row,
+            column,
+        )
+
+    return room(out, lost)

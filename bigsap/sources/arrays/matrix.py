@@ -28,6 +28,7 @@ from bigsap.sources.convert import (
 from bigsap.sources.missing import mask_of, parted, refuse_in, under_mask
 
 _LARGEST = np.iinfo(np.int64).max
+_WIDE = (np.dtype("<u8"), np.dtype(">u8"))
 
 
 class ArraySource:
@@ -54,9 +55,9 @@ class ArraySource:
         self._guard = MapGuard.of(array, what)
         self.shape = cost_shape(array.shape, what)
         self.dtype = cost_dtype(array.dtype, what)
-        if array.dtype.kind == "u" and self.dtype.kind == "i" and self._guard is None:
-            if array.dtype.itemsize == 8 and array.size and array.max() > _LARGEST:
-                self.dtype = np.dtype(np.float64)
+        wide = array.dtype in _WIDE and array.size and self._guard is None
+        if wide and array.max() > _LARGEST:
+            self.dtype = np.dtype(np.float64)
         # A plain view: np.matrix would keep rows 2-D, memmap would slow indexing.
         self.array: Array = array.view(np.ndarray)
         if self.array.dtype == np.bool_:

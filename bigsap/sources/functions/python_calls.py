@@ -152,8 +152,8 @@ class PythonCalls:
         def lost(k: int | None, column: int | None) -> InvalidCostError:
             place = "to a copy" if k is None else f"for row {rows[k]}, column {column}"
             return InvalidCostError(
-                f"{name_of(self.function)} wrote a masked value {place}; write numpy.inf (-numpy.inf"
-                " under maximize) to forbid a pair",
+                f"{name_of(self.function)} wrote a masked value {place}; write numpy.inf"
+                " (-numpy.inf under maximize) to forbid a pair",
                 None if k is None else int(rows[k]),
                 column,
             )
