@@ -71,6 +71,8 @@ class ListEngine(ListStore):
         self.frontier = F.frontier(n, m, self.k, price)
         self.slice_seconds = _SLICE_SECONDS
         self._most_entries, self._most_pairs = _FIRST_ENTRIES, _FIRST_PAIRS
+        #: What has ended the solve in the midst of a search, to be raised at the next tick.
+        self._left: list[BaseException] = []
         #: See ``Rules``: worth while where rows are not evaluated one by one.
         self.gather = 0 if self.immediate else _GATHER
         #: The rows that this round of the phase's searches is about, empty before the first; and
@@ -78,8 +80,6 @@ class ListEngine(ListStore):
         self.roots = np.empty(0, S.ID)
         self._visited = 0
 
-    #: What has ended the solve in the midst of a search, to be raised at the next tick.
-    _left: BaseException | None = None
     #: The prices that workers elsewhere have, where these evaluate rows.
     _sent: SentPrices | None = None
     #: Workers for rows that kernels here can read too.
@@ -278,8 +278,7 @@ class ListEngine(ListStore):
             self.torn = False
 
     def _abandoned(self) -> Array:
-        f = self.frontier
-        return f.abandoned[: f.at.n_abandoned]
+        return self.frontier.abandoned[: self.frontier.at.n_abandoned]
 
     def _drive(self, epsilon: float, postpone: float) -> bool:
         """Search from the roots that are ahead; False when one cannot be matched."""
@@ -306,9 +305,8 @@ class ListEngine(ListStore):
         nothing had been. Else it is given up.
         """
         args = self._search_arguments(epsilon, postpone)
-        search, patience = self.frontier.search, _PATIENCE_SLICES
+        status, search, patience = int(S.YIELD), self.frontier.search, _PATIENCE_SLICES
         raised: BaseException | None = None
-        status = int(S.YIELD)
         try:
             while True:
                 try:
@@ -330,19 +328,18 @@ class ListEngine(ListStore):
                 args = (*args[:-1], args[-1]._replace(**pace))
             if raised is None:
                 return status
-            if status in (S.REFIT, S.PAUSE):
-                self._left = raised  # once what is due has been done
-                return status
-            raise raised
+            if status not in (S.REFIT, S.PAUSE):
+                raise raised
+            self._left.append(raised)  # to be raised once what is due has been done
+            return status
         finally:
             del raised  # a frame that holds its own error waits for the collector, with all it has
 
     def _give_up(self, args: tuple[Any, ...]) -> None:
         """Leave the search that is under way, with nothing changed but lists."""
-        at = self.frontier.at
-        at.stop = 1
+        self.frontier.at.stop = 1
         run_searches(*args)
-        at.stop = 0
+        self.frontier.at.stop = 0
 
     def _slice(self, args: tuple[Any, ...]) -> int:
         """One call of the kernel; how much the next one does follows from what it took."""
@@ -355,10 +352,14 @@ class ListEngine(ListStore):
     def _pace(self, seconds: float, n_pairs: int) -> None:
         """Budgets of the next slice, after one that has ended by its own."""
         faster = min(4.0, max(0.05, self.slice_seconds / max(seconds, 1e-6)))
+
+        def paced(budget: int) -> int:
+            return int(min(max(_LEAST_WORK, budget * faster), _MOST_WORK))
+
         if self.frontier.search.entries >= self._most_entries:
-            self._most_entries = _within(self._most_entries * faster)
+            self._most_entries = paced(self._most_entries)
         if n_pairs >= self._most_pairs:
-            self._most_pairs = _within(self._most_pairs * faster)
+            self._most_pairs = paced(self._most_pairs)
 
     def _search_arguments(
         self, epsilon: float, postpone: float, *, named: bool = True
@@ -383,8 +384,7 @@ class ListEngine(ListStore):
     def _next_fit(self) -> int:
         """The number of evaluations at which majorants are fitted anew: they loosen as prices
         fall, most where searches are long. At multiples, so that nothing needs to be kept."""
-        bounded = bool(self.blocks.offset.size)
-        if not self.immediate or not (bounded or self.most_pairs is not None):
+        if not self.immediate or not (self.blocks.offset.size or self.most_pairs is not None):
             return np.iinfo(np.int64).max
         step = max(_FIT_LEAST, self.column_of_row.size // _FIT_SHARE)
         return int((self.lists.counts.evaluations // step + 1) * step)
@@ -398,12 +398,8 @@ class ListEngine(ListStore):
         return np.unique(rows[rows >= 0]).astype(np.intp)
 
     def _tick(self) -> None:
-        left, self._left = self._left, None
-        if left is not None:
-            try:
-                raise left
-            finally:
-                del left
+        if self._left:
+            raise self._left.pop()
         progress = self.monitor.progress
         at = self.frontier.at
         ahead = self.roots.size - at.position + at.n_abandoned
@@ -414,8 +410,3 @@ class ListEngine(ListStore):
     @property
     def rows_scanned(self) -> int:
         return int(self.frontier.at.scans)
-
-
-def _within(work: float) -> int:
-    """A budget of a slice."""
-    return int(min(max(_LEAST_WORK, work), _MOST_WORK))
