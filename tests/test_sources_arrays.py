@@ -430,7 +430,7 @@ class TestAsSource:
             (None, DtypeError, "the costs are None"),
             ([[1, 2], [3, 2**1024]], InvalidCostError, r"at \[1, 1\] that float64 cannot"),
             ({1: 2}, DtypeError, "dict"),
-            (np.ma.masked_array([[1.0, 2.0]], mask=[[0, 1]]), InvalidCostError, r"cost\[0, 1\] is m"),
+            (np.ma.masked_array([[1.0, 2.0]], mask=[[0, 1]]), InvalidCostError, r"\[0, 1\] is m"),
         ],
     )  # fmt: skip
     def test_what_is_no_matrix(self, given: object, error: type, words: str) -> None:
