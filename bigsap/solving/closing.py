@@ -95,7 +95,7 @@ def certified(call: SolveCall, outcome: Outcome, solve: Solve) -> Conclusion:
             call, column_of_row, certificate, solve, partial(prove_now, call)
         )
         within_gap(call, certificate)
-    elif certificate.gap and not 0 < certificate.gap <= call.options.gap:
+    elif isinstance(certificate.fun, int) and (certificate.gap or 0) > call.options.gap:
         return _searched_again(call, outcome, certificate)
     return Conclusion(column_of_row, certificate=certificate)
 
