@@ -151,7 +151,9 @@ def certify(
             if not math.isfinite(float(prices.high.max() - prices.high.min())):
                 raise OverflowRiskError("the prices are too far apart for float64")
     if normalise:
-        prices = shifted(prices, n, m, not_above_zero)
+        prices = shifted(
+            prices, n, m, not_above_zero, parted=v_low is not None and not prices.integer
+        )
     elif n < m:
         prices = capped_at_zero(prices)
     tighten = normalise and matching is not None and not prices.integer and n <= m
@@ -243,16 +245,20 @@ def spread(v: Array) -> float:
     return found if found > 0 else float(v.max() - v.min())
 
 
-def shifted(prices: Prices, n: int, m: int, always: bool) -> Prices:
-    """Prices whose largest is 0; with columns left over, the n-th smallest, and none is above."""
+def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Prices:
+    """Prices whose largest is 0; with columns left over, the n-th smallest, and none is above.
+
+    parted: they were given in two parts, also where all low ones are 0: nothing is rounded.
+    """
     high, low = prices.high, prices.low
-    if low is None:
+    if low is None and not parted:
         if n < m:
             return Prices(np.minimum(high - np.partition(high, n - 1)[n - 1], 0))
         # Changes no difference between prices that it does not round.
         return Prices(high - high.max())
     if n > m or (n == m and not always):
         return prices
+    low = np.zeros(m) if low is None else low
     at = np.lexsort((low, high))[n - 1]
     total, rest = two_sum(high, -high[at])
     total, mid, _ = three_sum(total, rest, low - low[at])
