@@ -57,7 +57,7 @@ def conclude(
     terms = [part[rows] for part in parts]
     terms += [np.full(len(terms[0]), -s) for s in shift if s]
     feasible = bool((terms[0] < np.inf).all())
-    u, u_low = _row_duals(parts, n > m, shift)
+    u, u_low = _row_duals(parts, n > m and feasible, shift)  # else inf tells which rows
     duals = (sign * u + 0, sign * v + 0, _signed(u_low, sign), _signed(v_low, sign))
     margin = _median(minima.margins)
     bound: Any = math.inf
