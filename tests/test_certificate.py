@@ -316,7 +316,11 @@ def test_the_bound_of_an_infeasible_problem_is_infinite():
     assert certify(ArraySource(cost), None, [0, 0]).bound == np.inf
     assert certify(ArraySource(-cost), None, [0, 0], maximize=True).bound == -np.inf
     tall = np.array([[np.inf, np.inf], [1.0, 2.0], [np.inf, np.inf]])
-    assert certify(ArraySource(tall), None, [0, 0]).bound == np.inf
+    for sign in (1, -1):
+        proved = certify(ArraySource(sign * tall), None, [0, 0], maximize=sign < 0)
+        assert proved.bound == sign * np.inf
+        # Which rows have no column.
+        np.testing.assert_array_equal(proved.u, [sign * np.inf, sign, sign * np.inf])
 
 
 def test_every_row_is_read_once_whatever_the_threads():

@@ -1,0 +1,314 @@
+"""Costs far apart: refinement, its residual problems, and results whose duals have two parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+import bigsap
+from bigsap.errors import CertificateError
+from bigsap.proof.certificate import certify
+from bigsap.result import Result, Status
+from bigsap.solving import session
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.compiled import read_pairs
+from bigsap.sources.residual import Residual
+from exact_judge import Truth, judge
+from exactly import fractions_of
+from examples_of import examples
+
+
+def right(cost, result, **problem):
+    """Every claim of an optimal result, judged in exact arithmetic."""
+    assert judge(Truth(cost, **problem), result).faults == []
+    assert result.status == "optimal"
+    assert result
+    return result
+
+
+def forced(n, m, size, largest=100.0):
+    """One pair forced by the usual stand-in for forbidden ones; costs, and the optimum."""
+    cost = np.random.default_rng(0).random((n, m)) * largest
+    cost[0, 1:] = cost[1:, 0] = size
+    rows, columns = linear_sum_assignment(cost[1:, 1:])
+    return cost, Fraction(cost[0, 0]) + sum(map(Fraction, cost[rows + 1, columns + 1].tolist()))
+
+
+@pytest.fixture(scope="module")
+def sentinel():
+    """Solved with the largest integer as forbidden."""
+    cost, _ = forced(1100, 1100, sys.maxsize)
+    return cost, bigsap.solve(cost)
+
+
+@pytest.mark.parametrize("size", [1e13, 1e14, 1e16, 1e18, float(sys.maxsize), 1e300])
+def test_forced_pairs(size):
+    cost, best = forced(1100, 1100, size)
+    result = right(cost, bigsap.solve(cost))
+    assert result.fun == float(best)
+    assert result.stats["refined"] >= (size > 1e15)
+    assert result.verify(cost, pairs=True).optimal
+
+
+@pytest.mark.parametrize("options", [
+    {"method": "ssp"}, {"method": "ssp", "epsilon": False}, {"method": "compressed"},
+    {"method": "hungarian"}, {"method": "auction"}, {"method": "compressed", "start": "levels"},
+    {"method": "ssp", "dtype": "float64"},
+], ids=str)  # fmt: skip
+def test_forced_pairs_by_every_method(options):
+    cost, best = forced(300, 300, float(sys.maxsize))
+    result = right(cost, bigsap.solve(cost, **options))
+    assert result.fun == float(best)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(1100, 1100), (700, 1600), (1600, 700), (60, 60)])
+def test_crosses_and_blocks_of_sentinels(shape, maximize):
+    """Where the sentinel is not avoided, too."""
+    rng = np.random.default_rng(1)
+    for block in ((1, 1), (30, 5)):
+        cost = rng.random(shape)
+        cost[: block[0]] = 1e17
+        cost[:, : block[1]] = 1e17
+        signed = -cost if maximize else cost
+        right(signed, bigsap.solve(signed, maximize=maximize), maximize=maximize)
+
+
+OPTIMUM = 1.7393054822881036
+
+
+@pytest.mark.parametrize("distance", [1e5, 1e6, 1e7, 1e8, 1e10, 1e12, 1e15])
+def test_one_faulty_reading_among_points(distance):
+    x, y = np.random.default_rng(3).random((2, 1500, 2))
+    x[0] = y[0] = [distance, 0]
+    result = bigsap.solve(bigsap.points(x, y))
+    cost = np.empty((1500, 1500))
+    bigsap.points(x, y).read(np.arange(1500), slice(0, 1500), cost)
+    right(cost, result)
+    assert result.fun == OPTIMUM
+    assert result.verify(bigsap.points(x, y), pairs=True).optimal
+
+
+@pytest.mark.parametrize("offset", [1e9, 1e12, 1e15])
+def test_offsets(offset):
+    """What all costs have in common hides nothing."""
+    cost = np.random.default_rng(5).random((1100, 1100)) + offset
+    result = right(cost, bigsap.solve(cost))
+    rows, columns = linear_sum_assignment(cost - offset)
+    assert result.fun == float(sum(map(Fraction, cost[rows, columns].tolist())))
+
+
+def test_ordinary_costs_are_not_refined():
+    rng = np.random.default_rng(6)
+    for shape in ((1100, 1100), (600, 1500), (1500, 600)):
+        assert bigsap.solve(rng.random(shape)).stats["refined"] == 0
+    x, y = rng.random((2, 1500, 2))
+    assert bigsap.solve(bigsap.points(x, y)).stats["refined"] == 0
+
+
+def test_no_warning_of_numpy_leaks():
+    for size in (1.7e308, 1e300):
+        cost = np.array([[size, -size], [-size, size]])
+        for maximize in (False, True):
+            result = bigsap.solve(cost, maximize=maximize, method="ssp") if size < 1e305 else None
+            if result is not None:
+                right(cost, result, maximize=maximize)
+
+
+# -- results ---------------------------------------------------------------------------
+
+
+def test_a_stored_result_still_proves_itself(sentinel, tmp_path):
+    cost, result = sentinel
+    right(cost, result)
+    assert result.v_low is not None
+    result.save(tmp_path / "result.npz")
+    loaded = Result.load(tmp_path / "result.npz")
+    for name in ("u", "u_low", "v", "v_low"):
+        np.testing.assert_array_equal(loaded[name], result[name])
+    assert loaded.verify(cost).optimal
+    # The rounded duals alone prove less.
+    for name in ("u_low", "v_low"):
+        with pytest.raises(CertificateError):
+            dataclasses.replace(loaded, **{name: None}).verify(cost)
+
+
+def test_one_unit_in_the_last_place_of_a_price_is_seen(sentinel):
+    """Prices of the sentinel's size: a unit of theirs is more than all that is assigned."""
+    cost, result = sentinel
+    columns = np.flatnonzero(np.spacing(np.abs(result.v)) > 1)
+    assert columns.size
+    for column in columns[:3]:
+        for side in (-np.inf, np.inf):
+            v = result.v.copy()
+            v[column] = np.nextafter(v[column], side)
+            with pytest.raises(CertificateError):
+                dataclasses.replace(result, v=v).verify(cost)
+
+
+def test_a_result_is_true_when_it_succeeded():
+    cost = np.random.default_rng(0).random((5, 5))
+    solved = bigsap.solve(cost)
+    assert solved
+    for status in Status:
+        success = status in (Status.OPTIMAL, Status.GAP_REACHED)
+        assert bool(dataclasses.replace(solved, status=status, success=success)) == success
+    blocked = np.full((3, 3), np.inf)
+    assert not bigsap.solve(blocked)
+    imprecise = Result.from_assignment([0], shape=(1, 1), status=Status.IMPRECISE)
+    assert not imprecise.success
+    assert not imprecise
+    assert "only to within gap" in imprecise.message
+
+
+def test_an_outcome_of_integers_that_is_not_optimal_is_searched_again(monkeypatch):
+    """Whatever a method returns, no rounding can excuse it."""
+    cost = np.random.default_rng(0).integers(0, 1000, (60, 60))
+    right(cost, best := bigsap.solve(cost, method="ssp"))
+    search = session.Run._search
+    for price in (0.0, 1.0):
+
+        def wrong(run, price=price):
+            outcome = search(run)
+            return dataclasses.replace(
+                outcome, column_of_row=np.roll(outcome.column_of_row, 1), v=price * outcome.v
+            )
+
+        monkeypatch.setattr(session.Run, "_search", wrong)
+        assert right(cost, bigsap.solve(cost, method="ssp")).fun == best.fun
+
+
+# -- without a certificate -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1e14, 1e18, float(sys.maxsize)])
+def test_without_a_certificate_danger_is_noticed(size):
+    cost, best = forced(1100, 1100, size)
+    result = bigsap.solve(cost, certify=False)
+    assert result.fun == float(best)
+    assert (result.bound, result.gap, result.certificate) == (None, None, None)
+    assert judge(Truth(cost), result, certified=False).faults == []
+
+
+def test_without_a_certificate_ordinary_costs_are_looked_at_once():
+    for cost in (np.random.default_rng(1).random((1100, 1100)), np.eye(1100) + 1e3):
+        result = bigsap.solve(cost, certify=False)
+        assert (result.stats["certificate_pairs"], result.stats["refined"]) == (0, 0)
+
+
+# -- residual problems -----------------------------------------------------------------
+
+
+def exact_residuals(cost, u, v, sign):
+    """(n, m) Fractions."""
+    return [
+        [None if math.isinf(c) else sign * Fraction(c) - u[i] - v[j] for j, c in enumerate(row)]
+        for i, row in enumerate(cost.tolist())
+    ]
+
+
+def feasible_duals(rng, cost, sign, size, paired):
+    """Row minima at some prices, in two parts each."""
+    n, m = cost.shape
+    v = size * rng.standard_normal(m) - (size * 4 if n < m else 0.0)
+    low = np.spacing(np.abs(v)) * rng.uniform(-0.4, 0.4, m) if paired else np.zeros(m)
+    c = certify(ArraySource(sign * cost), None, v, low, normalise=n != m)
+    return c.u, np.zeros(n) if c.u_low is None else c.u_low, c.v, (
+        np.zeros(m) if c.v_low is None else c.v_low
+    )  # fmt: skip
+
+
+@examples(80)
+@given(
+    shape=st.sampled_from([(6, 6), (4, 9), (9, 4), (1, 1)]), maximize=st.booleans(),
+    size=st.sampled_from([0.0, 1.0, 1e9, 1e18, 1e200]), paired=st.booleans(),
+    gap=st.sampled_from([1e-9, 0.5, 1e6, 1e300]), forbidden=st.booleans(),
+    dtype=st.sampled_from(["f8", "f4", "i4"]), seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_residual_costs_are_rounded_once(
+    shape, maximize, size, paired, gap, forbidden, dtype, seed
+):
+    rng = np.random.default_rng(seed)
+    n, m = shape
+    cost = (100 * rng.random(shape)).astype(dtype)
+    sign = -1 if maximize else 1
+    if forbidden and dtype != "i4":
+        cost[rng.random(shape) < 0.2] = sign * np.inf
+        cost[np.arange(min(n, m)), np.arange(min(n, m))] = 1.0
+        cost[cost[:, 0] * sign == np.inf, 0] = 7.0
+    duals = feasible_duals(rng, cost.astype(float), sign, size, paired)
+    residual = Residual(ArraySource(cost), duals, gap, maximize=maximize)
+    side = max(n, m)
+    assert residual.shape == (side, side)
+    found = np.full((side, side), np.nan)
+    residual.read(np.arange(side), slice(0, side), found)
+    # Any part of any rows is the same.
+    rows = rng.permutation(side)[:3]
+    first = int(rng.integers(0, side))
+    part = np.empty((rows.size, side - first))
+    residual.read(rows, slice(first, side), part)
+    np.testing.assert_array_equal(part, found[rows, first:])
+    scale = Fraction(residual.scale)
+    assert math.frexp(residual.scale)[0] == 0.5
+    cap = min(2 * Fraction(gap), Fraction(2) ** 1023)
+    if 1e-290 < gap < 1e290:
+        assert 0.5 <= cap * scale <= 2
+    u, v = fractions_of(*duals[:2]), fractions_of(*duals[2:])
+    most = max([*map(abs, u), *map(abs, v), Fraction(100)])
+    exact = exact_residuals(cost, u, v, sign)
+    for i in range(side):
+        for j in range(side):
+            if i < n and j < m:
+                wanted = exact[i][j]
+            else:
+                wanted = -v[j] if i >= n else -u[i]
+            if wanted is None:
+                assert found[i, j] == np.inf
+                continue
+            wanted = min(max(wanted, Fraction(0)), cap)
+            room = wanted / 2**52 + most / 2**104
+            assert abs(Fraction(found[i, j]) / scale - wanted) <= room
+            assert found[i, j] >= 0
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_the_compiled_residual_is_the_one_that_is_read(dtype, maximize):
+    rng = np.random.default_rng(2)
+    source = bigsap.from_function(
+        lambda i, j: np.sin(i * 3.0 + j) + (1e12 if (i == 0) != (j == 0) else 0.0), (70, 70),
+        dtype=dtype, kind="value", compiled=True,
+    )  # fmt: skip
+    assert source.dtype == dtype
+    cost = np.empty((70, 70), dtype)
+    source.read(np.arange(70), slice(0, 70), cost)
+    sign = -1 if maximize else 1
+    duals = feasible_duals(rng, cost.astype(float), sign, 1e9, True)
+    for gap in (0.5, 1e13):
+        residual = Residual(source, duals, gap, maximize=maximize)
+        read, filled = np.empty((2, 70, 70))
+        residual.read(np.arange(70), slice(0, 70), read)
+        fill = residual.fill()
+        assert fill is not None
+        rows, columns = np.divmod(np.arange(4900), 70)
+        read_pairs(fill, rows, columns, filled.ravel())
+        np.testing.assert_array_equal(read, filled)
+        assert 0 <= read.min() < read.max() <= 2
+
+
+def test_a_residual_problem_has_a_filler_where_it_is_square():
+    x = np.random.default_rng(0).random((5, 2))
+    duals = np.zeros(5), np.zeros(5), np.zeros(3), np.zeros(3)
+    assert Residual(bigsap.points(x, x[:3]), duals, 1.0, maximize=False).fill() is None
+    duals = (np.zeros(5),) * 4
+    residual = Residual(bigsap.points(x, x), duals, 1.0, maximize=False)
+    assert residual.fill() is residual.fill() is not None
+    assert "Residual(" in repr(residual)
