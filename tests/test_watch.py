@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap.engine.core import watch
 from bigsap.engine.core.watch import watched
 from bigsap.engine.lists import list_engine as engine_compressed
 from bigsap.monitor import Monitor, Stopped
+from gate import HANG_S
 from test_hiding import check_thresholds, clusters, solved_by_lists, squared
 
 
@@ -25,13 +27,13 @@ def executor():
 
 
 class Kernel:
-    """Runs until it is stopped, or for so many seconds."""
+    """Runs until it is stopped."""
 
-    def __init__(self, seconds=30.0):
-        self.seconds, self.stopped, self.ended = seconds, threading.Event(), False
+    def __init__(self):
+        self.stopped, self.ended = threading.Event(), False
 
     def __call__(self):
-        self.stopped.wait(self.seconds)
+        self.stopped.wait(HANG_S)
         self.ended = True
         return 7
 
@@ -41,11 +43,10 @@ def nothing():
 
 
 def test_a_kernel_that_returns(executor):
-    kernel = Kernel(0.25)
-    looks = []
-    assert watched(executor, lambda: looks.append(1), kernel.stopped.set, kernel) == 7
-    assert looks
-    assert not kernel.stopped.is_set()
+    looked, stopped = threading.Event(), threading.Event()
+    kernel = lambda: 7 if looked.wait(HANG_S) else 0  # noqa: E731
+    assert watched(executor, looked.set, stopped.set, kernel) == 7
+    assert not stopped.is_set()
 
 
 def test_its_error_is_raised(executor):
@@ -56,35 +57,38 @@ def test_its_error_is_raised(executor):
         watched(executor, nothing, nothing, kernel)
 
 
-@pytest.mark.timed
 def test_what_a_look_raises_stops_it(executor):
     kernel = Kernel()
-    monitor = Monitor(time_limit=0.2)
-    clock = time.perf_counter()
+    monitor = Monitor(time_limit=0.0)
     with pytest.raises(Stopped):
         watched(executor, monitor.look, kernel.stopped.set, kernel)
+    assert kernel.stopped.is_set()
     assert kernel.ended
-    assert time.perf_counter() - clock < 5
 
 
-def test_a_kernel_about_to_return_is_not_stopped(executor):
-    kernel = Kernel(0.2)
-    monitor = Monitor(time_limit=0.05)
+def test_a_kernel_about_to_return_is_not_stopped(executor, monkeypatch):
+    monkeypatch.setattr(watch, "_PATIENCE", HANG_S)
+    looked, stopped = threading.Event(), threading.Event()
+
+    def look():
+        looked.set()
+        raise Stopped("cancelled")
+
     with pytest.raises(Stopped):
-        watched(executor, monitor.look, kernel.stopped.set, kernel)
-    assert kernel.ended
-    assert not kernel.stopped.is_set()
+        watched(executor, look, stopped.set, lambda: 7 if looked.wait(HANG_S) else 0)
+    assert not stopped.is_set()
 
 
 def test_an_interrupt_is_heard(executor):
     kernel = Kernel()
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    try:
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            watched(executor, nothing, kernel.stopped.set, kernel)
-    finally:
-        timer.join()
+
+    def interrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        return kernel()
+
+    with pytest.raises(KeyboardInterrupt):
+        watched(executor, nothing, kernel.stopped.set, interrupted)
+    assert kernel.stopped.is_set()
     assert kernel.ended
 
 
