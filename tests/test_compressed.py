@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -262,17 +261,17 @@ def test_stopped_at_any_tick_the_answer_is_honest(shape, dtype, maximize, monkey
     assert gaps[-1] <= 1e-9 * abs(best)
 
 
-@pytest.mark.timed
-def test_stopped_without_a_pass_over_the_costs():
+def test_stopped_without_a_pass_over_the_costs(clock):
     """Lists alone prove a bound, and know the cost: nothing slow is read at the end."""
     n = 300
     cost = CLASSES["disjoint"](n, seed=1)
-    slow = threading.Event()
+    slow, late = threading.Event(), []
     last = bigsap.solve(cost, method="compressed").nit
 
     def row(i):
         if slow.is_set():
-            time.sleep(0.1)
+            late.append(i)
+            clock.sleep(0.1)
         return cost[i]
 
     def stop(state):
@@ -281,9 +280,8 @@ def test_stopped_without_a_pass_over_the_costs():
             raise StopIteration
 
     source = bigsap.from_function(row, (n, n), kind="row", compiled=False)
-    clock = time.perf_counter()
     res = bigsap.solve(source, method="compressed", callback=stop, callback_every=1000)
-    assert time.perf_counter() - clock < 10  # a pass takes thirty seconds
+    assert len(late) < n / 2  # a pass reads them all
     assert res.status == "cancelled"
     best = optimum(cost)
     assert res.bound <= best <= res.fun

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -397,7 +396,7 @@ def test_a_function_that_raises_is_named_by_the_search():
         solve(bigsap.from_function(cost, (n, n), compiled=False))
 
 
-def test_a_stop_within_the_proof_keeps_the_answer():
+def test_a_stop_within_the_proof_keeps_the_answer(clock):
     n, asked, cancel = 200, 0, threading.Event()
 
     def cost(i, j):
@@ -405,7 +404,7 @@ def test_a_stop_within_the_proof_keeps_the_answer():
         asked += 1
         if asked == n * n // 2:
             cancel.set()
-            time.sleep(0.1)  # for the solve to look up
+            clock.sleep(0.1)  # for the solve to look up
         return float(i * j)
 
     source = bigsap.from_function(cost, (n, n), compiled=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -18,12 +16,12 @@ class Calls(list):
 
 
 @pytest.fixture
-def calls(monkeypatch):
+def calls(monkeypatch, clock):
     made, usual = Calls(), compiled._fill_rows
 
     def told(address, context, rows, start, stop, out, stride):
         made.append(rows.size * (stop - start))
-        time.sleep(made.seconds)
+        clock.sleep(made.seconds)
         usual(address, context, rows, start, stop, out, stride)
 
     monkeypatch.setattr(compiled, "_fill_rows", told)
