@@ -197,8 +197,11 @@ class _Answer:
             return location
         target = urlsplit(location.decode("latin-1"))
         name = target.path.rstrip("/").rpartition("/")[2]
-        slashes = len(self._path) - len(self._path.rstrip("/"))
-        place = f"{'../' * slashes or './'}{name}{'/' if target.path.endswith('/') else ''}"
+        if self._path.endswith("//") or not name:  # clients differ about empty names
+            place = self._root + target.path
+        else:
+            back = "../" if self._path.endswith("/") else "./"
+            place = f"{back}{name}{'/' if target.path.endswith('/') else ''}"
         return f"{place}?{target.query}".rstrip("?").encode("latin-1")
 
     async def problem(self, problem: HttpProblem) -> None:

@@ -78,8 +78,7 @@ def test_without_a_prefix_all_is_as_ever(api: TestClient) -> None:
     ("asked", "leads_to"),
     [
         ("/v1/jobs/", "/v1/jobs"), ("/v1/jobs/?page_size=1&label=a%20b", "/v1/jobs"),
-        ("/v1/jobs//", "/v1/jobs"), ("/v1/arrays/", "/v1/arrays"), ("/js", "/js/"),
-        ("/healthz/", "/healthz"),
+        ("/v1/arrays/", "/v1/arrays"), ("/healthz/", "/healthz"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("prefix", ["", PREFIX])
@@ -87,15 +86,19 @@ def test_redirects_are_relative(
     make_app: Callable[..., TestClient], asked: str, leads_to: str, prefix: str
 ) -> None:
     """Neither scheme, host nor prefix of the client's side is known here, and none is needed."""
-    api = make_app(root_path=prefix)
+    api = make_app(root_path=prefix, page=False)
     answer = api.get(asked, follow_redirects=False)
-    if answer.status_code == 404:
-        pytest.skip("no redirect is made of this")
     assert answer.status_code in (307, 308)
     place = answer.headers["Location"]
     assert not place.startswith(("/", "http"))
     assert inside(place, OUTSIDE + asked) == leads_to
     assert urlsplit(place).query == urlsplit(asked).query
+
+
+def test_a_redirect_of_several_slashes_has_the_prefix(make_app: Callable[..., TestClient]) -> None:
+    answer = make_app(root_path=PREFIX).get("/v1/jobs//", follow_redirects=False)
+    assert answer.status_code in (307, 308)
+    assert answer.headers["Location"] == f"{PREFIX}/v1/jobs"
 
 
 @pytest.mark.parametrize("path", ["", "/", "/a", "/a/", "/a/b-c.d_e~f"])
