@@ -15,7 +15,7 @@ BEGIN, END = "<!-- settings: written by docs/settings_table.py -->", "<!-- end o
 
 def default_text(value: Any) -> str:
     """``none`` for what is off or computed, sizes in words, the rest as TOML would have it."""
-    if value is None or value in ({}, []):
+    if value is None or value in ({}, [], ""):
         return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"

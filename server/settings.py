@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -69,6 +70,9 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8765, ge=0, le=65535, description="port to listen on; 0: any free one")
+    root_path: str = Field(
+        "", description="prefix of all paths that a proxy takes away, as `/bigsap`"
+    )
     data: Path = Field(Path("bigsap-data"), description="folder of jobs, results and uploads")
     scheduler: str | None = Field(None, description="address of a Dask scheduler; default: own")
     executor: Literal["dask", "inline"] = Field("dask", description="inline: threads, for tests")
@@ -102,6 +106,17 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then the environment: no ``.env`` of whatever folder we run in."""
         return init_settings, env_settings
+
+    @field_validator("root_path")
+    @classmethod
+    def _plain_path(cls, path: str) -> str:
+        found = path.rstrip("/")
+        if not re.fullmatch(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)*", found):
+            raise ValueError(
+                f"{path!r} is no path such as /bigsap: names of letters, digits, '.', '_', '~' and"
+                " '-', each after a slash"
+            )
+        return found
 
     @field_validator("stores")
     @classmethod

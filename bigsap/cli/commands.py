@@ -148,7 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(args: argparse.Namespace, code: ExitStatus, text: str, error: Exception | None) -> int:
     if error is not None and os.environ.get("BIGSAP_DEBUG") == "1":
-        tell("\n".join(map(shown, traceback.format_exc().splitlines())))
+        # Messages may have lines, which shall not look like ours.
+        tell("\n".join(f"| {shown(line)}" for line in traceback.format_exc().split("\n")))
     message = " ".join(text.split())
     tell(f"bigsap: error: {shown(message)}")
     if isinstance(error, OSError):

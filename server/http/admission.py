@@ -33,8 +33,8 @@ _log = logging.getLogger("bigsap_server.access")
 MOST_HEADERS = 100
 MOST_HEADER_BYTES = 32 << 10
 _SAFE = ("GET", "HEAD", "OPTIONS")
-#: Answered without a key: liveness, the page and what describes the service.
-_OPEN = ("/healthz", "/readyz", "/openapi.json")
+#: Asked by supervisors, which may speak HTTP/1.0 and name no host.
+_PROBES = ("/healthz", "/readyz")
 _JOB = re.compile(r"/v1/jobs/([a-z]+_[A-Za-z0-9]{1,40})(?:/|$)")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -53,16 +53,16 @@ SECURITY_HEADERS = {
 
 
 class Admission:
-    """The outermost ASGI layer."""
+    """The outermost ASGI layer. root: what a proxy has taken from the front of all paths."""
 
-    def __init__(self, app: Any, keys: Keys, metrics: Metrics) -> None:
-        self.app, self._keys, self._metrics = app, keys, metrics
+    def __init__(self, app: Any, keys: Keys, metrics: Metrics, root: str = "") -> None:
+        self.app, self._keys, self._metrics, self._root = app, keys, metrics, root
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = _Answer(scope, send)
+        answer = _Answer(scope, send, self._root)
         token = logs.context.set(answer.context)
         try:
             self._check(scope)
@@ -92,9 +92,9 @@ class Admission:
         if sum(name == b"host" for name, _ in raw) > 1:
             raise HttpProblem("malformed-request", "there is more than one Host header")
         headers = Headers(scope=scope)
-        if not self._keys.required:
-            _check_local(scope["method"], headers)
         path = scope["path"]
+        if not self._keys.required and (path not in _PROBES or "host" in headers):
+            _check_local(scope["method"], headers)
         if path.startswith("/v1/") or path == "/metrics":
             caller = self._keys.caller(headers.get("authorization"), headers.get("x-api-key"))
             scope.setdefault("state", {})["caller"] = caller
@@ -140,8 +140,8 @@ def _plain_host(text: str) -> bool:
 class _Answer:
     """The answer under way: adds headers, remembers status and time."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._send, self._path = send, scope["path"]
+    def __init__(self, scope: Scope, send: Send, root: str) -> None:
+        self._send, self._path, self._root = send, scope["path"], root
         self.method: str = scope["method"]
         self._asked, self._begun = False, asyncio.Event()
         self.started = time.perf_counter()
@@ -172,7 +172,10 @@ class _Answer:
             message = {
                 **message,
                 "headers": [
-                    *message["headers"],
+                    *(
+                        (k, self._place(v) if k == b"location" else v)
+                        for k, v in message["headers"]
+                    ),
                     *(
                         (name.encode(), value.encode())
                         for name, value in extra.items()
@@ -187,10 +190,24 @@ class _Answer:
         await self._send(message)
         self._begun.set()
 
+    def _place(self, location: bytes) -> bytes:
+        """Where a redirect leads, relative to where it comes from: whatever stands before the
+        path, here or at a proxy, stays. The framework's own name host and scheme of this side."""
+        if not location.startswith((b"http://", b"https://")):
+            return location
+        target = urlsplit(location.decode("latin-1"))
+        name = target.path.rstrip("/").rpartition("/")[2]
+        if self._path.endswith("//") or not name:  # clients differ about empty names
+            place = self._root + target.path
+        else:
+            back = "../" if self._path.endswith("/") else "./"
+            place = f"{back}{name}{'/' if target.path.endswith('/') else ''}"
+        return f"{place}?{target.query}".rstrip("?").encode("latin-1")
+
     async def problem(self, problem: HttpProblem) -> None:
         if self.status is not None:
             return
-        body = json.dumps(problem.document(self._path)).encode()
+        body = json.dumps(problem.document(self._root + self._path)).encode()
         headers = {
             "content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers,
         }  # fmt: skip

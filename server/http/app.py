@@ -161,7 +161,7 @@ def create_app(
     _add_openapi(app)
     if settings.page and (PAGE / "index.html").is_file():
         app.router.routes.append(_Page())
-    return Admission(app, keys, metrics)
+    return Admission(app, keys, metrics, settings.root_path)
 
 
 def stop_waiting(app: Admission) -> None:
@@ -172,7 +172,8 @@ def stop_waiting(app: Admission) -> None:
 
 
 def _problem_response(problem: HttpProblem, request: Request) -> Response:
-    body = json.dumps(problem.document(request.url.path)).encode()
+    path = request.app.state.settings.root_path + request.url.path
+    body = json.dumps(problem.document(path)).encode()
     return Response(body, problem.status, problem.headers, MEDIA_TYPE)
 
 
@@ -292,7 +293,9 @@ def _is_cost(parts: Sequence[Any]) -> bool:
 def _add_openapi(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
+            root = app.state.settings.root_path
             document = get_openapi(
+                servers=[{"url": root}] if root else None,
                 title=app.title,
                 version=app.version,
                 summary=app.summary,

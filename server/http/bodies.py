@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+_GZIP = ("gzip", "x-gzip")
+# Unzipped at a time.
+_STEP = 1 << 16
 _JSON_TYPES = ("application/json", "application/merge-patch+json")
 
 
@@ -29,11 +33,23 @@ class StrictRequest(Request):
     """A request whose JSON body is read under the service's limits."""
 
     async def body(self) -> bytes:
-        """The whole body. Raises 413 beyond the limit, 415 when it is not called JSON."""
+        """The whole body, unzipped. Raises 413 beyond the limit, before and after that, 415 when
+        it is not called JSON or has another content encoding."""
         if not hasattr(self, "_body"):
             limit = self.app.state.settings.limits.body_bytes
-            chunks = [chunk async for chunk in limited(self, limit)]
-            self._body = b"".join(chunks)
+            coding = ", ".join(self.headers.getlist("content-encoding")).strip().lower()
+            chunks = limited(self, limit)
+            if coding in _GZIP:
+                chunks = unzipped(chunks, limit)
+            elif coding not in ("", "identity"):
+                detail = (
+                    f"the content encoding {coding[:40]!r} is not understood; send gzip or none"
+                )
+                problem = HttpProblem(
+                    "unsupported-media-type", detail, headers={"Accept-Encoding": "gzip"}
+                )
+                raise http_error(problem)
+            self._body = b"".join([chunk async for chunk in chunks])
             kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if self._body and kind not in _JSON_TYPES:
                 detail = "send JSON with Content-Type: application/json"
@@ -133,6 +149,38 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
             raise _too_large(limit)
         if chunk:
             yield chunk
+
+
+async def unzipped(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+    """What a gzipped body holds, at most ``limit`` bytes: 413 beyond, 400 for what is no gzip.
+
+    No more is unzipped than may be kept.
+    """
+    stream = zlib.decompressobj(wbits=31)
+    size, begun = 0, False
+    async for chunk in chunks:
+        begun = True
+        found = _unzip(stream, chunk)
+        while found:
+            size += len(found)
+            if size > limit:
+                raise _too_large(limit)
+            yield found
+            found = _unzip(stream, stream.unconsumed_tail)
+    if begun and (not stream.eof or stream.unused_data):
+        raise _no_gzip()
+
+
+def _unzip(stream: Any, data: bytes) -> bytes:
+    try:
+        found: bytes = stream.decompress(data, _STEP)
+    except zlib.error:
+        raise _no_gzip() from None
+    return found
+
+
+def _no_gzip() -> HTTPException:
+    return http_error(HttpProblem("malformed-request", "the body is damaged, or no gzip"))
 
 
 def parse(text: bytes) -> Any:

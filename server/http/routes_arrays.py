@@ -69,8 +69,8 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
     meta = await run_in_threadpool(
         service.arrays.create, caller.owner, dtype.str, body.shape, quota
     )
-    headers = {"Location": f"/v1/arrays/{meta.id}"}
-    return JSONResponse(array_view(meta, limits), 201, headers)
+    headers = {"Location": f"{service.root}/v1/arrays/{meta.id}"}
+    return JSONResponse(array_view(meta, limits, service.root), 201, headers)
 
 
 @router.get("", summary="List arrays, newest first", response_model=schemas.ArrayList)
@@ -83,7 +83,7 @@ async def list_arrays(
     """One page of the caller's arrays, and the token of the next: None at the end."""
     size = min(limit, service.settings.limits.page_size)
     found, token = await run_in_threadpool(service.arrays.page, caller.sees, size, page_token)
-    arrays = [array_view(meta, service.settings.limits) for meta in found]
+    arrays = [array_view(meta, service.settings.limits, service.root) for meta in found]
     return JSONResponse({"arrays": arrays, "next_page_token": token})
 
 
@@ -91,7 +91,7 @@ async def list_arrays(
 async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter) -> Response:
     """Which rows have been received: where an upload goes on."""
     meta = service.arrays.get(array_id, caller.sees)
-    return JSONResponse(array_view(meta, service.settings.limits))
+    return JSONResponse(array_view(meta, service.settings.limits, service.root))
 
 
 @router.get(
@@ -141,7 +141,10 @@ async def put_rows(
     if kind.partition(";")[0].strip().lower() not in ("application/octet-stream", ""):
         raise HttpProblem("unsupported-media-type", "send application/octet-stream")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise HttpProblem("unsupported-media-type", "send the rows without a content encoding")
+        raise HttpProblem(
+            "unsupported-media-type", "send the rows without a content encoding",
+            headers={"Accept-Encoding": "identity"},
+        )  # fmt: skip
     length = request.headers.get("content-length", "")
     size = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
     with caller.waiting():
@@ -176,7 +179,7 @@ async def _receive(
         raise
     meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)
     service.metrics.uploaded.inc(n_bytes)
-    return JSONResponse(array_view(meta, service.settings.limits))
+    return JSONResponse(array_view(meta, service.settings.limits, service.root))
 
 
 @router.post("/{array_id}/seal", summary="Seal an array", response_model=schemas.ArrayInfo)
@@ -187,7 +190,7 @@ async def seal(
     service.arrays.get(array_id, caller.sees)
     expected = None if body is None else body.sha256
     meta = await run_in_threadpool(service.arrays.seal, array_id, expected)
-    return JSONResponse(array_view(meta, service.settings.limits))
+    return JSONResponse(array_view(meta, service.settings.limits, service.root))
 
 
 @router.delete("/{array_id}", status_code=204, summary="Delete an array")

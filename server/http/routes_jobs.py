@@ -21,7 +21,14 @@ from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, matches, preferred_wait
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.standing import check_resumed, check_submitted, check_warm_start
-from bigsap_server.http.views import etag, event_view, is_over, job_view, result_view
+from bigsap_server.http.views import (
+    etag,
+    event_view,
+    is_over,
+    job_path,
+    job_view,
+    result_view,
+)
 from bigsap_server.jobs.model import Answer, JobRow, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -104,7 +111,7 @@ async def submit(
     job, created = await run_in_threadpool(
         lambda: service.store.submit(
             spec, owner=caller.owner, label=body.label, idempotency_key=key, digest=digest,
-            most_active=most, answer=_accepted if wait is None else None,
+            most_active=most, answer=partial(_accepted, service) if wait is None else None,
             check=partial(check_submitted, service),
         )
     )  # fmt: skip
@@ -133,25 +140,26 @@ async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | N
     """What a submission is answered with: the job, or its result where that is waited for."""
     if wait is None or not caller.may_wait:
         # The job is accepted: no answer may say otherwise. A preference may go unheeded.
-        return _accepted(job)
+        return _accepted(service, job)
     wait = min(wait, service.settings.limits.wait_s)
     applied = {"Preference-Applied": f"wait={wait:g}"}
     # Deleted meanwhile, or the table cannot be read: it was accepted all the same.
     with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
         job = await _finished(service, job, time.monotonic() + wait)
     if not is_over(job):
-        return _accepted(job, applied)
-    headers = {"Location": f"/v1/jobs/{job.id}", **applied, "ETag": etag(job)}
-    found = job_view(job)
+        return _accepted(service, job, applied)
+    headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job)}
+    found = job_view(job, service.root)
     if job.result is not None:
-        found["result"] = result_view(job)
-        headers["Content-Location"] = f"/v1/jobs/{job.id}"
+        found["result"] = result_view(job, service.root)
+        headers["Content-Location"] = job_path(job, service.root)
     return Answer(200, headers, _text(found))
 
 
-def _accepted(job: JobRow, further: Mapping[str, str] | None = None) -> Answer:
-    headers = {"Location": f"/v1/jobs/{job.id}", **(further or {}), **_RETRY, "ETag": etag(job)}
-    return Answer(202, headers, _text(job_view(job)))
+def _accepted(service: Service, job: JobRow, further: Mapping[str, str] | None = None) -> Answer:
+    place = {"Location": job_path(job, service.root)}
+    headers = {**place, **(further or {}), **_RETRY, "ETag": etag(job)}
+    return Answer(202, headers, _text(job_view(job, service.root)))
 
 
 def _text(document: Any) -> str:
@@ -196,7 +204,9 @@ async def list_jobs(
             state=state, label=label, owner=caller.sees, size=size, token=page_token
         )
     )
-    return JSONResponse({"jobs": [job_view(job) for job in jobs], "next_page_token": token})
+    return JSONResponse(
+        {"jobs": [job_view(job, service.root) for job in jobs], "next_page_token": token}
+    )
 
 
 @router.get(
@@ -224,7 +234,7 @@ async def get_job(
         headers |= _RETRY
     if matches(if_none_match, etag(job)):
         return Response(status_code=304, headers=headers)
-    return JSONResponse(job_view(job), headers=headers)
+    return JSONResponse(job_view(job, service.root), headers=headers)
 
 
 @router.get("/{job_id}/spec", summary="The request of a job", response_model=JobRequest)
@@ -256,7 +266,9 @@ async def cancel(
     await service.job(job_id, caller)
     mode = "graceful" if body is None else body.mode
     job = await run_in_threadpool(service.store.request_cancel, job_id, mode)
-    return JSONResponse(job_view(job), 200 if is_over(job) else 202, {"ETag": etag(job)})
+    return JSONResponse(
+        job_view(job, service.root), 200 if is_over(job) else 202, {"ETag": etag(job)}
+    )
 
 
 @router.post(
@@ -267,7 +279,7 @@ async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Respo
     await service.job(job_id, caller)
     check = partial(check_resumed, service, job_id)
     job = await run_in_threadpool(service.store.resume, job_id, caller.active_jobs, check)
-    return JSONResponse(job_view(job), 202, {"ETag": etag(job), **_RETRY})
+    return JSONResponse(job_view(job, service.root), 202, {"ETag": etag(job), **_RETRY})
 
 
 @router.delete("/{job_id}", summary="Delete a job and its files", status_code=204)

@@ -56,7 +56,7 @@ async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
 async def summary(job_id: JobId, service: TheService, caller: Reader) -> Response:
     """Status, objective, bound, gap, certificate, stats and links to the arrays."""
     job = await _with_result(job_id, service, caller)
-    return JSONResponse(result_view(job), headers={"ETag": etag(job)})
+    return JSONResponse(result_view(job, service.root), headers={"ETag": etag(job)})
 
 
 @router.get(

@@ -34,6 +34,11 @@ class Service:
     keys: Keys
     checks: anyio.CapacityLimiter
 
+    @property
+    def root(self) -> str:
+        """What stands before the paths of this service where clients see them."""
+        return self.settings.root_path
+
     def resolver(self, caller: Caller) -> Resolver:
         """Where the references of the caller's specs lead."""
         return Resolver(self.settings.data, self.plain, caller.sees)

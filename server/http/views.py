@@ -30,9 +30,14 @@ def is_over(job: JobRow) -> bool:
     return job.state in FINISHED or not job.active
 
 
-def job_view(job: JobRow) -> dict[str, Any]:
+def job_path(job: JobRow, root: str) -> str:
+    """Where clients find the job. root: what a proxy takes from the front of paths."""
+    return f"{root}/v1/jobs/{job.id}"
+
+
+def job_view(job: JobRow, root: str) -> dict[str, Any]:
     """A job, as lists show it."""
-    link = f"/v1/jobs/{job.id}"
+    link = job_path(job, root)
     links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
     settled = job.result is not None and job.result.get("status") in SETTLED
     if is_over(job) and not (job.state == "succeeded" and settled):
@@ -62,11 +67,11 @@ def job_view(job: JobRow) -> dict[str, Any]:
     return found
 
 
-def result_view(job: JobRow) -> dict[str, Any]:
+def result_view(job: JobRow, root: str) -> dict[str, Any]:
     """The summary of a result: status, objective, bound, gap, certificate, stats, links."""
     assert job.result is not None
-    link = f"/v1/jobs/{job.id}/result"
-    links = {"self": link, "job": f"/v1/jobs/{job.id}"}
+    link = f"{job_path(job, root)}/result"
+    links = {"self": link, "job": job_path(job, root)}
     links |= {name: f"{link}/{name}" for name in job.result.get("arrays") or RESULT_ARRAYS}
     if points_in(job.spec["cost"]) is not None:
         links["picture"] = f"{link}/picture"
@@ -78,9 +83,9 @@ def event_view(event: JobEvent) -> dict[str, Any]:
     return {"seq": event.seq, "time": stamp(event.time), "kind": event.kind, "data": event.data}
 
 
-def array_view(meta: Meta, limits: Limits) -> dict[str, Any]:
+def array_view(meta: Meta, limits: Limits, root: str) -> dict[str, Any]:
     """An uploaded array, and what its rows must keep to."""
-    link = f"/v1/arrays/{meta.id}"
+    link = f"{root}/v1/arrays/{meta.id}"
     return {
         "id": meta.id,
         "dtype": meta.dtype,

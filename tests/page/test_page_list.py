@@ -72,3 +72,35 @@ def test_the_list_follows_a_job(opened: Callable[..., Any], service: Service) ->
     assert link.evaluate("node => node === document.activeElement")  # not lost by the redrawing
     link.press("Enter")
     page.get_by_role("heading", level=1, name="followed").wait_for()
+
+
+def test_what_is_proved_only_to_within_its_gap_looks_so(
+    opened: Callable[..., Any], service: Service
+) -> None:
+    """Neither finished as others nor failed, in the list, on its page and in words."""
+    job = service.submit({"cost": {"type": "array", "values": [[4, 1], [2, 0]]}, "label": "odd"})
+    service.wait_for(job, "succeeded")
+    page = opened(f"{service.url}/#/jobs", ready=False)
+
+    def told(route: Any) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        for one in found.get("jobs", [found]):
+            if job in (one.get("id"), one.get("job")):
+                news = {"status": "imprecise", "success": False, "gap": 0.125}
+                one |= news if "job" in one else {"outcome": one["outcome"] | news}
+        route.fulfill(response=answer, json=found)
+
+    page.route(re.compile(rf"/v1/jobs(\?|/{job}(/result)?$)"), told)
+    page.reload()
+    row = page.locator("tbody tr", has_text="odd")
+    row.locator(".badge.imprecise").wait_for()
+    assert row.locator(".badge").inner_text() == "imprecise"
+    row.get_by_role("link").click()
+    wait_text(page, "#verdict", "proved only to within 0.125")
+    assert page.locator("#job-state .badge.imprecise").count() == 1
+    assert page.locator("#verdict.warn").count() == 1
+    assert not page.get_by_role("button", name="Resume").is_visible()
+    page.get_by_text("proof of the bound").wait_for()
+    page.get_by_role("button", name="Download u as npy").wait_for()
+    assert page.get_by_role("button", name="Download u_low as npy").count() == 0
