@@ -28,7 +28,8 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     Raises ValueError for anything but two dimensions, for NaN, the wrong infinity and
     masked values, of which scipy takes what lies under the mask (InvalidCostError, whose
     ``row`` and ``column`` say where) and when no assignment avoids the forbidden pairs
-    (InfeasibleError, whose ``violator`` says why); TypeError for costs that cannot safely become float64.
+    (InfeasibleError, whose ``violator`` says why); TypeError for costs that cannot safely
+    become float64.
 
     Integer costs are solved exactly, in integers, unless their sums could leave
     int64; then, as scipy always does, as float64. Memory: the matrix is used in
