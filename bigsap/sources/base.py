@@ -105,6 +105,10 @@ class Transposable(Protocol, metaclass=Ability):
         ...
 
 
+def _nothing() -> None:
+    """What a pickled ``Fill`` becomes."""
+
+
 @dataclass(frozen=True)
 class Fill:
     """A C function that writes part of one row, callable without the interpreter.
@@ -122,6 +126,10 @@ class Fill:
     keep: tuple[Any, ...]
     in_parts: bool = False
     pace: Array = field(default_factory=lambda: np.zeros(1, np.int64), compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Addresses are of one process: another one, and a copy, make their own."""
+        return _nothing, ()
 
 
 @runtime_checkable
@@ -289,6 +297,10 @@ class Waiting(threading.local):
 
     check: Callable[[], None] | None = None
     _looked = 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Nothing of it belongs to a source that is pickled or copied."""
+        return Waiting, ()
 
     def look(self) -> None:
         """Call it, when that was last done some time ago."""

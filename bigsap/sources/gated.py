@@ -124,6 +124,9 @@ class Gated:
         grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
         return super().__new__(_GatedGroups if grouped and cls is Gated else cls)
 
+    def __getnewargs__(self) -> tuple[CostSource]:
+        return (self.given,)
+
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with the clipped costs of ``rows[k]``."""
         check_rows(rows, self.shape[0])

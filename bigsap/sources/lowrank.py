@@ -52,6 +52,9 @@ class LowRankSource:
         n, m = self.shape
         return f"lowrank({n} x {m}, rank={self.a.shape[1]})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LowRankSource, (self.a, self.b, self.row_terms, self.column_terms)
+
     def _check_reach(self) -> None:
         """No finite data may give an infinite cost: that would forbid its pair."""
         if 0 in self.shape:
@@ -137,6 +140,9 @@ class TableSource:
     def __repr__(self) -> str:
         n, m = self.shape
         return f"table({n} x {m}, classes={self.values.shape}, dtype={self.dtype})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableSource, (self.values, self.row_class, self.column_class)
 
     def fill(self) -> Fill:
         """The compiled filler (compiled at first use, then kept on disk)."""

@@ -6,6 +6,7 @@ import hashlib
 import math
 import numbers
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,13 @@ class PointSource:
     def __repr__(self) -> str:
         n, m = self.shape
         return f"points({n} x {m}, d={self.x.shape[1]}, metric={self.metric!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(PointSource, p=self.p, w=self.w, radius=self.radius), (
+            self.x,
+            self.y,
+            self.metric,
+        )
 
     def _prepare(self) -> None:
         """The arrays that the kernel reads: name, x (n, d), y (d, m), weights (d,)."""

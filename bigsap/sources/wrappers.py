@@ -44,6 +44,13 @@ class Counted:
     def __repr__(self) -> str:
         return f"Counted({self._source!r}, calls={self.calls}, rows={self.rows})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {**vars(self), "_lock": None, "per_row": self.per_row.copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
     def reset(self) -> None:
         """Start counting at zero again."""
         with self._lock:

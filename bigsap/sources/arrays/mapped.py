@@ -55,6 +55,30 @@ class MapGuard:
             )
 
 
+def place_of(
+    array: Array,
+) -> tuple[str, int, int, np.dtype[Any], tuple[int, ...], tuple[int, ...]] | None:
+    """File, first byte, number of bytes, dtype, shape and strides of a mapped array.
+
+    None where the file has no name, or the map holds changes that the file does not.
+    """
+    found: Any = array
+    while found is not None and not isinstance(found, np.memmap):
+        found = getattr(found, "base", None)
+    if found is None or found.filename is None or found.mode == "c" or not array.size:
+        return None
+    reach = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
+    first = int(array.__array_interface__["data"][0])
+    low = first + sum(min(0, step) for step in reach)
+    high = first + sum(max(0, step) for step in reach) + array.itemsize
+    # Of a slice of a map ``offset`` is that of the whole.
+    whole: Any = found
+    begin = np.frombuffer(whole._mmap, np.uint8).__array_interface__["data"][0]
+    offset = found.offset - found.offset % mmap.ALLOCATIONGRANULARITY + low - begin
+    file = os.path.abspath(found.filename)
+    return file, offset, high - low, array.dtype, array.shape, array.strides
+
+
 class OpenFile(Protocol):
     """A file being read: its size in bytes, and its content."""
 

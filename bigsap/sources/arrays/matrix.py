@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bigsap.errors import DtypeError, ShapeError, SourceError, StoreError
-from bigsap.sources.arrays.mapped import MapGuard
+from bigsap.sources.arrays.mapped import MapGuard, place_of
 from bigsap.sources.base import Array, Ids, Waiting
 from bigsap.sources.convert import (
     CONVERSION_BYTES,
@@ -65,6 +65,13 @@ class ArraySource:
 
     def __repr__(self) -> str:
         return f"ArraySource(shape={self.shape}, dtype={self.array.dtype})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A mapped file is mapped again, by its path; anything else is taken along."""
+        place = None if self._guard is None else place_of(self.array)
+        if place is None:
+            return ArraySource, (self.array, self._what)
+        return mapped_again, (*place, self._what)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
@@ -172,6 +179,12 @@ class SliceableSource:
     def __repr__(self) -> str:
         return f"SliceableSource({self._what}, shape={self.shape}, dtype={self._given})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         check_rows(rows, self.shape[0])
@@ -233,6 +246,19 @@ def _closed(obj: Any) -> str:
     if type(obj).__module__.partition(".")[0] not in ("h5py", "h5netcdf", "netCDF4"):
         return ""
     return "; keep its file open until the solve is done, or pass a copy, dataset[:]"
+
+
+def mapped_again(
+    file: str, offset: int, n_bytes: int, dtype: np.dtype[Any], shape: tuple[int, int],
+    strides: tuple[int, int], what: str,
+) -> ArraySource:  # fmt: skip
+    """The source of a matrix in a mapped file, see ``mapped.place_of``."""
+    if not Path(file).is_file() or Path(file).stat().st_size < offset + n_bytes:
+        raise StoreError(f"{what} is not there, or shorter: {file}")
+    flat = np.memmap(file, np.uint8, "r", offset, (n_bytes,))
+    # Of negative strides the first item is not the lowest.
+    first = sum(-step * (size - 1) for step, size in zip(strides, shape, strict=True) if step < 0)
+    return ArraySource(np.ndarray(shape, dtype, flat, first, strides), what)
 
 
 def from_npy(path: str | os.PathLike[str]) -> ArraySource:

@@ -30,6 +30,9 @@ class CudaKernelSource:
     def __repr__(self) -> str:
         return f"cuda_kernel({self.shape[0]} x {self.shape[1]}, {self.dtype})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CudaKernelSource, (self.shape, self.pair)
+
     def on_device(self, device: int) -> ComputedOnDevice:
         """The costs for kernels of this device."""
         if self._placed is None or self._placed.device != device:

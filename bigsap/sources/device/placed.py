@@ -197,6 +197,9 @@ class MatrixOnDevice(_Device):
     def __repr__(self) -> str:
         return f"MatrixOnDevice({self.shape}, {self.dtype}, cuda:{self.device})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MatrixOnDevice, (self.array, self.host)
+
     def code(self) -> DeviceCode:
         """The matrix where it lies."""
         return self._code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from bigsap.errors import (
 )
 from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
+from bigsap.sources.functions.carried import carried, function_again, state_of
 from bigsap.sources.functions.probing import (
     KINDS,
     declared_dtype,
@@ -131,15 +133,36 @@ class FunctionSource(PythonCalls):
         self.swapped = swapped
         self.dtype: np.dtype[Any] = np.dtype(np.float64) if dtype is None else dtype
         self._declared = dtype is not None
+        self._compiled = compiled
+        self._decided = compiled is False
         # What Python calls: the function, or what it was compiled from (see translate).
         self._python = function
-        self._compiled = compiled
+        self._begin()
+
+    def _begin(self) -> None:
+        """What no other source shares, and no pickle holds (``carried.LOCAL``)."""
         self._translation: Translation | None = None
-        self._decided = compiled is False
         self._lock = threading.Lock()
         self._waiting = Waiting()
         self._failed = threading.local()
         self._interrupt = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return function_again, carried(self)
+
+    def __copy__(self) -> FunctionSource:
+        state = state_of(self)
+        del state["_expected"]
+        other: FunctionSource = object.__new__(FunctionSource)
+        other._begin()
+        vars(other).update(state, _python=self.function)
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FunctionSource:
+        other = copy.copy(self)
+        other.args = copy.deepcopy(self.args, memo)
+        other.function = other._python = copy.deepcopy(self.function, memo)
+        return other
 
     def __repr__(self) -> str:
         n, m = self.shape

@@ -47,6 +47,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,20 @@ class HttpSource:
 
     def __repr__(self) -> str:
         return f"from_http({self._wire.shown!r}, {self.shape}, {self._known.dtype.str!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Asked for again: the connections are this process's."""
+        wire, fetcher = self._wire, self._fetcher
+        if not wire._own:
+            raise TypeError(
+                "from_http with a client of your own cannot be pickled, copied or sent to the"
+                " workers of a cluster: the client's connections are this process's"
+            )
+        again = partial(
+            from_http, headers=dict(wire._headers), timeout=wire._timeout, retries=wire._retries,
+            in_flight=fetcher.in_flight, block_rows=fetcher.block_rows,
+        )  # fmt: skip
+        return again, (wire.url, self.shape, self._known.dtype)
 
     def __enter__(self) -> HttpSource:
         return self

@@ -7,6 +7,7 @@ The unit of work is a row of chunks: one decoded, all its rows are at hand, whic
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -115,6 +116,9 @@ class DecodedZarrSource:
 
     def __repr__(self) -> str:
         return f"DecodedZarrSource({self._layout.name}, shape={self.shape}, dtype={self.dtype})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DecodedZarrSource, (self._layout,)
 
     def rows_together(self, row: int) -> tuple[int, int]:
         """The half-open range of rows that one read of ``row`` decodes anyway."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,9 @@ class RawZarrSource:
 
     def __repr__(self) -> str:
         return f"RawZarrSource({self._layout.name}, shape={self.shape}, dtype={self.dtype})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RawZarrSource, (self._layout,)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
