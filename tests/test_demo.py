@@ -85,11 +85,14 @@ def test_recoloured_takes_each_colour_from_its_partner():
 
 def test_phase_lines(capsys):
     lines = demo.PhaseLines(interval=10)
-    for phase, seconds in [(0, 0), (1, 1), (1, 5), (1, 12), (1, 13), (2, 14)]:
-        lines(Progress(phase=phase, seconds=seconds, n_rows=9))
+    told = [(0, 0, 0), (1, 1, 9), (1, 5, 4), (1, 12, 7), (1, 13, 7), (1, 23, 7), (1, 34, 8)]
+    for phase, seconds, assigned in [*told, (2, 35, 9)]:
+        lines(Progress(phase=phase, seconds=seconds, assigned=assigned, n_rows=9, rows_scanned=5))
     printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed] == ["0:00", "0:01", "0:12", "0:14"]
-    assert ["assigned" in line for line in printed] == [False, False, True, False]
+    assert [line.split()[0] for line in printed] == ["0:00", "0:01", "0:12", "0:23", "0:34", "0:35"]
+    # A number that stands still is left out; the counts never are.
+    assert ["assigned" in line for line in printed] == [False, False, True, False, True, False]
+    assert all("5 scans" in line for line in printed)
 
 
 def test_small_demo_from_end_to_end(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 
 import numpy as np
@@ -37,8 +38,30 @@ def clock(monkeypatch):
 def test_line_tells_phase_share_and_counts():
     text = progress.line(state(), 200)
     assert text == (
-        "phase 3, epsilon 0.013 [#####...............] 500/2,000 1:15 12,345 scans, 678 evaluations"
+        "phase 3, epsilon 0.013 [#####...............] 1:15 12,345 scans, 678 evaluations"
     )
+    # Of the rows, only what the last phase assigns stays assigned.
+    assert "...] 500/2,000 1:15 12,345 scans" in progress.line(state(epsilon=0.0), 200)
+    assert "...] 500/2,000 1:15 12,345 scans" in progress.line(state(stage="done"), 200)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_the_count_of_assigned_rows_never_falls(plain, clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    stream = io.StringIO()
+    bar = progress.Bar(stream, plain=plain)
+    steps = [(1, 0.5, 1990), (1, 0.5, 1980), (2, 0.1, 2000), (2, 0.1, 7), (3, 0.0, 1500)]
+    steps += [(3, 0.0, 1900), (3, 0.0, 1890), (4, 0.0, 3), (4, 0.0, 1950)]
+    for phase, epsilon, assigned in steps:
+        clock[0] += 1
+        bar.update(state(phase=phase, epsilon=epsilon, assigned=assigned))
+    clock[0] += 1
+    bar.update(state(phase=4, epsilon=0.0, assigned=2000, stage="done"))
+    bar.close()
+    shown = [int(x.replace(",", "")) for x in re.findall(r"([\d,]+)/2,000", stream.getvalue())]
+    assert shown == sorted(shown)
+    assert {1500, 1900, 1950, 2000} <= set(shown)
+    assert not {1990, 1890, 7, 3} & set(shown)
 
 
 def test_line_fits_the_terminal_and_survives_odd_states():
@@ -58,7 +81,7 @@ def test_clock(seconds, text):
 def test_bar_shows_first_and_last_state_and_ends_the_line(plain, clock):
     stream = io.StringIO()
     bar = progress.Bar(stream, plain=plain)
-    moving = state(assigned=0)
+    moving = state(assigned=0, epsilon=0.0)
     bar.update(moving)
     moving.assigned = 2000  # changed in place, too soon for another drawing
     bar.update(moving)

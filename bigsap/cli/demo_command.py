@@ -127,12 +127,17 @@ def follow(job: Job) -> None:
 
 
 class PhaseLines:
-    """Progress for a log file: one line at the start of each phase, one every 10 s."""
+    """Progress for a log file: one line at the start of each phase, one every 10 s.
+
+    The last rows of a phase may take most of its time. So the number of assigned rows is told
+    where it has grown since the line before, and always what else has moved.
+    """
 
     def __init__(self, interval: float = 10.0) -> None:
         self._phase = -1
         self._printed = 0.0
         self._interval = interval
+        self._assigned = 0
 
     def __call__(self, state: BarState) -> None:
         """Print a line when it is time to."""
@@ -141,5 +146,10 @@ class PhaseLines:
             return
         self._phase, self._printed = state.phase, state.seconds
         # At its start a phase still shows the matching of the one before.
-        assigned = "" if begins else f"{state.assigned:,}/{state.n_rows:,} assigned, "
-        print(f"  {clock(state.seconds)}  {title(state)}: {assigned}{counts(state)}", flush=True)
+        if begins:
+            self._assigned = 0
+        text = counts(state)
+        if not begins and state.assigned > self._assigned:
+            self._assigned = state.assigned
+            text = f"{state.assigned:,}/{state.n_rows:,} assigned, {text}"
+        print(f"  {clock(state.seconds)}  {title(state)}: {text}", flush=True)

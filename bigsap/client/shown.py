@@ -18,4 +18,5 @@ class Shown:
         self.n_rows = int(progress.get("rows") or min(shape))
         self.rows_scanned = int(progress.get("rows_scanned") or 0)
         self.rows_evaluated = int(progress.get("rows_evaluated") or 0)
+        self.stage = str(progress.get("stage") or "")
         self.seconds = float(progress.get("seconds") or 0.0)

@@ -35,6 +35,8 @@ class BarState(Protocol):
     def rows_evaluated(self) -> int: ...
     @property
     def seconds(self) -> float: ...
+    @property
+    def stage(self) -> str: ...
 
 
 def clock(seconds: float) -> str:
@@ -54,6 +56,34 @@ def title(state: BarState) -> str:
 def counts(state: BarState) -> str:
     """The two costs of a search: rows scanned and rows evaluated so far."""
     return f"{state.rows_scanned:,} scans, {state.rows_evaluated:,} evaluations"
+
+
+class Assigned:
+    """How many rows are assigned, as a bar may show it: it never falls.
+
+    Every phase assigns all rows anew, and only what the last one assigns stays. So the number
+    is told from the last phase on; how far a phase with epsilon > 0 has come is a share alone.
+    """
+
+    def __init__(self) -> None:
+        self._phase, self._most, self._last = -1, 0, 0
+
+    def see(self, state: BarState) -> None:
+        """Take note of what a state says."""
+        if state.phase != self._phase:
+            self._phase, self._most = state.phase, 0
+        self._most = max(self._most, state.assigned)
+        if state.stage == "done" or (state.phase >= 1 and state.epsilon == 0):
+            self._last = max(self._last, state.assigned)
+
+    @property
+    def rows(self) -> int:
+        """The most that the phase has assigned so far."""
+        return max(self._most, self._last)
+
+    def text(self, n_rows: int) -> str:
+        """The number of rows, empty before the last phase."""
+        return f"{self._last:,}/{n_rows:,}" if self._last else ""
 
 
 class _Shield:
@@ -87,10 +117,12 @@ class _Nothing:
 
     phase = assigned = n_rows = rows_scanned = rows_evaluated = 0
     epsilon = seconds = 0.0
+    stage = "start"
 
 
 class Bar:
-    """One line that shows where a solve stands; rows assigned in the current phase.
+    """One line that shows where a solve stands: how far its phase is, and the counts that move
+    while the last rows of a phase take their time. See ``Assigned`` for the number of rows.
 
     stream: where to draw, stderr by default, nowhere without one. Draws at most every
     ``INTERVAL`` seconds and once more on ``close``, which ends the line and may be called
@@ -103,6 +135,7 @@ class Bar:
             plain = importlib.util.find_spec("tqdm") is None
         self._tqdm: Any = None
         self._state: BarState | None = None
+        self._assigned = Assigned()
         self._drawn = -INTERVAL
         self._width = 0
         self._compiling: float | None = None
@@ -118,7 +151,7 @@ class Bar:
             total=0,
             file=self._stream,
             dynamic_ncols=True,
-            bar_format="{desc} |{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+            bar_format="{desc} |{bar}| [{elapsed}{postfix}]",
         )
 
     def _unless_broken(self, draw: Callable[[], None]) -> None:
@@ -135,6 +168,7 @@ class Bar:
     def update(self, state: BarState) -> None:
         """Show ``state`` if it is time to. The state may be changed in place later."""
         self._state = state
+        self._assigned.see(state)
         now = time.monotonic()
         if self._open and now - self._drawn >= INTERVAL:
             self._drawn = now
@@ -159,6 +193,7 @@ class Bar:
 
     def _end(self) -> None:
         if self._state is not None:
+            self._assigned.see(self._state)
             self._draw(self._state)
         if self._tqdm is not None:
             self._tqdm.close()
@@ -180,12 +215,13 @@ class Bar:
             heading = f"compiling, {clock(self._compiling)}"
         if self._tqdm is not None:
             self._tqdm.total = state.n_rows
-            self._tqdm.n = state.assigned
+            self._tqdm.n = min(self._assigned.rows, state.n_rows)
             self._tqdm.set_description_str(heading, refresh=False)
-            self._tqdm.set_postfix_str(counts(state), refresh=False)
+            parts = self._assigned.text(state.n_rows), counts(state)
+            self._tqdm.set_postfix_str(", ".join(filter(None, parts)), refresh=False)
             self._tqdm.refresh()
             return
-        text = line(state, _columns(self._stream) - 1, heading)
+        text = line(state, _columns(self._stream) - 1, heading, self._assigned)
         # Blanks instead of an escape sequence: also right where none is understood.
         self._stream.write("\r" + text.ljust(self._width))
         self._stream.flush()
@@ -201,12 +237,20 @@ def _columns(stream: Any) -> int:
     return columns or shutil.get_terminal_size().columns
 
 
-def line(state: BarState, width: int, heading: str | None = None) -> str:
-    """The whole bar as text of at most ``width`` characters. heading: by default the phase."""
-    done = state.assigned / state.n_rows if state.n_rows else 1.0
+def line(
+    state: BarState, width: int, heading: str | None = None, assigned: Assigned | None = None
+) -> str:
+    """The whole bar as text of at most ``width`` characters.
+
+    heading: by default the phase. assigned: what earlier states said, by default nothing.
+    """
+    if assigned is None:
+        assigned = Assigned()
+        assigned.see(state)
+    done = assigned.rows / state.n_rows if state.n_rows else 1.0
     cells = 20
     full = min(cells, int(done * cells))
     bar = "#" * full + "." * (cells - full)
-    text = f"{heading or title(state)} [{bar}] {state.assigned:,}/{state.n_rows:,} "
-    text += f"{clock(state.seconds)} {counts(state)}"
+    parts = heading or title(state), f"[{bar}]", assigned.text(state.n_rows), clock(state.seconds)
+    text = " ".join(part for part in (*parts, counts(state)) if part)
     return text[: max(width, 0)]
