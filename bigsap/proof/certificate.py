@@ -76,7 +76,7 @@ class Certificate:
         Shifts and scales of the costs do not change what a gap is compared to it.
     """
 
-    fun: float | None
+    fun: int | float | None
     bound: float
     gap: float | None
     u: Array
