@@ -82,10 +82,10 @@ def _importable(function: Any) -> bool:
     return found is function
 
 
-def function_again(state: dict[str, Any], text: tuple[str, list[str]] | None) -> FunctionSource:
-    """The source of what ``carried`` gave."""
-    from bigsap.sources.functions.callbacks import FunctionSource
-
+def filled(
+    source: FunctionSource, state: dict[str, Any], text: tuple[str, list[str]] | None
+) -> FunctionSource:
+    """An empty source, filled with what ``carried`` gave."""
     state = dict(state)
     expected = state.pop("_expected")
     if text is not None:
@@ -95,8 +95,6 @@ def function_again(state: dict[str, Any], text: tuple[str, list[str]] | None) ->
         function = state["function"]
         if not function.__code__.co_filename.startswith("<sent: "):
             function.__code__ = function.__code__.replace(co_filename=name)
-    source: FunctionSource = object.__new__(FunctionSource)
-    source._begin()
     vars(source).update(state, _python=state["function"])
     if expected is not None:
         source.translation()
