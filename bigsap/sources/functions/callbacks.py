@@ -281,4 +281,5 @@ def _empty() -> FunctionSource:
 
 def function_again(state: dict[str, Any], text: tuple[str, list[str]] | None) -> FunctionSource:
     """The source of a pickle: see ``carried``."""
-    return filled(_empty(), state, text)
+    found: FunctionSource = filled(_empty(), state, text)
+    return found
