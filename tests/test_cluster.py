@@ -322,8 +322,8 @@ def test_lists_take_little_more_than_their_entries(client):
     cost = called("row", n)
     options = {"method": "compressed", "cache": few_rows(n), "start": "none"}
     told = bigsap.solve(cost, cluster=client, **options).stats["cluster"]
-    # 128 entries of 12 bytes to begin with.
-    assert told["row_bytes"] == 0
+    # 128 entries of 12 bytes to begin with; whole rows are those of the certificate's margins.
+    assert told["row_bytes"] <= 17 * 8 * n
     assert told["list_bytes"] <= 1.2 * 128 * 12 * told["rows"]
 
 

@@ -218,16 +218,26 @@ class SpreadWave:
     def _args(self, positions: Array) -> tuple[Any, ...]:
         return self.rows[positions].astype(np.uint32), *self.args(positions)
 
-    def _submit(self, block: _Block, *, anywhere: bool = False) -> None:
+    def _submit(self, block: _Block, *, anywhere: bool = False, again: str | None = None) -> None:
+        """Send a block. again: to this worker, with all that it needs: the one that holds it may
+        be the one that hangs."""
         crew = self.crew
         crew.alive()
         args = self._args(block.positions)
-        recipe, _ = crew.held(self.recipe)
-        shared, since = (None, None) if self.shared is None else crew.held(self.shared)
+        recipe: Any = self.recipe.values
+        shared: Any = None if self.shared is None else self.shared.values
+        since = None
+        if again is None:
+            recipe, _ = crew.held(self.recipe)
+            if self.shared is not None:
+                shared, since = crew.held(self.shared)
         crew.counts.blocks += 1
         crew.counts.sent_bytes += n_bytes((since, args))
         where = crew.prompt()
-        if block.owner is not None and not anywhere and block.owner in crew.threads:
+        if again is not None:
+            crew.counts.sent_bytes += n_bytes((recipe, shared))
+            where = {"workers": [again], "allow_other_workers": True}
+        elif block.owner is not None and not anywhere and block.owner in crew.threads:
             where = {"workers": [block.owner], "allow_other_workers": True}
         future = crew.submit(
             on_worker.perform, recipe, shared, since, self.token, self.name, args,
@@ -350,7 +360,8 @@ class SpreadWave:
         late = max(_LATE_SECONDS, _LATE_TIMES * typical)
         prompt = [seat for seat in crew.threads if not crew.is_late(seat)]
         busy = sum(not crew.is_late(block.owner) for block in self.out)
-        idle = not self._left() and busy < sum(crew.threads[seat] for seat in prompt)
+        # If all are late, one of them may hang, and the others wait for what it holds.
+        idle = not self._left() and busy < max(1, sum(crew.threads[seat] for seat in prompt))
         for block in self.out:
             gone = block.owner is not None and block.owner not in crew.threads
             if gone:
@@ -363,10 +374,17 @@ class SpreadWave:
                     if shared is not None and shared.line.base is not None:
                         crew.hold(shared.line.base)
             slow = slow and idle
-            if (gone or slow) and len(block.copies) < 2 and crew.threads:
+            if gone and len(block.copies) < 2 and crew.threads:
                 block.since = now
                 crew.counts.again += 1
                 self._submit(block, anywhere=True)
+            elif slow and len(block.copies) <= len(crew.threads):
+                owner = block.owner
+                seats = sorted(prompt or crew.threads, key=lambda seat: seat == owner)
+                seat = seats[(len(block.copies) - 1) % len(seats)]
+                block.since = now
+                crew.counts.again += 1
+                self._submit(block, again=seat)
 
     def end(self) -> None:
         """Give up what is still out."""
