@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from bigsap.sources.arrays.matrix import ArraySource, SliceableSource, from_npy
 from bigsap.sources.base import SCANNABLE, CostSource, scannable
 from bigsap.sources.convert import convert, cost_dtype, cost_shape
 from bigsap.sources.missing import CHOICES, mask_of, parted, refuse
-from bigsap.sources.packed import packing_of, unpacked, without_missing
+from bigsap.sources.packed import unpacked, without_missing
+from bigsap.sources.packing import labelled, packing_told
 from bigsap.sources.wrappers import Counted, converted
 from bigsap.sources.zarr.zarr_store import from_zarr, open_zarr
 
@@ -239,27 +240,18 @@ def _checked_source(cost: Any) -> CostSource:
 def _from_xarray(cost: Any, forbid: bool) -> CostSource:
     """The values; unpacked here if they were opened with ``mask_and_scale=False``."""
     inner = _recognise(cost.data, forbid)
-    attributes = dict(getattr(cost, "attrs", None) or {})
-    dtype = _numpy_dtype(getattr(cost, "dtype", inner.dtype))
-    if {"scale_factor", "add_offset"} & set(getattr(cost, "encoding", None) or {}):
-        # Unpacked already, but these are of the packed numbers.
-        for key in ("valid_min", "valid_max", "valid_range"):
-            attributes.pop(key, None)
-    packing = None if dtype is None else packing_of(attributes, dtype, f"the {_name(cost)}")
+    packing = packing_told(cost, f"the {_name(cost)}") if labelled(cost) else None
     return unpacked(inner, packing, forbid=forbid)
 
 
 def _from_sliceable(cost: Any, forbid: bool) -> CostSource:
     """h5py, netCDF4 and the like, whose attributes may say that numbers are packed."""
-    what, attributes, given = f"the {_name(cost)}", {}, None
-    if callable(getattr(cost, "ncattrs", None)):
+    what, given = f"the {_name(cost)}", None
+    if callable(getattr(cost, "ncattrs", None)) and 0 not in cost.shape and len(cost.shape) == 2:
         # netCDF4 unpacks and masks by itself unless told not to, and then gives another dtype.
-        if 0 not in cost.shape and len(cost.shape) == 2:
-            given = np.ma.getdata(cost[:1, :1]).dtype
-    elif isinstance(getattr(cost, "attrs", None), Mapping):
-        attributes = dict(cost.attrs)
+        given = np.ma.getdata(cost[:1, :1]).dtype
     source = SliceableSource(cost, what, given=given, forbid=forbid)
-    return unpacked(source, packing_of(attributes, np.dtype(cost.dtype), what), forbid=forbid)
+    return unpacked(source, packing_told(cost, what), forbid=forbid)
 
 
 def _from_path(path: Path | str, forbid: bool) -> CostSource:
