@@ -186,8 +186,8 @@ def solve(
 
     Time: O(scans * m / threads) plus the evaluation of absent rows; scans grow about
     as n**1.2 to n**1.36 with epsilon (A1015, table 1). Memory: the row cache plus, with
-    ``ssp`` and ``start="estimate"``, ten vectors of 8 bytes a row; about four more when it can be
-    stopped. Levels take the costs of a sixteenth of the pairs for a matrix, and their lists.
+    ``ssp`` and ``start="estimate"``, eleven vectors of 8 bytes a row; about four more when it can
+    be stopped. Levels take the costs of a sixteenth of the pairs for a matrix, and their lists.
     """
     monitor = Monitor(
         time_limit=time_limit, callback=callback, interval=callback_every, cancel=cancel,

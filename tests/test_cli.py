@@ -143,6 +143,9 @@ def test_options_reach_solve(costs, solve_call):
         "start": "auto",
         "certify": False,
         "progress": False,
+        "device": "cpu",
+        "unassigned_cost": None,
+        "warm_start": None,
     }
 
 
@@ -164,6 +167,9 @@ def test_defaults_leave_the_choice_to_solve(costs, solve_call):
         "start": "auto",
         "certify": True,
         "progress": False,
+        "device": "cpu",
+        "unassigned_cost": None,
+        "warm_start": None,
     }
 
 

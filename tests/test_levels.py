@@ -428,7 +428,7 @@ def test_a_large_term_in_all_costs_leaves_the_optimum_exact(method):
     result = bigsap.solve(cost, method=method, start="levels")
     assert result.stats["first_prices"] == "levels"
     assert units[result.row_ind, result.col_ind].sum() == units[best].sum()
-    assert result.gap == 0
+    assert result.gap <= 2.0**-20  # less than a unit, so that it is optimal
     # ``ssp`` allows a pick one rounding of its cost, which is a unit here.
     again = bigsap.solve(cost, method=method, warm_start=result.v + generator.normal(0, 2e-6, n))
     loss = units[again.row_ind, again.col_ind].sum() - units[best].sum()

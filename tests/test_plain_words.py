@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.errors import DtypeError, StoreError
+from bigsap.errors import DtypeError, InvalidCostError, StoreError
 from bigsap.show.text import result_lines
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.infinite import infinities, why_infinite
@@ -78,7 +78,7 @@ def test_a_partial_keeps_its_arrays_to_itself() -> None:
 def test_none() -> None:
     with pytest.raises(DtypeError, match=r"^the costs are None; they must be a matrix"):
         bigsap.solve(None)
-    with pytest.raises(DtypeError, match=r"list holds None at \[0, 1\]"):
+    with pytest.raises(InvalidCostError, match=r"cost\[0, 1\] is missing \(NA, None"):
         bigsap.solve([[1, None], [2, 3]])
     with pytest.raises(DtypeError, match=r"holds a str at"):
         bigsap.solve([[1, "x"], [2, {}]])

@@ -247,9 +247,9 @@ def test_prices_in_two_parts_of_any_size(shape, maximize):
 
 def test_the_shift_puts_the_largest_of_two_parts_at_zero():
     high, low = np.array([1e16, 1e16, 3.0]), np.array([0.25, 0.75, 0.0])
-    found = certificates.shifted(Prices(high, low), 3, 3, True)
+    found = certificates.shifted(Prices(high, low), 3, 3, True, parted=True)
     assert fractions_of(found.high, found.low) == [
         Fraction(-1, 2), 0, 3 - 10**16 - Fraction(3, 4),
     ]  # fmt: skip
-    unchanged = certificates.shifted(Prices(high, low), 3, 3, False)
+    unchanged = certificates.shifted(Prices(high, low), 3, 3, False, parted=True)
     assert fractions_of(unchanged.high, unchanged.low) == fractions_of(high, low)

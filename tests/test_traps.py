@@ -198,6 +198,14 @@ def test_unsigned_beyond_int64():
     cost = np.array([[2**64 - 1, 5], [7, 2**63]], dtype=np.uint64)
     with pytest.raises(bigsap.InvalidCostError, match="int64"):
         solve(cost)
+    # No rounding, where float64 holds them.
+    cost[0, 0] = 2**64 - 2**12
+    res = solve(cost)
+    assert res.fun == 12
+    assert res.success
+    with pytest.raises(bigsap.InvalidCostError, match="round"):
+        solve([[2**70 + 1, 2**70], [1, 2]])
+    assert solve([[2**70, 2**71], [1, 2]]).fun == 2.0**70 + 2
 
 
 # --- forbidden pairs and infeasibility ----------------------------------------------

@@ -74,6 +74,7 @@ class Certificate:
     size: the sum of the sizes of the assigned costs.
     margin: the median, over some rows, of by how much the best column wins; None when unknown.
         Shifts and scales of the costs do not change what a gap is compared to it.
+    deviation: the assigned costs' median absolute deviation, which no few huge costs change.
     """
 
     fun: int | float | None
@@ -92,13 +93,20 @@ class Certificate:
     bounds: int = 0
     size: float = 0.0
     margin: float | None = None
+    deviation: float = 0.0
 
     @property
     def clear(self) -> bool:
-        """Whether the gap is small beside the margins, too: no other assignment can win by it."""
+        """Whether the gap is small beside the margins, too: no other assignment can win by it.
+
+        Of many rows some margins are tiny. A gap that is lost in the rounding of most assigned
+        costs, not of the few largest, is then small enough.
+        """
         if not self.gap or not self.margin:
             return True
-        return bool(self.gap <= 1e-12 * self.u.size * self.margin)
+        rows = self.u.size
+        small = max(1e-12 * self.margin, min(1e-6 * self.margin, 2.0**-56 * self.deviation))
+        return bool(self.gap <= rows * small)
 
 
 def certify(

@@ -36,6 +36,7 @@ class Claimed:
     optimal: bool
     size: float
     margin: float | None
+    deviation: float = 0.0
 
 
 def conclude(
@@ -73,6 +74,7 @@ def conclude(
     assigned = matching >= 0
     costs = minima.matched[assigned]
     worst, violation = _worst(matching, sign * costs.astype(np.float64), parts, prices)
+    deviation = 0.0
     if integer:
         fun: Any = exact_sum(costs)
         gap: Any = sign * fun - bound
@@ -83,12 +85,13 @@ def conclude(
         fun = sign * nearest(cost) + 0.0
         gap = up(expansion(cost, [-x for x in total])) + 0.0
         size = nearest(expansion(np.abs(costs)))
+        deviation = _deviation(costs)
         optimal = gap <= SHARE * size
     if gap < 0:
         raise CertificateError("the certificate contradicts itself: the bound exceeds the cost")
     return Claimed(
         fun, sign * bound + (0 if integer else 0.0), gap, *duals, worst, violation,
-        integer and optimal, bool(optimal), size, margin,
+        integer and optimal, bool(optimal), size, margin, deviation,
     )  # fmt: skip
 
 
@@ -168,6 +171,14 @@ def _median(margins: Array | None) -> float | None:
     return (
         float(np.sort(margins)[margins.size // 2]) if margins is not None and margins.size else None
     )
+
+
+def _deviation(costs: Array) -> float:
+    """The median absolute deviation from the median."""
+    if not costs.size:
+        return 0.0
+    with np.errstate(over="ignore"):
+        return float(np.median(np.abs(costs - np.median(costs))))
 
 
 def _ceiling(terms: list[float]) -> int:

@@ -16,12 +16,12 @@ from bigsap.proof.descending import descended, weights
 from bigsap.proof.geometry import boundable, geometry, select
 from bigsap.proof.refusals import reach
 from bigsap.proof.row_minima import (
-    SAMPLE,
     Prices,
     RowMinima,
     least_differences,
     margins_of,
     row_minima,
+    sample_of,
     some_parts,
     whole,
 )
@@ -200,7 +200,7 @@ def by_bounds(
         return Looked("pairs", looked + done.pairs, done.bounds)
     if not np.isfinite(done.minima.high).all():
         return None  # the pass says what is too far apart
-    sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64))
+    sample = sample_of(n)
     looked += done.pairs + sample.size * m
     margins = _as_read(source, sample, prices, maximize, done.minima)
     if margins is None:

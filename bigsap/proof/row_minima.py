@@ -15,7 +15,7 @@ from bigsap.proof import scan
 from bigsap.proof.exact import two_sum
 from bigsap.proof.refusals import overflown, refuse_invalid, too_far
 from bigsap.proof.row_pass import Work, gives_parts, stream
-from bigsap.sources.base import Array, CostSource, Minimised
+from bigsap.sources.base import Array, CostSource, Crewed, Minimised
 
 # Costs that are converted at a time, by each thread: three rows, but no more than its cache
 # holds and no fewer than are worth numpy's calls.
@@ -123,7 +123,8 @@ def row_minima(
             matching, prices.high, prices.low, maximize, tick or (lambda _: None)
         )
         if found is not None:
-            return RowMinima(*found)
+            margins = None if prices.integer else _sampled(source, prices, maximize, tick)
+            return RowMinima(*found, margins=margins)
     some = _Pass(source, matching, prices, maximize, names, block_bytes, width)
     stream(source, some.prepare, threads=threads, block_bytes=block_bytes, tick=tick)
     return some.found()
@@ -153,7 +154,7 @@ class _Pass:
         self.width, self.room = width, 0 if width is None else _NEAR_A_ROW * n + _NEAR
         self.near: list[scan.Near] = []
         self.lock = threading.Lock()
-        self.sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
+        self.sample = sample_of(n)
         self.smallest = np.full((self.sample.size, _LEAST), np.inf)
         # Differences of finite costs and such prices are finite.
         self.near_zero = (
@@ -339,6 +340,34 @@ def least_differences(costs: Array, prices: Array, low: Array | None) -> Array:
     exact = np.where(np.isfinite(exact), exact, np.inf)
     some = min(_LEAST, exact.size)
     return np.sort(np.partition(exact, some - 1)[:some])
+
+
+def sample_of(n: int) -> Array:
+    """The rows whose margins are looked at."""
+    found: Array = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
+    return found
+
+
+def _sampled(
+    source: CostSource, prices: Prices, maximize: bool, tick: Callable[[int], None] | None
+) -> Array:
+    """The margins of a sample of rows, of a source that makes the pass by itself."""
+    rows = sample_of(source.shape[0])
+    smallest = np.full((rows.size, _LEAST), np.inf)
+
+    def take(row: int, costs: Array) -> None:
+        signed = -costs.astype(np.float64) if maximize else costs.astype(np.float64)
+        found = least_differences(signed, prices.high, prices.low)
+        smallest[np.searchsorted(rows, row), : found.size] = found
+
+    if isinstance(source, Crewed):
+        source.show(rows, take, None if tick is None else lambda: tick(source.shape[0]))
+    else:
+        costs = np.empty((1, source.shape[1]), source.dtype)
+        for row in rows.tolist():
+            source.read(np.array([row]), slice(0, source.shape[1]), costs)
+            take(row, costs[0])
+    return margins_of(smallest)
 
 
 def margins_of(smallest: Array) -> Array:

@@ -66,7 +66,8 @@ def as_source(
         ``CostSource`` objects of integers, which cannot say inf.
     maximize: the sense of the problem, which decides the infinity that forbids.
 
-    Integers beyond int64 in memory are read as float64, as numpy does with most.
+    Integers beyond int64 in memory are read as float64 where that rounds none, else they are an
+    error.
     Raises ``ShapeError``, ``DtypeError``, ``StoreError``, ``OptionError`` or plain
     ``InputError``, each saying what was given. O(1) in time and memory, nested lists
     and small dask arrays apart.

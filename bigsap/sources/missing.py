@@ -49,8 +49,8 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
     values: array, masked array, nested list, frame, anything that numpy understands.
     Returns the array and a bool array of the same shape, None where nothing is missing; what the
     array holds at missing values means nothing. An array of objects that are all real numbers
-    becomes int64 or, with fractions or integers beyond int64, float64. Numbers that attributes say
-    are packed (``packing``) are unpacked.
+    becomes int64 or, with fractions or integers beyond int64 that float64 holds, float64. Numbers
+    that attributes say are packed (``packing``) are unpacked.
     Raises ShapeError and DtypeError, with ``name`` in their words.
     """
     if isinstance(values, (list, tuple)):
@@ -193,6 +193,12 @@ def _numbers(objects: _Array, name: str) -> tuple[_Array, _Array | None]:
     found = np.empty(flat.size, np.int64 if exact else np.float64)
     for k, number in enumerate(numbers_found):
         found[k] = number if exact else _float(number, k, objects, name)
+        if not exact and isinstance(number, int) and int(found[k]) != number:
+            where = [int(x) for x in np.unravel_index(k, objects.shape)]
+            raise InvalidCostError(
+                f"{name} holds {number} at {where}, which float64 would round; give them as floats",
+                *_pair(where),
+            )
     return found.reshape(objects.shape), (missing if missing.any() else None)
 
 

@@ -41,7 +41,7 @@ def star(
     pairs = column_of_row, row_of_column, match_cost
     at[_WAITING], at[_SINGLE] = _nearest(lists, v, column_of_row, low, waiting, infinity), 1
     look()
-    while not _stars(lists, v, *pairs, offer, low, waiting, wish, at, _SLICE):
+    while not run_stars(lists, v, *pairs, offer, low, waiting, wish, at, _SLICE):
         look()
     return int(at[_MATCHED])
 
@@ -66,7 +66,7 @@ def _nearest(
 
 
 @kernel
-def _stars(
+def run_stars(
     lists: Lists, v: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
     offer: Array, low: Array, waiting: Array, wish: Array, at: Array, budget: int,
 ) -> bool:  # fmt: skip

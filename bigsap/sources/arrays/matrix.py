@@ -37,7 +37,7 @@ class ArraySource:
     array: (n_rows, n_columns), any real dtype. float64, float32, int64, int32,
     uint8 and uint16 of native byte order are never copied, bool is seen as uint8;
     other dtypes are converted as rows are read (see ``base.scannable``); uint64 beyond int64
-    becomes float64.
+    becomes float64 where that rounds none, else OverflowRiskError when it is read.
     Raises ``ShapeError`` unless 2-D, ``DtypeError`` unless real, InvalidCostError for a masked
     array that holds masked values.
     A read costs O(k p); no memory beyond about 1 MiB of conversion.
@@ -56,7 +56,7 @@ class ArraySource:
         self.shape = cost_shape(array.shape, what)
         self.dtype = cost_dtype(array.dtype, what)
         wide = array.dtype in _WIDE and array.size and self._guard is None
-        if wide and array.max() > _LARGEST:
+        if wide and array.max() > _LARGEST and _are_floats(array):
             self.dtype = np.dtype(np.float64)
         # A plain view: np.matrix would keep rows 2-D, memmap would slow indexing.
         self.array: Array = array.view(np.ndarray)
@@ -315,3 +315,15 @@ def _npy_header(file: Path, what: str) -> tuple[tuple[int, ...], bool, np.dtype[
         # numpy lets the tokenizer's, the parser's and the decoder's own errors through
         # for damaged headers, so no narrower list is safe.
         raise StoreError(f"{what} is not a readable .npy file: {error}") from error
+
+
+def _are_floats(array: Array) -> bool:
+    """Whether float64 holds all of these integers as they are."""
+    step = max(1, CONVERSION_BYTES // max(1, 8 * array.shape[1]))
+    for first in range(0, array.shape[0], step):
+        block = array[first : first + step]
+        rounded = block.astype(np.float64)
+        # 2.0**64 has no uint64.
+        if (rounded >= 2.0**64).any() or (rounded.astype(np.uint64) != block).any():
+            return False
+    return True

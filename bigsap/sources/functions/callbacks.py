@@ -14,7 +14,7 @@ from bigsap.errors import (
 )
 from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
-from bigsap.sources.functions.carried import carried, function_again, state_of
+from bigsap.sources.functions.carried import carried, filled, state_of
 from bigsap.sources.functions.probing import (
     KINDS,
     declared_dtype,
@@ -153,8 +153,7 @@ class FunctionSource(PythonCalls):
     def __copy__(self) -> FunctionSource:
         state = state_of(self)
         del state["_expected"]
-        other: FunctionSource = object.__new__(FunctionSource)
-        other._begin()
+        other = _empty()
         vars(other).update(state, _python=self.function)
         return other
 
@@ -272,3 +271,15 @@ class FunctionSource(PythonCalls):
                 ) from error
             note_speed(self.function, self.kind, str(error))
             return None
+
+
+def _empty() -> FunctionSource:
+    source: FunctionSource = object.__new__(FunctionSource)
+    source._begin()
+    return source
+
+
+def function_again(state: dict[str, Any], text: tuple[str, list[str]] | None) -> FunctionSource:
+    """The source of a pickle: see ``carried``."""
+    found: FunctionSource = filled(_empty(), state, text)
+    return found

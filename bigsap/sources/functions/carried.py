@@ -13,19 +13,16 @@ import linecache
 import pickle
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bigsap.errors import OptionError
 from bigsap.sources.functions.probing import name_of
-
-if TYPE_CHECKING:
-    from bigsap.sources.functions.callbacks import FunctionSource
 
 #: What belongs to one object in one process.
 LOCAL = ("_lock", "_failed", "_waiting", "_interrupt", "_translation", "_python")
 
 
-def state_of(source: FunctionSource) -> dict[str, Any]:
+def state_of(source: Any) -> dict[str, Any]:
     """The fields of a source of a function, but for what was compiled."""
     state = {name: value for name, value in vars(source).items() if name not in LOCAL}
     state["_decided"] = source._decided and source._translation is None
@@ -33,16 +30,18 @@ def state_of(source: FunctionSource) -> dict[str, Any]:
     return state
 
 
-def text_of(source: FunctionSource) -> tuple[str, list[str]] | None:
-    """The file of a lambda and its lines: its formula is read from them."""
+def text_of(source: Any) -> tuple[str, list[str]] | None:
+    """The file of a lambda and its lines: its formula is, or may be, read from them."""
     function = source.function
-    if not isinstance(function, types.FunctionType) or source.evaluated_by != "expression":
+    if not isinstance(function, types.FunctionType):
+        return None
+    if source.evaluated_by not in ("expression", None):
         return None
     name = function.__code__.co_filename
     return name, linecache.getlines(name)
 
 
-def carried(source: FunctionSource) -> tuple[dict[str, Any], tuple[str, list[str]] | None]:
+def carried(source: Any) -> tuple[dict[str, Any], tuple[str, list[str]] | None]:
     """What a pickle of the source holds. Raises PicklingError for a function that cannot go."""
     state = state_of(source)
     if not _importable(source.function):
@@ -82,10 +81,8 @@ def _importable(function: Any) -> bool:
     return found is function
 
 
-def function_again(state: dict[str, Any], text: tuple[str, list[str]] | None) -> FunctionSource:
-    """The source of what ``carried`` gave."""
-    from bigsap.sources.functions.callbacks import FunctionSource
-
+def filled(source: Any, state: dict[str, Any], text: tuple[str, list[str]] | None) -> Any:
+    """An empty source, filled with what ``carried`` gave."""
     state = dict(state)
     expected = state.pop("_expected")
     if text is not None:
@@ -95,8 +92,6 @@ def function_again(state: dict[str, Any], text: tuple[str, list[str]] | None) ->
         function = state["function"]
         if not function.__code__.co_filename.startswith("<sent: "):
             function.__code__ = function.__code__.replace(co_filename=name)
-    source: FunctionSource = object.__new__(FunctionSource)
-    source._begin()
     vars(source).update(state, _python=state["function"])
     if expected is not None:
         source.translation()

@@ -19,8 +19,8 @@ from bigsap.errors import BigsapError, OptionError
 from bigsap.sources.arrays.mapped import place_of
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
-from bigsap.sources.functions.callbacks import FunctionSource
-from bigsap.sources.functions.carried import function_again, state_of, text_of
+from bigsap.sources.functions.callbacks import FunctionSource, function_again
+from bigsap.sources.functions.carried import state_of, text_of
 from bigsap.sources.remote.http_rows import HttpSource
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
