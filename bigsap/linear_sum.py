@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError
+from bigsap.quiet import quiet
 from bigsap.solving.small_arrays import assignment, suits
 from bigsap.sources.base import Array
 from bigsap.sources.missing import mask_of, parted, under_mask
 from bigsap.sources.packing import labelled
 
 
+@quiet
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Array, Array]:
     """Solve the linear sum assignment problem, in place of scipy's function.
 
@@ -58,12 +60,10 @@ def _by_solve(costs: Array, maximize: bool) -> tuple[Array, Array]:
     from bigsap.result import Status
     from bigsap.solve import solve
 
-    # scipy gives no warnings; an overflow that matters fails the certificate.
-    with np.errstate(over="ignore"):
-        try:
-            result = solve(costs, maximize=maximize)
-        except OverflowRiskError:
-            result = solve(_with_room_for_sums(costs), maximize=maximize)
+    try:
+        result = solve(costs, maximize=maximize)
+    except OverflowRiskError:
+        result = solve(_with_room_for_sums(costs), maximize=maximize)
     if result.status == Status.INFEASIBLE:
         raise InfeasibleError("cost matrix is infeasible", result.violator.tolist())
     return result.row_ind, result.col_ind

@@ -24,6 +24,7 @@ from bigsap.monitor import Callback, Monitor
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.proof.unassigned import ungate, widen_start
+from bigsap.quiet import quiet
 from bigsap.result import Result
 from bigsap.rows import RowCache
 from bigsap.show.progress_bar import Bar
@@ -51,6 +52,7 @@ class _Continued:
     saved: checkpoints.Saved
 
 
+@quiet
 def solve(
     cost: Any,
     *,
@@ -272,6 +274,7 @@ def solve(
             bar.close()
 
 
+@quiet
 def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     """Continue the solve whose checkpoint is at ``path``.
 

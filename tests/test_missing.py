@@ -484,3 +484,12 @@ def test_attributes_that_are_not_understood():
     cost = in_xarray(None, COSTS.astype("i2"), {"_Unsigned": "true"})
     with pytest.raises(bigsap.DtypeError, match="_Unsigned"):
         bigsap.solve(cost)
+
+
+@pytest.mark.parametrize("store", [in_hdf5, in_netcdf])
+def test_closed_files(store, tmp_path):
+    cost = store(tmp_path, COSTS, {})
+    (cost.file if store is in_hdf5 else cost.group()).close()
+    for use in (bigsap.solve, bigsap.linear_sum_assignment, lambda c: bigsap.points(c, COSTS)):
+        with pytest.raises(bigsap.SourceError, match="is its file closed"):
+            use(cost)

@@ -42,6 +42,7 @@ from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
+from bigsap.quiet import quiet
 from bigsap.sources.base import Array, CostSource, Minimised
 
 #: Near pairs are within this share of the prices' spread.
@@ -109,6 +110,7 @@ class Certificate:
         return bool(self.gap <= rows * small)
 
 
+@quiet
 def certify(
     source: CostSource,
     col4row: npt.ArrayLike | None,

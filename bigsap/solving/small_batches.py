@@ -15,6 +15,7 @@ import numpy as np
 
 from bigsap.engine.dense.small_search import INFEASIBLE, kept_of, sizes, solve_some
 from bigsap.memory import peak_bytes
+from bigsap.quiet import quiet_thread
 from bigsap.result import Result
 from bigsap.solving.small_arrays import Told, fields_of, signed_costs, suits
 from bigsap.sources.base import Array
@@ -150,7 +151,7 @@ def _run(
         for first, last in pairwise(ends):
             solve(first, last)
         return
-    pool = ThreadPoolExecutor(min(threads, n_parts), thread_name_prefix="bigsap-many")
+    pool = ThreadPoolExecutor(min(threads, n_parts), "bigsap-many", quiet_thread)
     try:
         list(pool.map(solve, ends, ends[1:]))
     finally:

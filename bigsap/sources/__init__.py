@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import DtypeError, InputError, OptionError, ShapeError, SourceError
+from bigsap.errors import DtypeError, InputError, OptionError, ShapeError
 from bigsap.sources.arrays.matrix import ArraySource, SliceableSource, from_npy
 from bigsap.sources.base import SCANNABLE, CostSource, scannable
 from bigsap.sources.convert import convert, cost_dtype, cost_shape
@@ -72,7 +72,7 @@ def as_source(
     ``InputError``, each saying what was given. O(1) in time and memory, nested lists
     and small dask arrays apart.
     """
-    _refuse_closed(cost)
+    labelled(cost)  # or an error: a closed file cannot even tell a shape
     args = _as_args(args)
     if missing not in CHOICES:
         raise OptionError(f'missing must be "error" or "forbid", got {missing!r}')
@@ -105,21 +105,6 @@ def _as_args(args: Any) -> tuple[Any, ...]:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     raise OptionError(f"args must be a tuple of arguments, got {_name(args)}; write args=(x,)")
-
-
-def _refuse_closed(cost: Any) -> None:
-    """An HDF5 or netCDF object whose file is closed cannot even tell its shape."""
-    if type(cost).__module__.partition(".")[0] not in ("h5py", "h5netcdf", "netCDF4"):
-        return
-    try:
-        cost.shape  # noqa: B018
-    except AttributeError:
-        pass
-    except Exception as error:
-        raise SourceError(
-            f"{_name(cost)} does not tell its shape, {type(error).__name__}: {error}; is its file"
-            " closed? Keep it open until the solve is done, or pass a copy, dataset[:]"
-        ) from error
 
 
 def _name(cost: Any) -> str:

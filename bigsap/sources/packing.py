@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import DtypeError, StoreError
+from bigsap.errors import DtypeError, SourceError, StoreError
 
 _Array: TypeAlias = npt.NDArray[Any]
 
@@ -133,7 +133,14 @@ def labelled(obj: Any) -> bool:
     """Whether an object is an array that may have attributes: h5py, netCDF4, xarray, zarr."""
     if type(obj).__module__.partition(".")[0] not in _LABELLING:
         return False
-    return all(hasattr(obj, name) for name in ("shape", "dtype", "__getitem__"))
+    try:
+        return all(hasattr(obj, name) for name in ("shape", "dtype", "__getitem__"))
+    except Exception as error:
+        raise SourceError(
+            f"{type(obj).__module__}.{type(obj).__qualname__} does not tell its shape,"
+            f" {type(error).__name__}: {error}; is its file closed? Keep it open until the solve is"
+            " done, or pass a copy, dataset[:]"
+        ) from error
 
 
 def packing_told(obj: Any, name: str) -> Packing | None:
