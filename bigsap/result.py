@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import StoreError
-from bigsap.quiet import quiet
+from bigsap.errors import StoreError, quiet
 from bigsap.sources.base import Array
 
 if TYPE_CHECKING:  # its kernels need numba, which results do not

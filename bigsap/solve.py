@@ -16,7 +16,7 @@ from bigsap import checkpoint as checkpoints
 from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
-from bigsap.errors import OptionError
+from bigsap.errors import OptionError, quiet
 from bigsap.memory import free_memory as free_memory
 from bigsap.methods.orientation import orient
 from bigsap.methods.placement import place_costs
@@ -24,7 +24,6 @@ from bigsap.monitor import Callback, Monitor
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.proof.unassigned import ungate, widen_start
-from bigsap.quiet import quiet
 from bigsap.result import Result
 from bigsap.rows import RowCache
 from bigsap.show.progress_bar import Bar

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import CertificateError, OverflowRiskError
+from bigsap.errors import CertificateError, OverflowRiskError, quiet
 from bigsap.proof.conclusion import Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
 from bigsap.proof.minima import Looked, may_bound, minima
@@ -42,7 +42,6 @@ from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
-from bigsap.quiet import quiet
 from bigsap.sources.base import Array, CostSource, Minimised
 
 #: Near pairs are within this share of the prices' spread.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from bigsap.quiet import quiet
+from bigsap.errors import quiet
 
 
 class Left(Exception):

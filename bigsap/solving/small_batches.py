@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.dense.small_search import INFEASIBLE, kept_of, sizes, solve_some
+from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
-from bigsap.quiet import quiet_thread
 from bigsap.result import Result
 from bigsap.solving.small_arrays import Told, fields_of, signed_costs, suits
 from bigsap.sources.base import Array
