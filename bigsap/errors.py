@@ -26,10 +26,13 @@ Outcomes (infeasible, time limit, cancelled) are *returned* by ``solve`` as a
 
 from __future__ import annotations
 
+import functools
 import numbers
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
 
 
 class BigsapError(Exception):
@@ -158,3 +161,26 @@ def number(value: Any) -> int | float | None:
     if isinstance(value, numbers.Integral):
         return whole(value)
     return float(value) if isinstance(value, numbers.Real) else None
+
+
+# -- what numpy would say ---------------------------------------------------------------
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+
+def quiet(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """The same function, in which numpy does not warn of numbers that overflow: errors tell what
+    matters of it."""
+
+    @functools.wraps(function)
+    def called(*args: _Given.args, **options: _Given.kwargs) -> _Found:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return function(*args, **options)
+
+    return called
+
+
+def quiet_thread() -> None:
+    """The same for the rest of this thread: each begins with numpy's own settings."""
+    np.seterr(over="ignore", invalid="ignore")

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError
+from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError, quiet
 from bigsap.solving.small_arrays import assignment, suits
 from bigsap.sources.base import Array
 from bigsap.sources.missing import mask_of, parted, under_mask
+from bigsap.sources.packing import labelled
 
 
+@quiet
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Array, Array]:
     """Solve the linear sum assignment problem, in place of scipy's function.
 
@@ -26,8 +28,9 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     always the choice.
 
     Raises ValueError for anything but two dimensions, for NaN, the wrong infinity and
-    masked values, of which scipy takes what lies under the mask (InvalidCostError, whose
-    ``row`` and ``column`` say where) and when no assignment avoids the forbidden pairs
+    missing values, of which scipy takes what lies under a mask or marks them in a file
+    (InvalidCostError, whose ``row`` and ``column`` say where; scale and offset of such files
+    are applied) and when no assignment avoids the forbidden pairs
     (InfeasibleError, whose ``violator`` says why); TypeError for costs that cannot safely
     become float64.
 
@@ -56,12 +59,10 @@ def _by_solve(costs: Array, maximize: bool) -> tuple[Array, Array]:
     from bigsap.result import Status
     from bigsap.solve import solve
 
-    # scipy gives no warnings; an overflow that matters fails the certificate.
-    with np.errstate(over="ignore"):
-        try:
-            result = solve(costs, maximize=maximize)
-        except OverflowRiskError:
-            result = solve(_with_room_for_sums(costs), maximize=maximize)
+    try:
+        result = solve(costs, maximize=maximize)
+    except OverflowRiskError:
+        result = solve(_with_room_for_sums(costs), maximize=maximize)
     if result.status == Status.INFEASIBLE:
         raise InfeasibleError("cost matrix is infeasible", result.violator.tolist())
     return result.row_ind, result.col_ind
@@ -98,7 +99,10 @@ def _as_scipy_reads(cost_matrix: Any) -> Array:
 
 def _as_array(given: Any) -> Array:
     """What is an array already, or makes one of itself, as numbers."""
-    if type(given).__module__.partition(".")[0] == "dask" and hasattr(given, "compute"):
+    if labelled(given):
+        given, missing = parted(given, "cost_matrix")
+        _refuse_masked(missing)
+    elif type(given).__module__.partition(".")[0] == "dask" and hasattr(given, "compute"):
         given = given.compute()  # its conversion to an array drops masks
     mask = mask_of(given)
     if mask is not None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from bigsap.engine.core.team import check_threads
-from bigsap.errors import CertificateError, InputError, OptionError
+from bigsap.errors import CertificateError, InputError, OptionError, quiet, quiet_thread
 from bigsap.monitor import guarded
 from bigsap.result import Result
 from bigsap.solve import free_memory, solve
@@ -49,6 +49,7 @@ def solve_many(
 ) -> list[Result | Exception]: ...  # fmt: skip
 
 
+@quiet
 def solve_many(
     costs: Iterable[Any],
     *,
@@ -101,7 +102,7 @@ def solve_many(
     share = None
     if options.get("memory_limit") is None:
         share = max(1, free_memory() // n_threads)
-    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="bigsap-many")
+    pool = ThreadPoolExecutor(n_threads, "bigsap-many", quiet_thread)
     left = threading.Event()
 
     def one(cost: Any) -> Result:

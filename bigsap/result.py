@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import StoreError
+from bigsap.errors import StoreError, quiet
 from bigsap.sources.base import Array
 
 if TYPE_CHECKING:  # its kernels need numba, which results do not
@@ -272,6 +272,7 @@ class Result:
         """The assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
         return np.column_stack((self.row_ind, self.col_ind))
 
+    @quiet
     def verify(
         self,
         cost: Any,

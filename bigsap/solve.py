@@ -16,7 +16,7 @@ from bigsap import checkpoint as checkpoints
 from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
-from bigsap.errors import OptionError
+from bigsap.errors import OptionError, quiet
 from bigsap.memory import free_memory as free_memory
 from bigsap.methods.orientation import orient
 from bigsap.methods.placement import place_costs
@@ -51,6 +51,7 @@ class _Continued:
     saved: checkpoints.Saved
 
 
+@quiet
 def solve(
     cost: Any,
     *,
@@ -272,6 +273,7 @@ def solve(
             bar.close()
 
 
+@quiet
 def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     """Continue the solve whose checkpoint is at ``path``.
 

@@ -263,3 +263,54 @@ def test_the_input_is_left_alone():
         linear_sum_assignment(cost)
         linear_sum_assignment(cost.T, maximize=True)
         np.testing.assert_array_equal(cost, before)
+
+
+# -- arrays of other packages ----------------------------------------------------------
+
+NUMBERS = np.array([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
+
+
+class Objects:
+    """Its ``__array__`` gives objects, unless asked for numbers, as frames of mixed columns do."""
+
+    def __array__(self, dtype=None, copy=None):
+        return NUMBERS.astype(object if dtype is None else dtype)
+
+
+def mixed_frame():
+    pandas = pytest.importorskip("pandas")
+    columns = {"a": pandas.array([4, 2, 3], dtype="Int64"), "b": [1.0, 0, 2], "c": [7, 5, 2]}
+    return pandas.DataFrame(columns)
+
+
+OTHERS = {
+    "objects": Objects,
+    "pandas mixed": mixed_frame,
+    **{
+        f"pandas {kind}": lambda kind=kind: (
+            pytest.importorskip("pandas").DataFrame(NUMBERS % (2 if kind == "boolean" else 9))
+        ).astype(kind)
+        for kind in ("Int64", "Float64", "boolean")
+    },
+    "polars Decimal": lambda: _decimals(pytest.importorskip("polars")),
+    **{
+        kind: lambda kind=kind: NUMBERS.astype(getattr(pytest.importorskip("ml_dtypes"), kind))
+        for kind in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")
+    },
+}
+
+
+def _decimals(polars):
+    return polars.DataFrame(NUMBERS).cast(polars.Decimal(9, 2))
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_scipy_accepts_of_other_packages(name, maximize):
+    cost = OTHERS[name]()
+    same_outcome(cost, maximize)
+    if "boolean" not in name and "mixed" not in name:
+        rows, columns = linear_sum_assignment(cost, maximize)
+        assert NUMBERS[rows, columns].sum() == (11 if maximize else 5)
+    if name != "objects":
+        assert bigsap.solve(cost, maximize=maximize).status == "optimal"

@@ -182,3 +182,26 @@ def test_no_solve_ends_by_its_bar(broken, monkeypatch):
     monkeypatch.setattr(sys, "stderr", broken)
     cost = np.random.default_rng(0).random((30, 30))
     assert bigsap.solve(cost, progress=True).status == "optimal"
+
+
+class OnlyWrites:
+    """A stream as some loggers put in the place of stderr."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_stderr_that_only_writes(plain, monkeypatch):
+    if not plain:
+        pytest.importorskip("tqdm")
+    stream = OnlyWrites()
+    monkeypatch.setattr(sys, "stderr", stream)
+    bar = progress.Bar(plain=plain)
+    bar.update(state())
+    bar.close()
+    assert stream.text
+    assert bigsap.solve(np.eye(300), progress=True).fun == 0

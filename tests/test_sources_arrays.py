@@ -387,6 +387,11 @@ class TestBadNpy:
         assert source.shape == shape
         assert source.dtype == np.int32
 
+    def test_the_third_format(self, tmp_path: Path) -> None:
+        with (tmp_path / "third.npy").open("wb") as file:
+            np.lib.format.write_array(file, numbers("f8"), version=(3, 0))
+        assert np.array_equal(from_npy(tmp_path / "third.npy").array, numbers("f8"))
+
     def test_recognised_by_its_first_bytes(self, path: Path) -> None:
         other = path.with_name("costs.dat")
         path.rename(other)

@@ -11,6 +11,7 @@ import weakref
 import numpy as np
 import pytest
 from numba import njit
+from numba.extending import overload
 
 from bigsap.errors import (
     BigsapError,
@@ -645,21 +646,24 @@ def test_what_cannot_be_compiled_is_called_with_one_note():
         from_function(f, SHAPE, compiled=True)
 
 
-def beyond_int64(i, j, x):
-    return 2.0 ** (i * j) if i * j < 4 else (3 ** (30 + i * j))
+def half(number):
+    return number / 2
 
 
-@pytest.mark.parametrize(
-    "f",
-    [
-        lambda i, j, x: x[i] - x[j],  # uint8 wraps around in numpy, not in numba
-        beyond_int64,
-    ],
-)
-def test_compiled_answers_that_are_not_pythons_are_refused(f):
-    x = np.arange(0, 60, 10, np.uint8)
-    with np.errstate(over="ignore"), pytest.raises(OptionError, match="compiled, it gives"):
-        from_function(f, SHAPE, (x,), compiled=True)
+half.__module__ = "math"  # so that it is left to numba, which has another idea of it
+
+
+@overload(half)
+def _half(number):
+    return lambda number: number / 3
+
+
+def test_compiled_answers_that_are_not_pythons_are_refused():
+    def f(i, j):
+        return half(i) + j
+
+    with pytest.raises(OptionError, match="compiled, it gives"):
+        from_function(f, SHAPE, compiled=True)
 
 
 def test_single_precision_is_compiled_even_if_it_rounds_less():

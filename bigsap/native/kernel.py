@@ -28,6 +28,7 @@ from numba.core import registry as numba_registry
 from numba.core import typed_passes as numba_typed_passes
 from numba.core import untyped_passes as numba_untyped_passes
 
+from bigsap.errors import OptionError
 from bigsap.native.cache import KernelCache
 
 ccallback: Any = numba_ccallback
@@ -271,7 +272,10 @@ def kernel(function: Any = None, *, nrt: bool = False, **options: Any) -> Any:
     if function is None:
         return lambda function: kernel(function, nrt=nrt, **options)
     if config.DISABLE_JIT:
-        return function
+        raise OptionError(
+            "BigSAP solves by compiled code, and NUMBA_DISABLE_JIT says that nothing is compiled;"
+            " unset it"
+        )
     chosen = {"nopython": True, "nogil": True, "_nrt": nrt, **options}
     return Kernel(function, targetoptions=chosen)
 

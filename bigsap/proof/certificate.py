@@ -34,11 +34,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import CertificateError, OverflowRiskError
+from bigsap.errors import CertificateError, OverflowRiskError, quiet
 from bigsap.proof.conclusion import Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
 from bigsap.proof.minima import Looked, may_bound, minima
-from bigsap.proof.refusals import reach, refuse_invalid
+from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
@@ -109,6 +109,7 @@ class Certificate:
         return bool(self.gap <= rows * small)
 
 
+@quiet
 def certify(
     source: CostSource,
     col4row: npt.ArrayLike | None,
@@ -149,6 +150,8 @@ def certify(
     vectors, with bounds the points twice more and a tree of them.
     """
     n, m = source.shape
+    for what, numbers in (("col4row", col4row), ("v", v), ("v_low", v_low)):
+        refuse_masked(what, numbers)
     integer = np.dtype(source.dtype).kind in "iu"
     matching = None if col4row is None else _complete_matching(col4row, n, m)
     prices = checked_prices(v, m, integer, v_low)

@@ -54,3 +54,10 @@ def too_far(row: int, number: np.dtype[Any]) -> OverflowRiskError:
 def reach(a: Array) -> int:
     """Largest magnitude of an integral array, as a Python integer."""
     return max(-int(a.min()), int(a.max())) if a.size else 0
+
+
+def refuse_masked(what: str, given: Any) -> None:
+    """A conversion to a plain array would take what lies under the mask."""
+    if np.ma.is_masked(given):
+        where = [int(k) for k in np.argwhere(np.ma.getmaskarray(given))[0]]
+        raise InvalidCostError(f"{what}{where} is missing (masked)")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from bigsap.errors import quiet
+
 
 class Left(Exception):
     """A thread's work was ended because another's is."""
@@ -28,7 +30,7 @@ def run_together(
 
     Sets ``ended`` when ``look`` raises or all is done; threads that look there then leave.
     """
-    team = [threading.Thread(target=run, daemon=True) for _ in range(count)]
+    team = [threading.Thread(target=quiet(run), daemon=True) for _ in range(count)]
     try:
         for member in team:
             member.start()

@@ -102,7 +102,7 @@ class _Shield:
         return len(text)
 
     def flush(self) -> None:
-        self._attempt(self._stream.flush)
+        self._attempt(getattr(self._stream, "flush", lambda: None))
 
     def _attempt(self, action: Callable[[], object]) -> None:
         if not self.broken:

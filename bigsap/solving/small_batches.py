@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.dense.small_search import INFEASIBLE, kept_of, sizes, solve_some
+from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
 from bigsap.result import Result
 from bigsap.solving.small_arrays import Told, fields_of, signed_costs, suits
@@ -150,7 +151,7 @@ def _run(
         for first, last in pairwise(ends):
             solve(first, last)
         return
-    pool = ThreadPoolExecutor(min(threads, n_parts), thread_name_prefix="bigsap-many")
+    pool = ThreadPoolExecutor(min(threads, n_parts), "bigsap-many", quiet_thread)
     try:
         list(pool.map(solve, ends, ends[1:]))
     finally:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bigsap.errors import DtypeError, InputError, OptionError, ShapeError, SourceError
+from bigsap.errors import DtypeError, InputError, OptionError, ShapeError
 from bigsap.sources.arrays.matrix import ArraySource, SliceableSource, from_npy
 from bigsap.sources.base import SCANNABLE, CostSource, scannable
 from bigsap.sources.convert import convert, cost_dtype, cost_shape
 from bigsap.sources.missing import CHOICES, mask_of, parted, refuse
-from bigsap.sources.packed import packing_of, unpacked, without_missing
+from bigsap.sources.packed import unpacked, without_missing
+from bigsap.sources.packing import labelled, packing_told
 from bigsap.sources.wrappers import Counted, converted
 from bigsap.sources.zarr.zarr_store import from_zarr, open_zarr
 
@@ -71,7 +72,7 @@ def as_source(
     ``InputError``, each saying what was given. O(1) in time and memory, nested lists
     and small dask arrays apart.
     """
-    _refuse_closed(cost)
+    labelled(cost)  # or an error: a closed file cannot even tell a shape
     args = _as_args(args)
     if missing not in CHOICES:
         raise OptionError(f'missing must be "error" or "forbid", got {missing!r}')
@@ -104,21 +105,6 @@ def _as_args(args: Any) -> tuple[Any, ...]:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     raise OptionError(f"args must be a tuple of arguments, got {_name(args)}; write args=(x,)")
-
-
-def _refuse_closed(cost: Any) -> None:
-    """An HDF5 or netCDF object whose file is closed cannot even tell its shape."""
-    if type(cost).__module__.partition(".")[0] not in ("h5py", "h5netcdf", "netCDF4"):
-        return
-    try:
-        cost.shape  # noqa: B018
-    except AttributeError:
-        pass
-    except Exception as error:
-        raise SourceError(
-            f"{_name(cost)} does not tell its shape, {type(error).__name__}: {error}; is its file"
-            " closed? Keep it open until the solve is done, or pass a copy, dataset[:]"
-        ) from error
 
 
 def _name(cost: Any) -> str:
@@ -240,27 +226,18 @@ def _checked_source(cost: Any) -> CostSource:
 def _from_xarray(cost: Any, forbid: bool) -> CostSource:
     """The values; unpacked here if they were opened with ``mask_and_scale=False``."""
     inner = _recognise(cost.data, forbid)
-    attributes = dict(getattr(cost, "attrs", None) or {})
-    dtype = _numpy_dtype(getattr(cost, "dtype", inner.dtype))
-    if {"scale_factor", "add_offset"} & set(getattr(cost, "encoding", None) or {}):
-        # Unpacked already, but these are of the packed numbers.
-        for key in ("valid_min", "valid_max", "valid_range"):
-            attributes.pop(key, None)
-    packing = None if dtype is None else packing_of(attributes, dtype, f"the {_name(cost)}")
+    packing = packing_told(cost, f"the {_name(cost)}") if labelled(cost) else None
     return unpacked(inner, packing, forbid=forbid)
 
 
 def _from_sliceable(cost: Any, forbid: bool) -> CostSource:
     """h5py, netCDF4 and the like, whose attributes may say that numbers are packed."""
-    what, attributes, given = f"the {_name(cost)}", {}, None
-    if callable(getattr(cost, "ncattrs", None)):
+    what, given = f"the {_name(cost)}", None
+    if callable(getattr(cost, "ncattrs", None)) and 0 not in cost.shape and len(cost.shape) == 2:
         # netCDF4 unpacks and masks by itself unless told not to, and then gives another dtype.
-        if 0 not in cost.shape and len(cost.shape) == 2:
-            given = np.ma.getdata(cost[:1, :1]).dtype
-    elif isinstance(getattr(cost, "attrs", None), Mapping):
-        attributes = dict(cost.attrs)
+        given = np.ma.getdata(cost[:1, :1]).dtype
     source = SliceableSource(cost, what, given=given, forbid=forbid)
-    return unpacked(source, packing_of(attributes, np.dtype(cost.dtype), what), forbid=forbid)
+    return unpacked(source, packing_told(cost, what), forbid=forbid)
 
 
 def _from_path(path: Path | str, forbid: bool) -> CostSource:

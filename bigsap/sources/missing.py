@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
+from bigsap.sources.packing import labelled, packing_told
 
 _Array: TypeAlias = npt.NDArray[Any]
 
@@ -48,13 +49,16 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
     values: array, masked array, nested list, frame, anything that numpy understands.
     Returns the array and a bool array of the same shape, None where nothing is missing; what the
     array holds at missing values means nothing. An array of objects that are all real numbers
-    becomes int64 or, with fractions or integers beyond int64 that float64 holds, float64.
+    becomes int64 or, with fractions or integers beyond int64 that float64 holds, float64. Numbers
+    that attributes say are packed (``packing``) are unpacked.
     Raises ShapeError and DtypeError, with ``name`` in their words.
     """
     if isinstance(values, (list, tuple)):
         values = plain_items(values)
     elif type(values).__module__.partition(".")[0] == "dask" and hasattr(values, "compute"):
         values = values.compute()  # its conversion to an array drops masks
+    elif labelled(values):
+        return _unpacked(values, name)
     mask = mask_of(values)
     if mask is not None:
         return under_mask(values), (mask if mask.any() else None)
@@ -67,6 +71,22 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
     if array.dtype == np.object_ and not isinstance(values, np.ndarray):
         return _numbers(array, name)
     return array, None
+
+
+def _unpacked(values: Any, name: str) -> tuple[_Array, _Array | None]:
+    """What an h5py, netCDF4, xarray or zarr array stands for, by its attributes."""
+    packing = packing_told(values, name)
+    of_xarray = type(values).__module__.partition(".")[0] == "xarray"
+    array, missing = parted(values.data if of_xarray else values[...], name)
+    if packing is None:
+        return array, missing
+    lost = packing.missing(array)
+    if missing is not None:
+        lost |= missing
+    if packing.scaled:
+        stored, array = array, np.empty(array.shape, np.float64)
+        packing.unpack(stored, array)
+    return array, (lost if lost.any() else None)
 
 
 def mask_of(values: Any) -> _Array | None:

@@ -17,8 +17,10 @@ _Array: TypeAlias = npt.NDArray[Any]
 class Room(np.ndarray):
     """What a user's function writes costs to: an array that refuses masked values.
 
-    A plain array would take what lies under the mask. ``lost(k, p)`` makes the exception for
-    the first masked item, at position ``k, p`` of the whole, or of None where it is a copy's.
+    A plain array would take what lies under the mask. (numpy still does behind its back: through
+    ``numpy.asarray`` of it, and where a masked array is asked to write to ``out=``, as by
+    ``numpy.take(masked, ids, out=out)``.) ``lost(k, p)`` makes the exception for the first masked
+    item, at position ``k, p`` of the whole, or of None where it is a copy's.
     """
 
     _lost: Callable[[int | None, int | None], Exception] | None
@@ -71,11 +73,81 @@ class Room(np.ndarray):
         return rooms[0] if len(rooms) == 1 else found
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, options: Any) -> Any:
-        if function is np.copyto and len(args) >= 2 and mask_of(args[1]) is not None:
-            where = np.broadcast_to(options.get("where", True), self.shape)
-            self[where] = np.broadcast_to(args[1], self.shape, subok=True)[where]
-            return None
+        if not _holds_masked((args, options)):
+            return super().__array_function__(function, kinds, args, options)
+        if args and args[0] is self:
+            # put, place, copyto and their like: what is written where a mask is written.
+            hit = np.zeros(self.shape, np.bool_)
+            function(
+                hit, *map(_its_mask, args[1:]), **{k: _its_mask(v) for k, v in options.items()}
+            )
+            self._complain(Ellipsis, hit)
         return super().__array_function__(function, kinds, args, options)
+
+    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
+        """As numpy's."""
+        plain, missing = _masked_of(values)
+        if missing is not None:
+            hit = np.zeros(self.shape, np.bool_)
+            hit.put(indices, missing, mode)
+            self._complain(Ellipsis, hit)
+        super().put(indices, plain, mode)
+
+    @property
+    def flat(self) -> Any:
+        """The items in order; see ``_Flat``."""
+        return _Flat(self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        _Flat(self)[:] = values
+
+
+class _Flat:
+    """What ``flat`` of an array does, with ``Room``'s look at what is written."""
+
+    def __init__(self, whole: Room) -> None:
+        self._whole = whole
+        self._plain = whole.view(np.ndarray).flat
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._plain[key]
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+    def __iter__(self) -> Any:
+        return iter(self._plain)
+
+    def __next__(self) -> Any:
+        return next(self._plain)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        plain, missing = _masked_of(value)
+        if missing is not None:
+            hit = np.zeros(self._whole.shape, np.bool_)
+            hit.flat[key] = missing
+            self._whole._complain(Ellipsis, hit)
+        self._plain[key] = plain
+
+
+def _holds_masked(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return mask_of(value) is not None
+    return any(map(_holds_masked, value))
+
+
+def _its_mask(value: Any) -> Any:
+    """The mask of what holds masked values, for the same call with masks in place of values."""
+    if not _holds_masked(value):
+        return value
+    plain, missing = _masked_of(value)
+    return np.zeros(np.shape(plain), np.bool_) if missing is None else missing
 
 
 def _masked_of(value: Any) -> tuple[Any, _Array | None]:

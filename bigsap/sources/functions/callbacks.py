@@ -69,11 +69,12 @@ def from_function(
     compiled: None compiles ``f`` with numba where that works and gives what Python gives
     on sampled pairs, but not below 16,384 pairs; otherwise calls it from Python (a
     ``PerformanceWarning``, once, says so if that is once a pair). True insists
-    (OptionError with the reason), False never compiles. Compiled code checks indices
-    and divisions as Python does. Whatever it cannot do (an exception, a NaN, a row of
-    another length, a number that ``dtype`` cannot hold) is done again in Python, whose
-    answer counts. Rounding may differ from Python's in the last digits; integers are
-    64-bit. Helpers that ``f`` calls are compiled along with it.
+    (OptionError with the reason), False never compiles. Compiled code checks indices,
+    divisions and integers as Python does. Whatever it cannot do (an exception, a NaN, a row of
+    another length, an integer that leaves 64 bits, or numpy's width of small ones, a number
+    that ``dtype`` cannot hold) is done again in Python, whose answer counts; where that would
+    be most pairs, nothing is compiled. Rounding may differ from Python's in the last digits.
+    Helpers that ``f`` calls are compiled along with it.
 
     A lambda of one value that lies inside the language of ``bigsap.expression`` (arithmetic
     on ``i``, ``j``, numbers and float64 arrays by ``x[i]``, ``x[j, k]``, conditions, sums,

@@ -16,13 +16,14 @@ from numba.np import numpy_support
 
 from bigsap.sources import compiled
 from bigsap.sources.base import Array
+from bigsap.sources.functions.whole import Checked
 
 # numba's annotations describe the inside of its decorators, not what they return.
 types: Any = numba.types
 njit: Any = numba.njit
 
-#: Checks instead of crashes, and no licence to reorder floating-point sums.
-FLAGS = {"boundscheck": True, "error_model": "python", "nogil": True}
+#: Checks instead of crashes and wrong integers, and no licence to reorder floating-point sums.
+FLAGS = {"boundscheck": True, "error_model": "python", "nogil": True, "pipeline_class": Checked}
 
 
 class UntranslatableError(Exception):

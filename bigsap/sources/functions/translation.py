@@ -1,10 +1,10 @@
 """A user's cost function as a compiled filler.
 
-The function is compiled with index checks and Python's division, and called from a
-generated C function. Whatever it cannot answer (it raised, or gave NaN, a row of the
-wrong length, a number out of range) is passed back to Python, pair by pair, by a C
-callback that takes the interpreter's lock; so compiled code never raises, never reads
-outside an array, and where it gives up Python's answer or exception counts.
+The function is compiled with index checks, Python's division and integers that do not wrap
+(``whole``), and called from a generated C function. Whatever it cannot answer (it raised, or
+gave NaN, a row of the wrong length, a number out of range) is passed back to Python, pair by
+pair, by a C callback that takes the interpreter's lock; so compiled code never raises, never
+reads outside an array, and where it gives up Python's answer or exception counts.
 
 Data comes in through the context block; see ``linking``.
 """
@@ -91,7 +91,8 @@ def _by_numba(source: PythonCalls, function: Any) -> Translation:
     n_ids = 3 if source.kind == "part" else 2 if source.kind in ("value", "block") else 1
     expressions = [arguments.add(a) for a in source.args]
     expressions += [arguments.add(a) for a in _missing(function, n_ids + len(source.args))]
-    callback = _RECOVER(_recoverer(source))
+    by_python = [0]
+    callback = _RECOVER(_recoverer(source, by_python))
     recover_address = ctypes.cast(callback, ctypes.c_void_p).value
     words = [recover_address or 0, source.shape[1], *arguments.words]
     try:
@@ -110,7 +111,9 @@ def _by_numba(source: PythonCalls, function: Any) -> Translation:
     # A user's function of parts may compute the row and cut it.
     in_parts = source.kind == "value"
     translation = Translation(compiled.make_fill(kernel.address, words, keep, in_parts=in_parts))
-    _compare(source, translation)
+    compared = _compare(source, translation)
+    if source.dtype.kind == "f" and 2 * by_python[0] > compared:
+        raise UntranslatableError("most of its numbers are beyond the integers of compiled code")
     return translation
 
 
@@ -127,12 +130,18 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {useful[0]}" if useful else type(error).__name__
 
 
-def _recoverer(source: PythonCalls) -> Callable[[int, int, int, int], None]:
+def _recoverer(
+    source: PythonCalls, counted: list[int] | None = None
+) -> Callable[[int, int, int, int], None]:
+    """The way back into Python. counted[0]: how often it found numbers there."""
     dtype = source.dtype
 
     def recover(row: int, start: int, stop: int, address: int) -> None:
         buffer = (ctypes.c_char * ((stop - start) * dtype.itemsize)).from_address(address)
-        source.recover(row, start, stop, np.frombuffer(memoryview(buffer), dtype))
+        out = np.frombuffer(memoryview(buffer), dtype)
+        source.recover(row, start, stop, out)
+        if counted is not None:
+            counted[0] += bool(np.isfinite(out).all())
 
     return recover
 
@@ -295,8 +304,11 @@ def _unfit(given: Any, out: Any, doubt_infinity: bool) -> str:
 # -- trust -----------------------------------------------------------------------------
 
 
-def _compare(source: PythonCalls, translation: Translation) -> None:
-    """Refuse compiled code whose answers on sampled pairs are not Python's."""
+def _compare(source: PythonCalls, translation: Translation) -> int:
+    """Refuse compiled code whose answers on sampled pairs are not Python's.
+
+    Returns how many samples were compared.
+    """
     n, m = source.shape
     rng = np.random.default_rng(0)
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 5)(translation.fill.address)
@@ -323,6 +335,7 @@ def _compare(source: PythonCalls, translation: Translation) -> None:
                 f" Python gives {expected[k]}"
             )
     source.forget()
+    return len(samples)
 
 
 def _in_single_precision(source: PythonCalls) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 from bigsap.errors import InputError, StoreError
 from bigsap.sources.base import Array
 from bigsap.sources.convert import cost_dtype, cost_shape
-from bigsap.sources.packed import Packing, packing_of
+from bigsap.sources.packing import Packing, packing_told
 
 #: One of them lies in the folder of a zarr array or group.
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
@@ -258,17 +258,8 @@ def describe(array: Any, name: str) -> Layout:
         raw=raw,
         root=_local_root(array),
         fill=array.fill_value,
-        packing=_packing(array, stored.newbyteorder("="), name),
+        packing=packing_told(array, name),
     )
-
-
-def _packing(array: Any, dtype: np.dtype[Any], name: str) -> Packing | None:
-    attributes = dict(array.attrs)
-    fill = None
-    if array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes:
-        # So xarray writes it, with the fill value in place of the attribute _FillValue.
-        fill = array.fill_value
-    return packing_of(attributes, dtype, name, fill=fill)
 
 
 def _local_root(array: Any) -> Path | None:

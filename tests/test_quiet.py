@@ -1,0 +1,94 @@
+"""Huge costs: the right pairs or a named error, never a warning of numpy (all are errors here)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment as scipys
+
+import bigsap
+
+HUGE = [[1.7e308, -1.7e308], [-1.7e308, 1.7e308]]
+OPTIONS = [
+    {}, {"method": "ssp"}, {"method": "compressed"}, {"method": "hungarian"}, {"method": "auction"},
+    {"epsilon": False}, {"certify": False}, {"maximize": True}, {"unassigned_cost": 1e308},
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _every_warning_is_an_error():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_sums_beyond_float64(options):
+    for cost in (HUGE, lambda i, j: HUGE[i][j]):
+        with pytest.raises(bigsap.OverflowRiskError, match="leaves float64"):
+            bigsap.solve(cost, shape=(2, 2), **options)
+    with pytest.raises(bigsap.OverflowRiskError, match="leaves float64"):
+        bigsap.solve_many([HUGE], **options)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_linear_sum_assignment(maximize):
+    found = bigsap.linear_sum_assignment(HUGE, maximize)
+    np.testing.assert_array_equal(found, scipys(HUGE, maximize))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_single_precision(options):
+    numbers = np.array([[3e38, -3e38], [-3e38, 3e38]], "f4")
+    sign = 1 if options.get("maximize") else -1
+    for result in (bigsap.solve(numbers, **options), *bigsap.solve_many([numbers] * 3, **options)):
+        assert result.fun == sign * 2 * float(np.float32(3e38))
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (20, 40), (40, 20), (300, 300)])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_differences_beyond_float64(shape, options):
+    cost = (np.random.default_rng(1).random(shape) - 0.5) * (1.7e308 / max(shape))
+    cost[3, 5] = 1.5e308
+    if options.get("method") == "auction" and shape[0] != shape[1]:
+        pytest.skip("its prices leave float64")
+    if options.get("method") == "hungarian" and shape[0] > shape[1]:
+        cost = cost.T
+    try:
+        result = bigsap.solve(cost, **options)
+    except bigsap.OverflowRiskError:
+        return
+    scaled = bigsap.solve(np.ldexp(cost, -20), **_scaled(options))
+    assert np.ldexp(scaled.fun, 20) == pytest.approx(result.fun, rel=1e-12)
+    result.verify(cost)
+
+
+def _scaled(options):
+    if "unassigned_cost" not in options:
+        return options
+    return {"unassigned_cost": float(np.ldexp(options["unassigned_cost"], -20))}
+
+
+def test_numpys_settings_are_left_alone():
+    before = np.geterr()
+    bigsap.solve(np.eye(3))
+    bigsap.linear_sum_assignment(np.eye(3))
+    assert np.geterr() == before
+
+
+def test_without_a_compiler_there_is_a_named_error():
+    code = "import bigsap; bigsap.solve([[1.0, 2.0], [3.0, 1.0]])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "OptionError" in done.stderr
+    assert "unset it" in done.stderr
