@@ -18,7 +18,7 @@ from bigsap.engine.gpu.device_lists import DeviceListEngine
 from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError, OptionError
 from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.proof.row_minima import row_minima
+from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.sources import ArraySource, as_source
 from bigsap.sources.device import device_memory
 from bigsap.sources.device.placed import MatrixOnDevice, place
@@ -362,11 +362,14 @@ class TestCertificate:
         g = np.random.default_rng(2)
         matrix, v = g.random((300, 320)), g.random(320)
         matching = g.permutation(320)[:300]
-        here = row_minima(ArraySource(matrix), matching, v, maximize, 1, 1 << 20, None)
+        prices = Prices(v)
+        here = row_minima(ArraySource(matrix), matching, prices, maximize, 1, 1 << 20, None)
         source = MatrixOnDevice(cupy.asarray(matrix))
-        there = row_minima(source, matching, v, maximize, 1, 1 << 20, None)
-        assert here[0].tobytes() == there[0].tobytes()
-        assert here[1].tobytes() == there[1].tobytes()
+        there = row_minima(source, matching, prices, maximize, 1, 1 << 20, None)
+        for one, other in zip(whole(here), whole(there), strict=True):
+            assert one.tobytes() == other.tobytes()
+        assert here.matched.tobytes() == there.matched.tobytes()
+        assert np.array_equal(here.margins, there.margins)
 
     def test_a_device_that_computes_something_else_is_caught(self) -> None:
         matrix = costs("random", 300, 300)
