@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import CertificateError, OverflowRiskError, quiet
-from bigsap.proof.conclusion import Claimed, conclude
+from bigsap.proof.conclusion import SHARE, Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
 from bigsap.proof.minima import Looked, may_bound, minima
 from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
@@ -99,13 +99,13 @@ class Certificate:
     def clear(self) -> bool:
         """Whether the gap is small beside the margins, too: no other assignment can win by it.
 
-        Of many rows some margins are tiny. A gap that is lost in the rounding of most assigned
-        costs, not of the few largest, is then small enough.
+        Of many rows some margins are tiny. There a gap will do that is within the share of the
+        sizes, where these are the deviations of most costs, not the few largest.
         """
         if not self.gap or not self.margin:
             return True
         rows = self.u.size
-        small = max(1e-12 * self.margin, min(1e-6 * self.margin, 2.0**-56 * self.deviation))
+        small = max(1e-12 * self.margin, min(1e-6 * self.margin, SHARE * self.deviation))
         return bool(self.gap <= rows * small)
 
 
