@@ -46,6 +46,8 @@ from bigsap.sources.base import Array, CostSource, Minimised
 
 #: Near pairs are within this share of the prices' spread.
 _WIDTH = 2.0**-40
+#: Or within twice the gap, where that is at most so many times what the median row wins by.
+_MARGINS = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,12 @@ class Certificate:
         """Whether the gap is small beside the margins, too: no other assignment can win by it."""
         if not self.gap or not self.margin:
             return True
-        return bool(self.gap <= 1e-12 * self.u.size * self.margin)
+        return bool(self.gap <= self.rounding)
+
+    @property
+    def rounding(self) -> float:
+        """The largest gap that is small beside the margins; infinite where these are unknown."""
+        return 1e-12 * self.u.size * self.margin if self.margin else math.inf
 
 
 def certify(
@@ -169,20 +176,38 @@ def certify(
     certificate = concluded(prices, found)
     if width is None or matching is None or (certificate.optimal and certificate.clear):
         return certificate
-    if certificate.gap is None or certificate.gap > n * width:
-        return certificate  # no matter of rounding
-    if not at_once:
-        found, again = minima(*given, every_pair=pairs, width=width)
-        looked = replace(
-            looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds
-        )
     signed = np.asarray((-1 if maximize else 1) * found.matched, np.float64)
     limit = 2.0**-50 * certificate.size
-    better = tightened(found, matching, signed, prices, limit, limited=not_above_zero)
-    if better is None:
-        return certificate
-    closer = concluded(better[1], better[0])
-    return closer if (closer.gap or 0) < (certificate.gap or 0) else certificate
+    if certificate.optimal:
+        limit = min(limit, certificate.rounding)
+    noted = width if at_once else None
+    for wide in _widths(certificate, width):
+        if wide != noted:
+            noted = wide
+            found, again = minima(*given, every_pair=pairs, width=wide)
+            looked = replace(
+                looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds
+            )
+        better = tightened(found, matching, signed, prices, limit, limited=not_above_zero)
+        if better is not None:
+            closer = concluded(better[1], better[0])
+            return closer if (closer.gap or 0) < (certificate.gap or 0) else certificate
+    return certificate
+
+
+def _widths(certificate: Certificate, width: float) -> list[float]:
+    """Within how much of their row's minimum pairs may matter to the prices' rounding.
+
+    Far larger costs, or prices, carry more of it: up to the gap, in all. Where that is no more than
+    what a few pairs a row are within, these pairs say all.
+    """
+    gap, margin = certificate.gap, certificate.margin
+    if gap is None:
+        return []
+    widths = [width] if gap <= certificate.u.size * width else []
+    if 2.0 * gap > width and margin and gap <= _MARGINS * margin:
+        widths.append(2.0 * gap)
+    return widths
 
 
 def certify_infeasible(
