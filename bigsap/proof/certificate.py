@@ -46,8 +46,8 @@ from bigsap.sources.base import Array, CostSource, Minimised
 
 #: Near pairs are within this share of the prices' spread.
 _WIDTH = 2.0**-40
-#: Or within twice the gap, where that is at most so many times what the median row wins by.
-_MARGINS = 4.0
+#: Prices are not brought below one that exceeds nearly all by so many times their spread.
+_OUTLYING = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +100,7 @@ class Certificate:
         """Whether the gap is small beside the margins, too: no other assignment can win by it."""
         if not self.gap or not self.margin:
             return True
-        return bool(self.gap <= self.rounding)
-
-    @property
-    def rounding(self) -> float:
-        """The largest gap that is small beside the margins; infinite where these are unknown."""
-        return 1e-12 * self.u.size * self.margin if self.margin else math.inf
+        return bool(self.gap <= 1e-12 * self.u.size * self.margin)
 
 
 def certify(
@@ -176,38 +171,20 @@ def certify(
     certificate = concluded(prices, found)
     if width is None or matching is None or (certificate.optimal and certificate.clear):
         return certificate
+    if certificate.gap is None or certificate.gap > n * width:
+        return certificate  # no matter of rounding
+    if not at_once:
+        found, again = minima(*given, every_pair=pairs, width=width)
+        looked = replace(
+            looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds
+        )
     signed = np.asarray((-1 if maximize else 1) * found.matched, np.float64)
     limit = 2.0**-50 * certificate.size
-    if certificate.optimal:
-        limit = min(limit, certificate.rounding)
-    noted = width if at_once else None
-    for wide in _widths(certificate, width):
-        if wide != noted:
-            noted = wide
-            found, again = minima(*given, every_pair=pairs, width=wide)
-            looked = replace(
-                looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds
-            )
-        better = tightened(found, matching, signed, prices, limit, limited=not_above_zero)
-        if better is not None:
-            closer = concluded(better[1], better[0])
-            return closer if (closer.gap or 0) < (certificate.gap or 0) else certificate
-    return certificate
-
-
-def _widths(certificate: Certificate, width: float) -> list[float]:
-    """Within how much of their row's minimum pairs may matter to the prices' rounding.
-
-    Far larger costs, or prices, carry more of it: up to the gap, in all. Where that is no more than
-    what a few pairs a row are within, these pairs say all.
-    """
-    gap, margin = certificate.gap, certificate.margin
-    if gap is None:
-        return []
-    widths = [width] if gap <= certificate.u.size * width else []
-    if 2.0 * gap > width and margin and gap <= _MARGINS * margin:
-        widths.append(2.0 * gap)
-    return widths
+    better = tightened(found, matching, signed, prices, limit, limited=not_above_zero)
+    if better is None:
+        return certificate
+    closer = concluded(better[1], better[0])
+    return closer if (closer.gap or 0) < (certificate.gap or 0) else certificate
 
 
 def certify_infeasible(
@@ -272,6 +249,7 @@ def spread(v: Array) -> float:
 
 def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Prices:
     """Prices whose largest is 0; with columns left over, the n-th smallest, and none is above.
+    Those of square problems stay where a few are so large that the others would be rounded.
 
     parted: they were given in two parts, also where all low ones are 0: nothing is rounded.
     """
@@ -279,8 +257,16 @@ def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Pr
     if low is None and not parted:
         if n < m:
             return Prices(np.minimum(high - np.partition(high, n - 1)[n - 1], 0))
+        top = high.max()
+        if (
+            n == m
+            and not always
+            and top - np.partition(high, m - 1 - m // 20)[m - 1 - m // 20]
+            > _OUTLYING * spread(high)
+        ):
+            return prices
         # Changes no difference between prices that it does not round.
-        return Prices(high - high.max())
+        return Prices(high - top)
     if n > m or (n == m and not always):
         return prices
     low = np.zeros(m) if low is None else low
