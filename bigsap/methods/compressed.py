@@ -121,12 +121,14 @@ def _solve(
 @dataclass(frozen=True)
 class FirstPrices:
     """v: P (n_columns,) or None for zeros. solution: (n_rows,) columns, where the estimator
-    proved one. plain: one phase with epsilon 0 is to follow. guided: v is of levels."""
+    proved one. plain: one phase with epsilon 0 is to follow. guided: v is of levels. far: which
+    are to stay where they are."""
 
     v: Array | None
     solution: Array | None = None
     plain: bool = False
     guided: bool = False
+    far: bool = False
 
 
 def first_prices(
@@ -214,7 +216,8 @@ def first_prices(
         v = ladder.climb(solve_level)
     if v is None:
         solved.first_prices = "estimate" if own_estimate else "none"
-    return FirstPrices(v, plain=plain and v is None, guided=v is not None)
+    far = v is not None and ladder.far is not None
+    return FirstPrices(v, plain=plain and v is None, guided=v is not None, far=far)
 
 
 def _begin(
@@ -223,7 +226,9 @@ def _begin(
     """An engine with these prices, and the course before its first evaluation."""
     engine = _engine(problem, setting, solved)
     if first.v is not None:
-        prices, grid = first.v - first.v.max(), setting.arithmetic.grid
+        # Prices that make far columns worth it are told with the others' largest at 0.
+        top = first.v.dtype.type(0) if first.far else first.v.max()
+        prices, grid = first.v - top, setting.arithmetic.grid
         if grid and grid < 1:
             prices = np.floor(prices / grid) * grid
         engine.v[:] = prices

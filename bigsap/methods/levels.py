@@ -33,6 +33,7 @@ from bigsap.errors import InvalidCostError
 from bigsap.methods import ssp
 from bigsap.methods.level_bounds import LevelBounds
 from bigsap.methods.outcome import Outcome
+from bigsap.methods.outlying import outlying, without, worth
 from bigsap.methods.parts import Counts, all_costs, part_of, read_gently
 from bigsap.methods.placement import prices_on_device
 from bigsap.methods.strata import Strata, one_of_each
@@ -74,6 +75,12 @@ class Ladder:
         n, m = problem.shape
         generator = np.random.default_rng([seed, n, m])
         rows, columns = strata.rows, strata.columns
+        #: What levels are made without, if anything.
+        self.far = outlying(problem)
+        if self.far is not None:
+            left = n - max(self.far.rows.size, self.far.columns.size)
+            rows = without(rows, self.far.rows, left)
+            columns = without(columns, self.far.columns, left)
         #: Ids in the whole problem of the rows and columns of each level, ascending.
         self.members: list[tuple[Array, Array]] = [(np.arange(n), np.arange(m))]
         while min(rows.size, columns.size) > (COARSEST if len(self.members) > 1 else 0):
@@ -120,6 +127,8 @@ class Ladder:
                 self._tell(level, bounds)
         clock = time.perf_counter()
         v = self._transform(self.problem, 0, self.price, self.monitor)
+        if self.far is not None:
+            v = worth(self.problem, v, self.far, self.team, self.monitor, self.counts)
         if bounds.due:
             bounds.tell(v, clock)
         return v

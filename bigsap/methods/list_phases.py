@@ -40,6 +40,8 @@ _NARROW, _NARROW_WIDE = 3.0, 1.5
 _FARTHER = 1.45
 #: Rows that tell so before all others are evaluated.
 _PROBED = 64
+#: Of so many rows a few are outliers when their costs are so many times as large as most.
+_MANY, _OUTLYING = 200, 1e3
 #: How many epsilons the virtual columns begin below the price that parts the rows, so that the
 #: real ones fill up first; and in the last phase, in epsilons of the one before it.
 _BELOW = 20.0
@@ -71,7 +73,8 @@ def run_course(
         told = course.warm or (course.guided and not course.plain)
         epsilon = 0.0
         if not course.plain:
-            epsilon = first * engine.greedy_gap(course.order) / max(1, n)
+            order = _outliers_first(course.order, engine.list_minima())
+            epsilon = first * engine.greedy_gap(order) / max(1, n)
         # Prices of levels leave a wide problem's short epsilon to other causes.
         told_little = n == m or not course.guided
         reach = _NARROW if n == m else _NARROW_WIDE
@@ -99,6 +102,17 @@ def run_course(
     monitor.save_now()
     matching = np.maximum(engine.column_of_row, S.FREE)
     return Outcome(matching, engine.v, phases=phases, seconds=seconds)
+
+
+def _outliers_first(order: Array, low: Array) -> Array:
+    """The order, with rows first whose costs are of another size than most rows': what they would
+    pay for another column says nothing about the others."""
+    sizes = np.abs(low[order])
+    if sizes.size < _MANY:
+        return order
+    place = sizes.size - 1 - sizes.size // 20
+    far = sizes > _OUTLYING * np.partition(sizes, place)[place]
+    return np.concatenate([order[far], order[~far]]) if far.any() else order
 
 
 def _too_narrow(widths: Array, epsilon: float, reach: float) -> bool:

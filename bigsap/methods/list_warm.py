@@ -6,6 +6,8 @@ cost; a row whose old pair is still tight keeps it, and only the others are sear
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bigsap.engine.core import state as S
@@ -41,6 +43,10 @@ def begin(
     return pairs
 
 
+#: Of so many prices a few are outliers when they are so many times as far apart as the others.
+_MANY, _OUTLYING = 200, 1e3
+
+
 def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     """Match what is tight on lists just evaluated; the rows left, in the given order.
 
@@ -53,16 +59,16 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     lists, v = engine.lists, engine.v
     low = engine.list_minima()
     finite = low < engine.infinity
-    exact = not (pairs >= 0).any()
-    size = 2 * np.abs(np.where(finite, low, 0)) + (v.max() - v.min())
+    exact, extent = not (pairs >= 0).any(), _extent(v)
+    size = 2 * np.abs(np.where(finite, low, 0)) + extent
     excess = np.zeros(low.size, engine.price) + allowed(engine, size, exact)
     entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
     matching = FirstPairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
-    apart = 2 * np.abs(np.where(finite, low - lists.reference, 0)) + (v.max() - v.min())
+    apart = 2 * np.abs(np.where(finite, low - lists.reference, 0)) + extent
     near = np.zeros(low.size, engine.price) + allowed(engine, apart, exact=False)
     if engine.price.kind == "f" and not engine.problem.integer:
-        near = np.maximum(near, 2 * UNIT * np.abs(np.where(finite, low, 0)))
+        near = np.maximum(near, 2 * UNIT * _usual(np.abs(np.where(finite, low, 0))))
     pick_tight(entries, v, order, near, matching, engine.infinity)
     if engine.group.size:
         _fill_group(engine, low, exact)
@@ -71,6 +77,27 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     engine.open_price[:] = np.where(engine.row_of_column < 0, v, engine.blocked)
     left: Array = order[engine.column_of_row[order] == S.FREE]
     return left
+
+
+def _extent(v: Array) -> Any:
+    """How far prices are apart; nine of ten of them, where a few are so far from these that what
+    their rounding allows would hide what differs elsewhere."""
+    extent = v.max() - v.min()
+    if v.dtype.kind != "f" or v.size < _MANY:
+        return extent
+    few = v.size // 20
+    ordered = np.partition(v, (few, v.size - 1 - few))
+    most = ordered[v.size - 1 - few] - ordered[few]
+    return most if extent > _OUTLYING * most > 0 else extent
+
+
+def _usual(sizes: Array) -> Array:
+    """The sizes, but of outliers, which are better searched for, no more than others have."""
+    if sizes.size < _MANY:
+        return sizes
+    place = sizes.size - 1 - sizes.size // 20
+    most = np.partition(sizes, place)[place]
+    return np.minimum(sizes, _OUTLYING * most) if most > 0 else sizes
 
 
 def _fill_group(engine: ListEngine, low: Array, exact: bool) -> None:

@@ -46,6 +46,8 @@ from bigsap.sources.base import Array, CostSource, Minimised
 
 #: Near pairs are within this share of the prices' spread.
 _WIDTH = 2.0**-40
+#: Prices are not brought below one that exceeds nearly all by so many times their spread.
+_OUTLYING = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +260,7 @@ def spread(v: Array) -> float:
 
 def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Prices:
     """Prices whose largest is 0; with columns left over, the n-th smallest, and none is above.
+    Those of square problems stay where a few are so large that the others would be rounded.
 
     parted: they were given in two parts, also where all low ones are 0: nothing is rounded.
     """
@@ -265,8 +268,16 @@ def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Pr
     if low is None and not parted:
         if n < m:
             return Prices(np.minimum(high - np.partition(high, n - 1)[n - 1], 0))
+        top = high.max()
+        if (
+            n == m
+            and not always
+            and top - np.partition(high, m - 1 - m // 20)[m - 1 - m // 20]
+            > _OUTLYING * spread(high)
+        ):
+            return prices
         # Changes no difference between prices that it does not round.
-        return Prices(high - high.max())
+        return Prices(high - top)
     if n > m or (n == m and not always):
         return prices
     low = np.zeros(m) if low is None else low

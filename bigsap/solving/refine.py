@@ -5,6 +5,9 @@ lose the digits below. As in iterative refinement of linear systems, the *residu
 (``bigsap.sources.residual``) has none of these sizes: its solution tells a better assignment, and
 its prices, added to the old ones as pairs of doubles, prove it.
 
+Where the gap is so small that few pairs of a row leave as little, these are the whole residual
+problem, and one more pass notes them (``bigsap.proof.near_matching``).
+
 Where bounds of the costs spare most evaluations they must not be lost: there costs that are too
 large for any optimal assignment are clipped first, which leaves the bounds as they are.
 """
@@ -22,6 +25,7 @@ from bigsap.proof.certificate import Certificate
 from bigsap.proof.exact import two_sum
 from bigsap.proof.geometry import boundable
 from bigsap.proof.minima import minima
+from bigsap.proof.near_matching import matched_again
 from bigsap.proof.row_minima import Prices
 from bigsap.rows import parse_bytes
 from bigsap.solving.call import SolveCall
@@ -37,6 +41,8 @@ _BYTES = 1 << 30
 _AT_ONCE = 1 << 20
 #: A gap that is a larger share of the costs' sizes is not a matter of rounding.
 _ROUNDING = 1e-9
+#: Near pairs are looked for where the gap is at most so many times what the median row wins by.
+_MARGINS = 4.0
 #: A square residual problem of a rectangle has at most so many times its pairs.
 _MOST_SQUARE = 64
 
@@ -62,10 +68,14 @@ def refined(
     solve: such a problem, from zero prices and the assignment at hand where that is given; None
     when it is infeasible. prove: an assignment by prices in two parts.
     """
+    few = True
     for _ in range(ROUNDS):
         if settled(call, certificate):
             break
-        found = _next(call, column_of_row, certificate, solve)
+        found = _by_near_pairs(call, column_of_row, certificate) if few else None
+        few = found is not None
+        if found is None:
+            found = _next(call, column_of_row, certificate, solve)
         if found is None:
             break
         call.refined += 1
@@ -75,8 +85,31 @@ def refined(
         if gap < before:
             column_of_row, certificate = found[0], better
         if gap > before / 2:
-            break
+            if not few:
+                break
+            few = False
     return column_of_row, certificate
+
+
+def _by_near_pairs(
+    call: SolveCall, column_of_row: Array, certificate: Certificate
+) -> tuple[Array, Array, Array | None] | None:
+    """The next assignment and prices of a square problem, from pairs that leave at most the gap;
+    None where these are not few."""
+    source, gap, margin = call.reading.source, certificate.gap or 0.0, certificate.margin
+    n, m = source.shape
+    if n != m or isinstance(source, Gated) or not margin or gap > _MARGINS * margin:
+        return None
+    _, _, v, v_low = signed_duals(call, certificate)
+    prices = Prices(v, v_low if v_low.any() else None)
+    found, looked = minima(
+        source, column_of_row, prices, call.problem.maximize, call.n_threads, call.block_bytes(),
+        lambda _: call.monitor.tick(), width=(1.0 + 2.0**-20) * gap,
+    )  # fmt: skip
+    call.certificate_pairs += looked.pairs + looked.bounds
+    signed = call.problem.sign * found.matched.astype(np.float64)
+    better = matched_again(found, column_of_row, signed, prices)
+    return None if better is None else (better[0], better[1].high, better[1].low)
 
 
 def _next(

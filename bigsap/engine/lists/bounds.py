@@ -29,6 +29,10 @@ GROUP = 16
 MOST_COORDINATES = 16
 FEW_COORDINATES = 6
 
+#: Points so many times as far from 0 as most are outliers; and where the margin that they ask for
+#: is so many times that of most blocks, these have their own.
+_FAR, _HEAVY = 100.0, 1000.0
+
 SQUARE, ABSOLUTE, PRODUCT, ROOT, LARGEST = range(5)
 KINDS = {
     "square": SQUARE,
@@ -44,8 +48,9 @@ class Blocks(NamedTuple):
 
     x: float64 (n_rows, d). low, high: (d, n_all) boxes, of the ``n_blocks`` blocks first, then
     of the groups of GROUP blocks. scale: (d,) of the coordinates. slope: (d, n_all), offset:
-    (n_all,). kind: one of KINDS. margin: float64 (1,), how much a bound is lowered against
-    rounding.
+    (n_all,). kind: one of KINDS. margin: float64 (1 + n_all + d,), how much a bound is lowered
+    against rounding: of rows that are far from most in some coordinate; of the others, by block;
+    and how large their coordinates are at most.
     """
 
     x: Array
@@ -87,7 +92,7 @@ def blocks_of(source: Any) -> Blocks:
         scale=read_only(np.ascontiguousarray(terms.scale, np.float64)),
         slope=np.zeros((d, n_all)),
         offset=np.zeros(n_all),
-        margin=np.zeros(1),
+        margin=np.zeros(1 + n_all + d),
         kind=KINDS[terms.kind],
         n_blocks=n_blocks,
     )
@@ -103,18 +108,42 @@ def fit(blocks: Blocks, y: Array, v: Array, team: Team) -> None:
     """Fit the majorants to the present prices. y: (d, m) as in the source. O(m d**2)."""
     b = blocks
     team.share(v.size, run_fit, read_only(y), v, b.slope, b.offset, b.kind, b.n_blocks)
-    reach = np.maximum(np.abs(blocks.low), np.abs(blocks.high)).max(axis=1)
-    far = reach + np.abs(blocks.x).max(axis=0)
-    w = blocks.scale
-    cost = {
-        SQUARE: (w * far**2).sum(),
-        ABSOLUTE: (w * far).sum(),
-        PRODUCT: (w * far**2).sum(),
-        ROOT: np.sqrt((w * far**2).sum()),
-        LARGEST: (w * far).max(),
-    }[blocks.kind]
-    size = cost + (np.abs(blocks.slope).max(axis=1) * far).sum() + np.abs(blocks.offset).max()
-    blocks.margin[0] = 128 * np.finfo(np.float64).eps * size
+    reach = np.maximum(np.abs(b.low), np.abs(b.high))
+    far = np.abs(b.x).max(axis=0)
+    slope, offset = np.abs(b.slope), np.abs(b.offset)
+    whole = _margin(b, reach.max(axis=1) + far, slope.max(axis=1), offset.max())
+    limit = usual_size(b.x)
+    with np.errstate(over="ignore", invalid="ignore"):
+        by_block = _margin(b, reach + limit[:, None], slope, offset)
+    # One far point is no reason to look at all pairs of the others.
+    heavy = whole > _HEAVY * np.median(by_block)
+    b.margin[0] = whole
+    b.margin[1 : 1 + offset.size] = by_block if heavy else whole
+    b.margin[1 + offset.size :] = limit if heavy else np.inf
+
+
+def _margin(b: Blocks, far: Array, slope: Array, offset: Array) -> Any:
+    """Against the rounding of numbers of these sizes; far, slope: (d,) or (d, blocks)."""
+    w = b.scale if far.ndim == 1 else b.scale[:, None]
+    if b.kind in (SQUARE, PRODUCT):
+        cost = (w * far**2).sum(axis=0)
+    elif b.kind == ABSOLUTE:
+        cost = (w * far).sum(axis=0)
+    elif b.kind == ROOT:
+        cost = np.sqrt((w * far**2).sum(axis=0))
+    else:
+        cost = (w * far).max(axis=0)
+    return 128 * np.finfo(np.float64).eps * (cost + (slope * far).sum(axis=0) + offset)
+
+
+def usual_size(points: Array) -> Array:
+    """(d,): how large coordinates are at most but for a few points far from all others."""
+    sizes = np.abs(points)
+    place = sizes.shape[0] * 19 // 20
+    usual = float(np.partition(sizes.max(axis=1), place)[place])
+    near = sizes.max(axis=1) <= _FAR * usual
+    largest: Array = sizes[near].max(axis=0)
+    return largest
 
 
 @kernel(nrt=True)
@@ -190,7 +219,10 @@ def bound_row(row: int, b: Blocks, first: int, last: int, out: Array) -> None:
     """
     d = b.low.shape[0]
     count = last - first
-    kind, margin = b.kind, b.margin[0]
+    kind, n_all = b.kind, b.offset.size
+    usual = True
+    for a in range(d):
+        usual = usual and abs(b.x[row, a]) <= b.margin[1 + n_all + a]
     for k in range(count):
         out[k] = 0.0
     for a in range(d):
@@ -230,9 +262,12 @@ def bound_row(row: int, b: Blocks, first: int, last: int, out: Array) -> None:
                     t = w * abs(x - y)
                     out[k] = t if t > out[k] else out[k]
     offset = b.offset[first:last]
+    start = 1 + first if usual else 0
+    step = 1 if usual else 0
+    margin = b.margin
     if kind == ROOT:
         for k in range(count):
-            out[k] = np.sqrt(out[k]) - offset[k] - margin
+            out[k] = np.sqrt(out[k]) - offset[k] - margin[start + k * step]
     else:
         for k in range(count):
-            out[k] = out[k] - offset[k] - margin
+            out[k] = out[k] - offset[k] - margin[start + k * step]

@@ -1,0 +1,110 @@
+"""Points that are far from all others: levels are made without them, and prices told with them.
+
+One faulty reading puts a point away from the others by many times what these are apart. A sample
+that has it, or has its column but not its row, has prices of that distance; to bring the largest
+price to 0 would then take the digits of all others. So levels know only points that are not
+outlying. What such columns are worth beside the others is told by a small problem: outlying rows
+and columns, each of which has one place among the others.
+
+Prices are a legal start whatever they are: nothing here bears on the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigsap.engine.core.team import Team
+from bigsap.engine.dense.dense_engine import Engine
+from bigsap.methods import ssp
+from bigsap.methods.parts import Counts, some_costs
+from bigsap.monitor import Monitor
+from bigsap.problem import Problem
+from bigsap.rows import Rows
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import Array, Separable
+
+#: A point is outlying so many times as far from the middle as nine of ten are apart.
+_FAR = 100.0
+#: At most so many rows, or columns, are outliers.
+_MOST = 64
+
+
+@dataclass(frozen=True)
+class Outlying:
+    """rows, columns: intp, ascending, of the problem's."""
+
+    rows: Array
+    columns: Array
+
+
+def outlying(problem: Problem) -> Outlying | None:
+    """The few points of a square problem that are far from all others; None without any."""
+    source = problem.source
+    n, m = problem.shape
+    terms = source.separable() if isinstance(source, Separable) else None
+    if terms is None or n != m or problem.integer or terms.kind == "product" or not terms.x.size:
+        return None
+    x, y = terms.x, terms.y.T
+    ends = np.quantile(np.concatenate([x, y]), (0.05, 0.95), axis=0)
+    middle, extent = ends.mean(axis=0), float((ends[1] - ends[0]).max())
+    if not extent > 0:
+        return None
+    rows, columns = (
+        np.flatnonzero((np.abs(points - middle) > _FAR * extent).any(axis=1)) for points in (x, y)
+    )
+    if not rows.size + columns.size or max(rows.size, columns.size) > min(_MOST, n // 20):
+        return None
+    return Outlying(rows, columns)
+
+
+def without(order: Array, left_out: Array, size: int) -> Array:
+    """An order without some ids, and without its last ones beyond ``size``."""
+    kept: Array = order[~np.isin(order, left_out)][:size]
+    return kept
+
+
+def worth(
+    problem: Problem, v: Array, far: Outlying, team: Team, monitor: Monitor, counts: Counts
+) -> Array:
+    """The prices, those of outlying columns by what the rows make of them.
+
+    v: (m,) prices by rows that are not outlying. The largest of the other columns' becomes 0.
+    """
+    rows, columns = far.rows, far.columns
+    near = np.ones(v.size, bool)
+    near[columns] = False
+    top = float(v[near].max())
+    v = v - top
+    if not rows.size or not columns.size:
+        return v
+    costs = problem.sign * some_costs(problem, rows, np.arange(v.size), monitor, counts)
+    k, size = rows.size, rows.size + columns.size
+    # A place among the others is the cheapest there; which it is matters little.
+    small = np.zeros((size, size))
+    small[:k, : columns.size] = costs[:, columns]
+    small[:k, columns.size :] = (costs[:, near] - v[near]).min(axis=1)[:, None]
+    small[k:, : columns.size] = v[columns]
+    prices = _nearest_to_zero(small, team, monitor)[: columns.size]
+    v[columns] = np.minimum(v[columns], prices)
+    return v
+
+
+def _nearest_to_zero(costs: Array, team: Team, monitor: Monitor) -> Array:
+    """Optimal prices of a small square matrix, each as near to 0 as may be; the largest of a row
+    and column that are no outliers, the last ones, is 0."""
+    dense = Problem(ArraySource(costs), maximize=False)
+    engine = Engine(dense, Rows.in_place(costs), team, monitor, np.dtype(np.float64))
+    found = ssp.run(engine, epsilon=True, seed=0, grid=0.0, published=True).column_of_row
+    if found is None:
+        return np.zeros(costs.shape[0])
+    # away[s, j]: by how much j may be dearer than s, at most.
+    own = costs[np.arange(found.size), found]
+    away = np.empty_like(costs)
+    away[found] = costs - own[:, None]
+    for middle in range(found.size):
+        np.minimum(away, away[:, middle, None] + away[middle], out=away)
+    most, least = away[-1], -away[:, -1]
+    prices: Array = np.clip(0.0, np.minimum(least, most), most)
+    return prices
