@@ -53,7 +53,7 @@ def _repeated(points: Array) -> bool:
     if not points.size:
         return False
     mixed = np.zeros(points.shape[1])
-    factors = np.random.default_rng(0).random(points.shape[0])
-    for factor, coordinate in zip(factors, points, strict=True):
-        mixed += factor * coordinate
+    factors: Array = np.random.default_rng(0).random(points.shape[0])
+    for k in range(points.shape[0]):
+        mixed += factors[k] * points[k]
     return bool(np.unique(mixed).size < (1.0 - _REPEATED) * mixed.size)
