@@ -465,7 +465,7 @@ def test_lists_are_short_where_evaluations_are_cheap(n, d, metric, maximize, siz
     assert list_sizes.list_size(Problem(source, maximize)) == size
 
 
-@pytest.mark.parametrize(("repeated", "size"), [(2_000, 48), (3_000, 128)])
+@pytest.mark.parametrize(("repeated", "size"), [(1_000, 48), (1_500, 128)])
 def test_lists_are_longer_where_columns_repeat(repeated, size):
     generator = np.random.default_rng(0)
     x, y = generator.random((2, 9_999, 3))

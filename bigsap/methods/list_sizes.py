@@ -20,7 +20,7 @@ LONG_CLOSE_LIST_SIZE = 64
 _CLOSE = ("square", "product")
 #: Unless more than this share of the columns repeats others: short lists of ties are used up all
 #: the time, and searches pass through all that ties.
-_REPEATED = 0.25
+_REPEATED = 0.125
 #: However little memory there is: shorter lists are used up all the time.
 LEAST_LIST_SIZE = 16
 #: Rows from which on there are many.
@@ -52,8 +52,8 @@ def _repeated(points: Array) -> bool:
     """Whether many of the points (d, m) are the same. O(m log m)."""
     if not points.size:
         return False
-    mixed = np.zeros(points.shape[1])
-    factors: Array = np.random.default_rng(0).random(points.shape[0])
+    mixed: Array = np.zeros(points.shape[1])
+    factors = np.random.default_rng(0).random((points.shape[0],))
     for k in range(points.shape[0]):
-        mixed += factors[k] * points[k]
+        mixed = mixed + factors[k] * points[k]
     return bool(np.unique(mixed).size < (1.0 - _REPEATED) * mixed.size)
