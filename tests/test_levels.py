@@ -8,6 +8,7 @@ from scipy.optimize import linear_sum_assignment
 
 import bigsap
 from bigsap import checkpoint
+from bigsap.engine.core.team import Team
 from bigsap.engine.lists.ordering import LEAF, compact_order
 from bigsap.methods import first_prices, level_bounds, levels, strata
 from bigsap.methods.parts import Counts, part_of, some_costs
@@ -404,6 +405,48 @@ def test_strata_are_what_spares_them(spared, monkeypatch):
     bad = bigsap.solve(source, start="levels")
     assert good.stats["rows_scanned"] < 0.8 * bad.stats["rows_scanned"]
     assert good.fun == pytest.approx(bad.fun, rel=1e-9)
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_columns_begin_at_higher_prices_in_many_dimensions(d):
+    """By the fourth smallest ``c - u``, which lies far above the smallest where rows are few."""
+    generator = np.random.default_rng(d)
+    x, y = generator.random((1200, d)), generator.random((800, d))
+    rows, u = np.sort(generator.permutation(1200)[:600]), 0.1 * generator.random(600)
+    problem = Problem(bigsap.points(x, y))
+    found = levels.bounded_transform(problem, rows, u, Team(1), Monitor(), Counts())
+    assert found is not None
+    sorted_ = np.sort(squared_distances(x[rows], y) - u[:, None], axis=0)
+    np.testing.assert_allclose(found[0], sorted_[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found[1], sorted_[0 if d == 2 else 3], rtol=0, atol=1e-12)
+
+
+def clouds(n, seed):
+    """Two normal clouds in four dimensions, one of them smaller and shifted."""
+    generator = np.random.default_rng(seed)
+    x, y = generator.standard_normal((2, n, 4))
+    return bigsap.points(x, 0.7 * y + 0.3)
+
+
+def test_higher_prices_spare_searches_that_go_everywhere(monkeypatch):
+    source = clouds(8000, 0)
+    options = {"method": "compressed", "start": "levels", "threads": 1}
+    good = bigsap.solve(source, **options)
+    monkeypatch.setattr(levels, "_RAISED", 1)
+    bad = bigsap.solve(source, **options)
+    assert good.status == bad.status == "optimal"
+    assert good.fun == pytest.approx(bad.fun, rel=1e-12)
+    assert good.stats["rows_scanned"] < 0.8 * bad.stats["rows_scanned"]
+    assert good.stats["pairs_evaluated"] < bad.stats["pairs_evaluated"]
+
+
+def test_any_seed_takes_about_as_much():
+    source = clouds(6000, 1)
+    options = {"method": "compressed", "start": "levels", "threads": 1, "certify": False}
+    found = [bigsap.solve(source, seed=seed, **options).stats for seed in range(5)]
+    for name in ("rows_scanned", "rows_evaluated", "pairs_evaluated"):
+        counts = [stats[name] for stats in found]
+        assert max(counts) <= 1.5 * np.median(counts), (name, counts)
 
 
 def test_whole_rows_start_from_levels_too():

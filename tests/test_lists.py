@@ -460,9 +460,18 @@ def test_a_probe_chooses_how_rows_are_evaluated():
     ],
 )
 def test_lists_are_short_where_evaluations_are_cheap(n, d, metric, maximize, size):
-    x = np.ones((n, d))
+    x = np.random.default_rng(0).random((n, d))
     source = bigsap.lowrank(x, x) if metric == "product" else bigsap.points(x, x, metric=metric)
     assert list_sizes.list_size(Problem(source, maximize)) == size
+
+
+@pytest.mark.parametrize(("repeated", "size"), [(1_000, 48), (1_500, 128)])
+def test_lists_are_longer_where_columns_repeat(repeated, size):
+    generator = np.random.default_rng(0)
+    x, y = generator.random((2, 9_999, 3))
+    y[:repeated] = y[-1]
+    order = generator.permutation(9_999)
+    assert list_sizes.list_size(Problem(bigsap.points(x, y[order]))) == size
 
 
 @pytest.mark.parametrize("size", [1, 7, 48, 400])

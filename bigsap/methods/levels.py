@@ -5,6 +5,11 @@ coarsest is solved densely; the duals u of a level's rows give prices to the col
 finer one, ``v[j] = min over the rows of (c[i, j] - u[i])``, from which that is solved by
 compressed rows, and so on. The last prices are those of the whole problem.
 
+In more than two dimensions many columns lie at the edge, where a sample tells least. Prices only
+fall: one that is too high falls by short searches, but where one is too low all others have to
+fall, by searches that go everywhere. So such problems begin at higher prices, by the
+``_RAISED``-th smallest ``c - u``, which lies farther above the smallest where rows are few.
+
 Rectangular problems keep their proportions. With n < m the free columns of a level have the
 largest price, its *cap*, which bounds the prices of the finer level too; with n > m the
 rows left over have the largest u that any assigned row has.
@@ -41,13 +46,15 @@ from bigsap.monitor import Monitor, PartMonitor
 from bigsap.problem import Problem
 from bigsap.rows import Rows
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, Resident, Selectable
+from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
 from bigsap.sources.device.placed import OnDevice
 
 #: A level has one of so many rows and columns of the one above it.
 SHARE = 4
 #: Levels of at most so many rows or columns are solved densely, and have none below them.
 COARSEST = 2500
+# See the top: from so many coordinates on, by the so-manieth smallest.
+_MANY_COORDINATES, _RAISED = 3, SHARE
 # Fewer rows or columns are no problem worth solving.
 _LEAST = 8
 # In whole numbers, the price of a column that no row may have.
@@ -126,11 +133,11 @@ class Ladder:
             if level > 1 and bounds.due:
                 self._tell(level, bounds)
         clock = time.perf_counter()
-        v = self._transform(self.problem, 0, self.price, self.monitor)
+        nearest, v = self._transform(self.problem, 0, self.price, self.monitor)
         if self.far is not None:
-            v = worth(self.problem, v, self.far, self.team, self.monitor, self.counts)
+            nearest = v = worth(self.problem, v, self.far, self.team, self.monitor, self.counts)
         if bounds.due:
-            bounds.tell(v, clock)
+            bounds.tell(nearest, clock)
         return v
 
     def _tell(self, level: int, bounds: LevelBounds) -> None:
@@ -139,7 +146,7 @@ class Ladder:
         rows = self.members[level][0]
         v = bounded_transform(self.problem, rows, self.u, self.team, self.monitor, Counts())
         if v is not None:
-            bounds.tell(reached(v), clock)
+            bounds.tell(reached(v[0]), clock)
 
     def _parts(self) -> dict[int, Problem]:
         """The problems of the levels that are still to be solved, each a part of the one above."""
@@ -171,7 +178,7 @@ class Ladder:
             self.counts.pairs += costs.size
             u = (part.sign * costs.astype(inner.price) - outcome.v).min(axis=1)
         else:
-            prices = self._transform(part, level, inner.price, below)
+            _, prices = self._transform(part, level, inner.price, below)
             outcome, u = solve_level(part, inner, prices, below, self.seed + level)
         if u is None or outcome.violator.size or not np.isfinite(u).all():
             return False
@@ -186,14 +193,18 @@ class Ladder:
 
     def _transform(
         self, problem: Problem, level: int, price: np.dtype[Any], monitor: Monitor
-    ) -> Array:
-        """Prices of a level's columns from the u of the level below it."""
+    ) -> tuple[Array, Array]:
+        """Prices of a level's columns from the u of the level below it, and those to begin with."""
         rows = np.searchsorted(self.members[level][0], self.members[level + 1][0])
-        v = bounded_transform(problem, rows, self.u, self.team, monitor, self.counts)
-        if v is None:
+        found = bounded_transform(problem, rows, self.u, self.team, monitor, self.counts)
+        if found is None:
             counts = self.counts if level == 0 else None
             v = transform(problem, self.team, monitor, rows, self.u, counts, price)
-        v = reached(v)
+            found = v, v
+        nearest, raised = (self._capped(reached(v)) for v in found)
+        return nearest, raised
+
+    def _capped(self, v: Array) -> Array:
         return np.minimum(v, self.cap) if self.cap.size else v
 
     def _named(self, error: InvalidCostError, level: int) -> Exception:
@@ -253,8 +264,9 @@ def transform(
 
 def bounded_transform(
     problem: Problem, rows: Array, u: Array, team: Team, monitor: Monitor, counts: Counts
-) -> Array | None:
-    """``transform`` as row minima of the transpose, so that bounds help; None without them."""
+) -> tuple[Array, Array] | None:
+    """``transform`` as row minima of the transpose, so that bounds help, and the prices to begin
+    with, which may be higher; None without bounds."""
     source = problem.source
     if not isinstance(source, Selectable) or isinstance(source, OnDevice):
         return None
@@ -262,7 +274,8 @@ def bounded_transform(
     turned = None if selected is None else Problem(selected, problem.maximize).transpose()
     if turned is None:
         return None
-    engine = ListEngine(turned, team, monitor, np.dtype(np.float64), 1, 0)
+    n_nearest = _RAISED if _coordinates(source) >= _MANY_COORDINATES else 1
+    engine = ListEngine(turned, team, monitor, np.dtype(np.float64), n_nearest, 0)
     if not engine.blocks.offset.size or engine.blocks.low.shape[0] > FEW_COORDINATES:
         return None
     engine.v[:] = u
@@ -272,4 +285,12 @@ def bounded_transform(
     # Rows of the problem, each begun once: those of the turned engine are columns here.
     counts.rows += rows.size
     counts.pairs += engine.pairs_evaluated
-    return engine.list_minima()
+    nearest = engine.list_minima()
+    # Few columns of the turned problem leave some lists empty: of rows that may have none.
+    return nearest, nearest if n_nearest == 1 else np.maximum(nearest, engine.list_maxima())
+
+
+def _coordinates(source: CostSource) -> int:
+    """How many coordinates a column has; 0 where it has none."""
+    terms = source.separable() if isinstance(source, Separable) else None
+    return 0 if terms is None else int(terms.y.shape[0])

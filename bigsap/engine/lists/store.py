@@ -364,6 +364,16 @@ class ListStore:
         self.team.share(low.size, L.run_list_minima, *given)
         return low
 
+    def list_maxima(self) -> Array:
+        """P (n_rows,) largest ``c - v`` in each list, -infinity for an empty one."""
+        lists = self.lists
+        high: Array = np.full(lists.start.size, -self.infinity, self.price)
+        for k in range(int(lists.size.max(initial=0))):
+            rows = np.flatnonzero(lists.size > k)
+            at = lists.start[rows] + k
+            high[rows] = np.maximum(high[rows], lists.costs[at] - self.v[lists.ids[at]])
+        return lists.reference + high
+
     def list_widths(self) -> Array:
         """P (n_rows,) how far each threshold lies above the best of the list; infinity for lists
         of whole rows."""
