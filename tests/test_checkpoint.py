@@ -605,3 +605,22 @@ def test_saving_does_not_change_the_answer(tmp_path):
     res = bigsap.solve(cost, checkpoint=tmp_path / "c", checkpoint_every=0, cancel=event)
     assert same(plain, res)
     assert res.stats["rows_scanned"] == plain.stats["rows_scanned"]
+
+
+def test_large_integers_that_were_met_after_the_checkpoint(tmp_path):
+    """What was saved is of another arithmetic; the search begins anew, in int64."""
+    cost = np.random.default_rng(3).integers(0, 100, (80, 60))
+    cost[-1, -1] = 2**45
+    path = tmp_path / "large.ck"
+
+    def stop(progress):
+        raise StopIteration
+
+    stopped = bigsap.solve(
+        cost, method="ssp", start="none", checkpoint=path, callback=stop, callback_rows=1, threads=1
+    )
+    assert stopped.status == "cancelled"
+    assert bigsap.checkpoint.read(path).facts["price"] == "float64"
+    resumed = bigsap.resume(path, cost, threads=1)
+    assert resumed.status == "optimal"
+    assert resumed.fun == bigsap.solve(cost).fun

@@ -69,11 +69,11 @@ class Run(SolveCall):
             given, problem, monitor, options, n_threads, warm_start, saved,
             gated=gated, large=large, crew=crew,
         )  # fmt: skip
-        self._open_checkpoint()
+        self._open_checkpoint(large)
 
     # -- checkpoints ----------------------------------------------------------------
 
-    def _open_checkpoint(self) -> None:
+    def _open_checkpoint(self, large: bool) -> None:
         """Refuse a checkpoint of another solve; see that ours can be written, before work."""
         path, saved = self.options.checkpoint, self.saved
         if path is None and saved is None:
@@ -83,7 +83,13 @@ class Run(SolveCall):
             self.asked,
         )  # fmt: skip
         if saved is not None:
-            saved.refuse_unless(facts)
+            if large:
+                # The costs that need int64 were met after the checkpoint: from the beginning.
+                of_saved = {name: saved.facts.get(name) for name in ("price", "grid")}
+                saved.refuse_unless(facts | of_saved)
+                self.saved = replace(saved, snapshot={})
+            else:
+                saved.refuse_unless(facts)
             self.resumed = int(saved.facts.get("resumed", 0)) + 1
         facts["resumed"] = self.resumed
         if path is None:
