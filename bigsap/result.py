@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import secrets
 import threading
@@ -57,6 +58,15 @@ MESSAGES = {
     Status.CANCELLED: "The solve was cancelled.",
     Status.INFEASIBLE: "The cost matrix is infeasible.",
 }
+
+
+def _difference(fun: float, bound: float) -> float:
+    """By how much an exact cost, shown as ``fun``, differs from the bound at most."""
+    difference = abs(fun - bound)
+    if isinstance(difference, int) or not math.isfinite(difference):
+        return difference
+    # ``fun`` is the double nearest to the cost, and this difference is rounded, too.
+    return math.nextafter(difference + math.ulp(fun) / 2, math.inf)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,7 +175,7 @@ class Result:
             if fun is None or bound is None:
                 gap = None
             elif gap is None:
-                gap = abs(fun - bound)
+                gap = _difference(fun, bound)
             row_low = None if u_low is None else sign * u_low
             column_low = None if v_low is None else sign * v_low
             row_dual = np.full(n, np.nan) if u is None else sign * np.asarray(u) + 0
