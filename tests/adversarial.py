@@ -234,7 +234,11 @@ def given(
         chunks = tuple(int(rng.integers(1, size + 1)) for size in matrix.shape)
         chunks = tuple(max(c, -(-size // 8)) for c, size in zip(chunks, matrix.shape, strict=True))
         array = zarr.create_array(
-            zarr.storage.MemoryStore(), shape=matrix.shape, dtype=matrix.dtype, chunks=chunks
+            zarr.storage.MemoryStore(),
+            shape=matrix.shape,
+            dtype=matrix.dtype,
+            chunks=chunks,
+            config={"write_empty_chunks": True},
         )
         array[:] = matrix
         return array

@@ -292,7 +292,7 @@ def _served(case: Case, place: Place, folder: Path, found: Outcome) -> None:
 
         path = folder / "costs.zarr"
         shutil.rmtree(path, ignore_errors=True)
-        zarr.save_array(path, case.matrix)
+        zarr.save_array(path, case.matrix, config={"write_empty_chunks": True})
         cost = zarr.open_array(path, mode="r")
     job = place.client.submit(cost, options=asked, shape=case.matrix.shape, wait=300)
     _judged(case, truth, job.result(), found)
