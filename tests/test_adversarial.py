@@ -44,6 +44,17 @@ def test_on_this_machine(part, tmp_path):
     assert found_by("host", numbers, tmp_path, Place(), most=40) == []
 
 
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    [(0, 586), (0, 4413), (0, 3524), (7, 3788), (7, 23973), (7, 40608)],
+)
+def test_what_long_searches_found(seed, number, tmp_path):
+    """Integers met after a checkpoint, a stopped solve's gap, large prices without a certificate,
+    prices above 0 where columns may stay free."""
+    case = draw(seed, number, "host", tmp_path, 2500)
+    assert tried(case, Place(), tmp_path).faults == []
+
+
 def test_larger_problems(tmp_path):
     assert found_by("host", range(1000, 1020), tmp_path, Place(), most=200) == []
 

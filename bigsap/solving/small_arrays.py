@@ -96,8 +96,11 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
     return None
 
 
-def solve_small(costs: Array, maximize: bool) -> Result | None:
-    """The result of costs that ``suits``, or None. Raises InvalidCostError as ``solve``."""
+def solve_small(costs: Array, maximize: bool, *, gated: bool = False) -> Result | None:
+    """The result of costs that ``suits``, or None. Raises InvalidCostError as ``solve``.
+
+    gated: some columns may stay free, so that no price may be above 0.
+    """
     clock = time.perf_counter()
     prepared = signed_costs(costs, maximize)
     if prepared is None:
@@ -109,7 +112,7 @@ def solve_small(costs: Array, maximize: bool) -> Result | None:
         _complain(costs, maximize)
     v_low = None
     if status == LOOSE:
-        closer = tightened(prepared[0], column_of_row, kept)
+        closer = tightened(prepared[0], column_of_row, kept, gated=gated)
         if closer is None:
             return None
         kept, v_low = closer
@@ -122,14 +125,14 @@ def solve_small(costs: Array, maximize: bool) -> Result | None:
 
 
 def tightened(
-    matrix: Array, column_of_row: Array, kept: Array
+    matrix: Array, column_of_row: Array, kept: Array, *, gated: bool = False
 ) -> tuple[Array, Array | None] | None:
     """What is kept of a problem whose prices have a gap, with corrected prices, and their low
-    parts; None where that does not make it optimal."""
+    parts; None where that does not make it optimal. gated: see ``solve_small``."""
     n, m = matrix.shape
     prices = kept[2 * n : 2 * n + m]
     try:
-        proof = certify(ArraySource(matrix), column_of_row, prices)
+        proof = certify(ArraySource(matrix), column_of_row, prices, not_above_zero=gated)
     except BigsapError:
         return None
     if not (proof.optimal and proof.clear):

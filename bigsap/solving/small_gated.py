@@ -31,7 +31,7 @@ def solve_small_gated(costs: Array, gated: Gated) -> Result | None:
     else:
         clipped = np.empty((n, m), gated.dtype)
         gated.read(np.arange(n), slice(0, m), clipped)
-    found = solve_small(clipped, gated.maximize)
+    found = solve_small(clipped, gated.maximize, gated=True)
     if found is None:
         return None
     # At once, not when somebody looks at it: the array may be another frame's by then.

@@ -112,7 +112,10 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
         size = max(abs(float(end)) for x in (u, v) for end in (x.min(), x.max()))
     if integer:
         return Unproved(fun, u, v, False)
-    whole = float(np.abs(costs[wanted]).sum())
     if not math.isfinite(size + largest):
         return Unproved(fun, None, None, True)
+    # Not the sum, which a few huge costs decide.
+    sizes = np.abs(costs[wanted])
+    sizes = sizes[sizes > 0]
+    whole = sizes.size * float(np.median(sizes)) if sizes.size else 0.0
     return Unproved(fun, u, v, max(n, m) * 2.0**-52 * max(size, largest) > _DANGER * whole)
