@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
 import bigsap
 from bigsap.errors import (
@@ -564,3 +566,34 @@ def test_example(capsys):
     cost = ((predicted[:, None] - detections) ** 2).sum(axis=2)
     check(cost, example.GATE, result)
     assert "tracks matched" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["auction", "ssp", "compressed"])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(33, 21), (20, 7), (30, 40)])
+def test_stopped_anywhere_the_bound_is_one(method, maximize, shape):
+    """More rows than columns: prices of a stopped solve need not end at 0, and once were taken as
+    if they did."""
+    n, m = shape
+    sign = -1 if maximize else 1
+    for seed in range(12):
+        g = np.random.default_rng(seed)
+        cost, price = g.random((n, m)), sign * g.random(n) * 0.3
+        wide = np.full((n, m + n), np.inf)
+        wide[:, :m] = sign * cost
+        wide[np.arange(n), m + np.arange(n)] = sign * price
+        best = sign * wide[np.arange(n), linear_sum_assignment(wide)[1]].sum()
+        calls = itertools.count()
+
+        def stop(progress, calls=calls, last=seed):
+            if next(calls) >= last:
+                raise StopIteration
+
+        found = bigsap.solve(
+            cost, unassigned_cost=price, maximize=maximize, method=method, threads=1,
+            callback=stop, callback_rows=5,
+        )  # fmt: skip
+        if found.bound is not None:
+            assert sign * (found.bound - best) <= 1e-12
+            assert found.fun is None or sign * (found.fun - best) <= found.gap + 1e-12
+            assert (sign * found.v <= 0).all()

@@ -77,8 +77,9 @@ class Known:
         if worst >= self._infinity:
             return
         if n <= m:
-            t = np.partition(v, n - 1)[n - 1] if n < m else v.dtype.type(0)
-            u, prices = low + t if n < m else low, np.minimum(v - t, 0) if n < m else v
+            # Square ones too: further columns, of rows that may stay unassigned, rely on it.
+            t = np.partition(v, n - 1)[n - 1]
+            u, prices = low + t, np.minimum(v - t, 0)
         else:
             t = np.partition(low, m - 1)[m - 1]
             u, prices = np.minimum(low - t, 0), v + t
