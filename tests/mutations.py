@@ -87,10 +87,10 @@ MUTATIONS = [
              "best - low <= infinity:", _START),
     Mutation("bigsap/engine/core/known.py", "if self.bound is None or bound > self.bound:\n"
              "            self.bound = bound\n            if self.active:\n"
-             "                # The minima",
+             "                if n == m:",
              "if self.bound is None or bound < self.bound:\n"
              "            self.bound = bound\n            if self.active:\n"
-             "                # The minima", "tests/test_control.py -k best_bound"),
+             "                if n == m:", "tests/test_control.py -k best_bound"),
     Mutation("bigsap/engine/core/selection.py", "count += 1 if values[j] <= x else 0",
              "count += 1 if values[j] < x else 0", "tests/test_selection.py"),
     Mutation("bigsap/engine/lists/reading.py", "        lanes[0] = min(lanes[0], x)",

@@ -77,9 +77,8 @@ class Known:
         if worst >= self._infinity:
             return
         if n <= m:
-            # Square ones too: further columns, of rows that may stay unassigned, rely on it.
-            t = np.partition(v, n - 1)[n - 1]
-            u, prices = low + t, np.minimum(v - t, 0)
+            t = np.partition(v, n - 1)[n - 1] if n < m else v.max()
+            u, prices = (low + t, np.minimum(v - t, 0)) if n < m else (low, v)
         else:
             t = np.partition(low, m - 1)[m - 1]
             u, prices = np.minimum(low - t, 0), v + t
@@ -95,6 +94,9 @@ class Known:
         if self.bound is None or bound > self.bound:
             self.bound = bound
             if self.active:
+                if n == m:
+                    # Further columns, of rows that may stay unassigned, rely on it.
+                    u, prices = u + t, v - t
                 # The minima were rounded, and so were these sums.
                 less = 4 * UNIT * (np.abs(u) + reach) if v.dtype.kind == "f" else 0
                 self.u, self.v = u - less, prices.copy()
