@@ -20,13 +20,9 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 # Each file runs in one of a few processes, in their order; all of the page (a browser and the service) in the
 # same one (tests/beside.py). Many tests wait for a process: one process of tests more than there are cores,
-# five at most. Tests that watch a clock follow, two at a time.
-BESIDE := --dist loadfile --no-loadscope-reorder -m
+# five at most.
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
-SHARED = -n $(PROCESSES) $(BESIDE)
-# The files with tests that watch a clock (tests/timed.py sees to it that none is missing): each process
-# would collect all others in vain.
-TIMED = $(shell grep -rl --include='*.py' 'mark\.timed' tests | sed 's,/conftest\.py$$,,')
+SHARED = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 # How long the searches of test-all last: random expressions, minutes of random requests, kills.
 TEXTS ?= 1000000
@@ -52,16 +48,13 @@ ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
 	@echo "==> tests, side by side"
-	$(BIN)/python -m pytest -q $(SHARED) "not (timed or slow)"
-	@echo "==> tests that watch a clock, two at a time"
-	$(BIN)/python -m pytest -q -n 2 $(BESIDE) "timed and not slow" $(TIMED)
+	$(BIN)/python -m pytest -q $(SHARED) -m "not slow"
 endif
 
 test-all: lint browser ## test, the slow tests, other random examples in each run, mutations
 	$(BIN)/bigsap warmup
-	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --api-minutes=$(API_MINUTES) $(SHARED) \
-		"not timed"
-	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --kills=$(KILLS) -m timed
+	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --api-minutes=$(API_MINUTES) --kills=$(KILLS) \
+		$(SHARED)
 	$(BIN)/python tests/expression_fuzz.py --texts $(TEXTS)
 	$(BIN)/python tests/mutations.py
 

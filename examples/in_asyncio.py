@@ -36,7 +36,7 @@ async def solve(cost: Any, cancel: threading.Event, **options: Any) -> bigsap.Re
 
 async def main(n: int, seconds: float | None, seed: int = 0) -> bigsap.Result:
     rng = np.random.default_rng(seed)
-    cost = bigsap.points(rng.random((n, 2)), 2 + rng.random((n, 2)))
+    points = bigsap.points(rng.random((n, 2)), 2 + rng.random((n, 2)))
     cancel = threading.Event()
     if seconds is not None:
         asyncio.get_running_loop().call_later(seconds, cancel.set)
@@ -50,11 +50,12 @@ async def main(n: int, seconds: float | None, seed: int = 0) -> bigsap.Result:
 
     beside = asyncio.create_task(others())
     print(f"solving {n:,} x {n:,}; Ctrl-C ends it", flush=True)
-    result = await solve(cost, cancel)
+    result = await solve(points, cancel)
     beside.cancel()
+    cost = "unknown" if result.fun is None else f"{result.fun:,.3f}"
     gap = "unknown" if result.gap is None else f"{result.gap:.2g}"
     print(
-        f"asyncio: n = {n:,}, {result.status}, cost {result.fun:,.3f}, gap {gap};"
+        f"asyncio: n = {n:,}, {result.status}, cost {cost}, gap {gap};"
         f" the loop had {turns} turns meanwhile"
     )
     return result

@@ -8,13 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 import bigsap
 from bigsap.cli import commands as cli
+from gate import HANG_S, gated_job, until
 
 pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
@@ -145,21 +145,19 @@ def test_submit_passes_a_variant_on(service, tmp_path, capsys):
     assert run(*asked, "tree") != 0  # of another method
 
 
-@pytest.mark.timed
-def test_cancel_now(service, tmp_path, capsys):
-    formula = "abs(sin(x[i]*1000.0+x[j]))*exp(cos(x[i]+1000.0*x[j]))"
-    cost = {"type": "expression", "code": formula, "arrays": {"x": {"npy": "x.npy"}}}
-    np.save(tmp_path / "x.npy", RNG.random(6000))
-    (tmp_path / "s.json").write_text(json.dumps({"cost": cost, "shape": [6000, 6000]}))
-    assert run("submit", tmp_path / "s.json", "--json", "--method", "ssp", "--cache", "1MiB") == 0
+def test_cancel_now(service, tmp_path, capsys, gate):
+    (tmp_path / "s.json").write_text(json.dumps(gated_job(gate)))
+    assert run("submit", tmp_path / "s.json", "--json") == 0
     job = record_of(capsys)["id"]
     assert run("result", job) == 6  # not yet
     assert run("cancel", job, "--now", "--json") == 0
     assert record_of(capsys)["cancel"] == "now"
-    until = time.monotonic() + 30
-    while run("jobs", job, "--json") == 0 and record_of(capsys)["state"] != "cancelled":
-        assert time.monotonic() < until
-        time.sleep(0.1)
+
+    def cancelled() -> bool:
+        assert run("jobs", job, "--json") == 0
+        return record_of(capsys)["state"] == "cancelled"
+
+    until(cancelled)
     capsys.readouterr()
     assert run("result", job) == 7
     assert run("jobs", job) == 0
@@ -270,7 +268,7 @@ def test_serve_listens_and_stops(tmp_path, capsys):
         assert run("submit", tmp_path / "s.json", "--url", url) == 1  # the file's limit
         assert "12" in capsys.readouterr().err
         child.send_signal(signal.SIGTERM)
-        assert child.wait(40) == 0
+        assert child.wait(HANG_S) == 0
         assert (tmp_path / "data" / "jobs.sqlite").exists()  # the command line's folder
         assert not (tmp_path / "other").exists()
     finally:
@@ -288,7 +286,7 @@ def test_serve_listens_and_stops(tmp_path, capsys):
 )
 def test_serve_refuses(tmp_path, argv, code, text):
     child = serve("--data", tmp_path / "data", *argv)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=HANG_S)
     assert child.returncode == code
     assert out == ""
     assert text in err

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from bigsap.cli import photographs as pictures
 from bigsap.client import local_service
 from bigsap.errors import BigsapError, OptionError
 from bigsap.monitor import Progress
+from gate import HANG_S, PLUGINS, gated_job, until
 
 
 @pytest.mark.parametrize("pixels", [1, 2, 7, 100, 20_000, 44_000])
@@ -159,36 +160,52 @@ def test_peak_counts_service_and_workers(tmp_path):
     assert service.peak_bytes() == 0
 
 
-@pytest.mark.timed
+#: ``bigsap demo`` whose service is handed, in place of its job, one that waits at a gate.
+GATED = """
+import json, os, sys
+from bigsap.cli import demo_command
+from bigsap.cli.commands import main
+from bigsap.client import local_service
+real, job = demo_command.Client.submit, json.loads(sys.argv.pop(1))
+demo_command.Client.submit = lambda client, given: real(client, job)
+start = local_service.subprocess.Popen
+local_service.subprocess.Popen = lambda *given, env, **more: start(
+    *given, env=env | {"BIGSAP_PLUGINS": '["gated"]'}, **more
+)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT]
 )
-def test_stopped_demo_leaves_no_service_behind(tmp_path, number):
+def test_stopped_demo_leaves_no_service_behind(tmp_path, gate, number):
+    job = json.dumps(gated_job(gate))
+    paths = os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")])
     child = subprocess.Popen(
-        # So many that it cannot be over before the signal comes.
-        [sys.executable, "-m", "bigsap", "demo", "--pixels", "60000", "--out", tmp_path / "out"],
+        [sys.executable, "-c", GATED, job, "demo", "--pixels", "100", "--out", tmp_path / "out"],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": paths},
     )
     try:
-        url = ""
-        for line in child.stdout:
-            if found := re.search(r"service started at (\S+)", line):
-                url = found.group(1)
-            if line.startswith("submitted"):
-                break
+        gate.wait_for_readers()
         child.send_signal(number)
-        assert child.wait(90) in (130, 143)
+        assert child.wait(HANG_S) in (130, 143)
+        text = child.stdout.read()
     finally:
         child.kill()
         child.communicate()
-    until = time.monotonic() + 10
-    while True:  # nobody listens there any more
+    assert "submitted" in text
+    url = re.search(r"service started at (\S+)", text).group(1)
+
+    def gone() -> bool:
+        """Whether nobody listens there any more."""
         try:
-            socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 5).close()
+            socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), HANG_S).close()
         except OSError:
-            break
-        assert time.monotonic() < until
-        time.sleep(0.1)
+            return True
+        return False
+
+    until(gone)
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("bigsap-demo")] == []

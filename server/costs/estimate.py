@@ -90,9 +90,8 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
         notes.append(
             f"of {sampled} costs of the expression {found} are infinite{f': {why}' if why else ''}"
         )
-    evaluations = 2.0 + max(0.0, math.log2(max(n, 1) / 500)) if not dense else 3.0
-    share = 1.0 if plan.python_rows or dense else min(1.0, 0.15 + 600 / max(n, 1))
-    work = pairs * plan.pair_ns * (evaluations * share + 1) * 1e-9
+    passes = passes_of(n, dense, plan.python_rows)
+    work = pairs * plan.pair_ns * passes * 1e-9
     searching = 1e-8 * n**1.25 * m**0.9 if dense else 6e-8 * n**1.36 * min(_LIST, m) ** 0.9
     effective = 1.0 if plan.python_rows else max(1.0, 0.7 * threads)
     alone = seconds = _START_S + (work + searching) / effective
@@ -100,7 +99,7 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
     if request.spread:
         if plan.python_rows:
             whole = asked is None or asked >= pairs * item
-            answered = n if whole else n * (evaluations * share + 1)
+            answered = n if whole else n * passes
             rows = spread_seconds(
                 n, m, m * plan.pair_ns * 1e-9, workers,
                 asked=min(answered, _ASKED * n), answered=answered, whole=whole,
@@ -128,6 +127,13 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
         "spread": spread,
         "notes": notes,
     }
+
+
+def passes_of(n: int, dense: bool, python_rows: bool) -> float:
+    """How often a solve computes a pair on average, the proof included."""
+    evaluations = 2.0 + max(0.0, math.log2(max(n, 1) / 500)) if not dense else 3.0
+    share = 1.0 if python_rows or dense else min(1.0, 0.15 + 600 / max(n, 1))
+    return evaluations * share + 1
 
 
 def _entries(options: Any, plan: Plan, n: int) -> int:

@@ -161,15 +161,17 @@ def cpu_seconds(server: int) -> tuple[float, float, float]:
     return used[0], sum(used), machine.user + machine.nice + machine.system
 
 
-def measure_clients(folder: Path, number: int, seconds: float) -> dict[str, Any]:
-    """Clients on a server whose worker is solving."""
+def measure_clients(
+    folder: Path, number: int, seconds: float, job: dict[str, Any] = LONG, **env: str
+) -> dict[str, Any]:
+    """Clients on a server whose worker is solving ``job``."""
     rng = np.random.default_rng(0)
     for name in "xy":
         np.save(folder / f"{name}.npy", rng.random((60_000, 6)))
-    process, url = start(folder, WORKERS="1", STORES=json.dumps({"bench": str(folder)}))
+    process, url = start(folder, WORKERS="1", STORES=json.dumps({"bench": str(folder)}), **env)
     try:
         with httpx.Client(base_url=url) as client:
-            ids = [client.post("/v1/jobs", json=LONG).json()["id"] for _ in range(2)]
+            ids = [client.post("/v1/jobs", json=job).json()["id"] for _ in range(2)]
             while client.get(f"/v1/jobs/{ids[0]}").json()["state"] != "running":
                 time.sleep(0.1)
             time.sleep(3)

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from contextlib import suppress
 from typing import Any
 
 import httpx
 
+from gate import HANG_S, until
 from live_server import LiveServer, free_port
+
+OVER = ("succeeded", "failed", "cancelled")
 
 
 class Service(LiveServer):
     """A server process, and what the page's tests ask of it behind the page's back."""
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", timeout=20, **options)
+        return httpx.get(f"{self.url}{path}", timeout=HANG_S, **options)
 
     def submit(self, body: dict[str, Any]) -> str:
-        answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=20)
+        answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=HANG_S)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
     def cancel(self, job: str) -> None:
         """Stop the job, if it still runs; its worker lives on."""
-        httpx.post(f"{self.url}/v1/jobs/{job}/cancel", json={"mode": "graceful"}, timeout=20)
+        httpx.post(f"{self.url}/v1/jobs/{job}/cancel", json={"mode": "graceful"}, timeout=HANG_S)
 
-    def wait_for(self, job: str, *states: str, seconds: float = 30.0) -> dict[str, Any]:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+    def wait_for(self, job: str, *states: str) -> dict[str, Any]:
+        def there() -> dict[str, Any] | None:
             found: dict[str, Any] = self.get(f"/v1/jobs/{job}").json()
             if found["state"] in states:
                 return found
-            time.sleep(0.05)
-        raise AssertionError(f"{job} is {found['state']}, not {states}, after {seconds} s")
+            assert found["state"] not in OVER, f"{job} is {found['state']}, not {states}"
+            return None
+
+        found: dict[str, Any] = until(there)
+        return found
 
 
 class Relay:
@@ -79,7 +83,7 @@ class Relay:
                 return
             self.accepted += 1
             try:
-                there = socket.create_connection(("127.0.0.1", self.target), timeout=10)
+                there = socket.create_connection(("127.0.0.1", self.target), timeout=HANG_S)
             except OSError:
                 here.close()
                 continue
@@ -99,7 +103,7 @@ class Relay:
                 end.shutdown(socket.SHUT_RDWR)
         # Neither is closed while the other thread still uses it.
         with suppress(threading.BrokenBarrierError):
-            ends.wait(20)
+            ends.wait(HANG_S)
         with self._lock:
             self._open.discard(one)
         one.close()

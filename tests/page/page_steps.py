@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from gate import Gate, gated_job
 
 
 def points(seed: int, n: int, d: int = 2) -> np.ndarray[Any, Any]:
@@ -43,34 +43,15 @@ def arrived(page: Any) -> str:
     return str(page.url.rsplit("/", 1)[1])
 
 
-def slow_job(label: str | None = None, rows: int = 30_000) -> dict[str, Any]:
-    """Minutes of work unless it is stopped: rows without structure, and no room to keep them.
-
-    With 6,000 or 9,000 rows the search begins after seconds, and lasts some.
-    """
-    found: dict[str, Any] = {
-        "shape": [rows, rows],
-        "cost": {
-            "type": "expression",
-            "code": "(sin(12.9898*i + 78.233*j + 0.001*i*j) * 43758.5453) % 1",
-        },
-        "options": {"method": "ssp", "checkpoint_s": 1, "threads": 1, "cache": "8MiB"},
-    }
-    return found | ({"label": label} if label else {})
+def waiting_job(gate: Gate, label: str) -> dict[str, Any]:
+    """In a search of the first phase until the test opens the gate."""
+    return gated_job(gate, after=600) | {"label": label}
 
 
 def wait_text(page: Any, selector: str, pattern: str) -> str:
     found = page.locator(selector).filter(has_text=re.compile(pattern))
     found.wait_for()
     return str(found.inner_text())
-
-
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "not within the time"
-        time.sleep(0.1)
-    return found
 
 
 def fits(page: Any) -> bool:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 from page_service import Service
-from page_steps import give, slow_job, wait_text
+from page_steps import give, wait_text
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
@@ -63,6 +63,20 @@ def visit(page: Any, url: str, files: tuple[str, str], ids: dict[str, str], tail
     shoot(page, f"result-{tail}")
 
 
+def slow_job(label: str, rows: int = 30_000) -> dict[str, Any]:
+    """Minutes of work unless it is stopped: rows without structure, and no room to keep them.
+
+    With 9,000 rows the search begins after seconds, and lasts some.
+    """
+    code = "(sin(12.9898*i + 78.233*j + 0.001*i*j) * 43758.5453) % 1"
+    return {
+        "shape": [rows, rows],
+        "cost": {"type": "expression", "code": code},
+        "options": {"method": "ssp", "checkpoint_s": 1, "threads": 1, "cache": "8MiB"},
+        "label": label,
+    }
+
+
 def submit_all(service: Service) -> dict[str, str]:
     x, y = moons(1, 400, False), moons(2, 400, True)
     cost = {"type": "points", "metric": "euclidean"}
@@ -77,7 +91,7 @@ def submit_all(service: Service) -> dict[str, str]:
     stopped = service.submit(slow_job("stopped by hand"))
     ids["running"] = service.submit(slow_job("sine noise", rows=9000))
     service.submit(slow_job("next in line"))
-    service.wait_for(ids["done"], "succeeded", seconds=120)
+    service.wait_for(ids["done"], "succeeded")
     service.wait_for(stopped, "running")
     service.cancel(stopped)
     return ids

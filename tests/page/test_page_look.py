@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from page_service import Service
-from page_steps import fits, points, slow_job, until, wait_text
+from page_steps import fits, points, wait_text, waiting_job
+
+from gate import Gate, until
 
 PAGE = Path(__file__).parents[2] / "server" / "page"
 
@@ -37,8 +39,9 @@ def failed(service: Service) -> str:
 
 
 @pytest.fixture(scope="module")
-def running(service: Service) -> Iterator[str]:
-    job = service.submit(slow_job("slow"))
+def running(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    gate = Gate(tmp_path_factory.mktemp("gate"))
+    job = service.submit(waiting_job(gate, "slow"))
     service.wait_for(job, "running")
     yield job
     service.cancel(job)

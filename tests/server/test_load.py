@@ -1,40 +1,38 @@
-"""What the service promises under load: quick answers while a job runs, memory that stays."""
+"""What the service promises under load: answers for all while a job runs, memory that stays.
+
+How quick the answers are is the machine's, and measured by ``tests/bench/service.py``: 100 ms.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from bench.service import measure_clients, measure_jobs
+from gate import PLUGINS, Gate, gated_job
 
-pytestmark = pytest.mark.timed
-
-# Promised are 100 ms, which ``tests/bench/service.py`` measures; machines differ by more than that
-# bound has room for. Five times as long is a service that waits for something.
-CLIENTS, SECONDS, P99_MS = 200, 12.0, 500.0
-# Cores that other programs may use before latencies are theirs rather than the service's.
-OTHERS = 0.3
+CLIENTS, SECONDS = 200, 12.0
 JOBS = 300
 # Of the server, over the jobs of the second half; a record of a job has some kilobytes.
 GROWTH_MIB = 8.0
 
 
 @pytest.mark.slow
-def test_200_clients_are_served_while_a_job_runs(tmp_path: Path) -> None:
-    """Half of them stream; nobody gets an error, and a look at the job is quick."""
-    for attempt in range(2):
-        (folder := tmp_path / str(attempt)).mkdir()
-        found = measure_clients(folder, CLIENTS, SECONDS)
-        assert found["job_state_at_the_end"] == "running"
-        assert (found["clients"], found["streams"]) == (CLIENTS, CLIENTS // 2)
-        assert found["errors"] == 0, found["first_errors"]
-        assert found["requests"] > CLIENTS * SECONDS * 0.7
-        if found["ms_p50_p90_p99_max"][2] < P99_MS:
-            return
-    if found["others_cores"] > OTHERS:
-        pytest.skip(f"others use {found['others_cores']} cores: times mean nothing")
-    pytest.fail(f"slow answers: {found}")
+def test_200_clients_are_served_while_a_job_runs(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of them stream; nobody gets an error, and each has looked at the job."""
+    paths = [str(PLUGINS), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    job = gated_job(gate)  # it waits until the clients have left
+    found = measure_clients(tmp_path, CLIENTS, SECONDS, job, PLUGINS='["gated"]')
+    assert found["job_state_at_the_end"] == "running"
+    assert (found["clients"], found["streams"]) == (CLIENTS, CLIENTS // 2)
+    assert found["errors"] == 0, found["first_errors"]
+    assert found["requests"] >= CLIENTS
+    assert found["events_received"] > 0
 
 
 @pytest.mark.parametrize("executor", ["inline", pytest.param("dask", marks=pytest.mark.slow)])
