@@ -524,7 +524,6 @@ def checkpoint_of(image: Image, job) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timed
 def test_service_stops_with_a_checkpoint_and_goes_on(image):
     from bigsap.client import Client, ServiceError
 
@@ -561,7 +560,6 @@ def test_service_stops_with_a_checkpoint_and_goes_on(image):
 
 
 @pytest.mark.slow
-@pytest.mark.timed
 def test_cluster_roles_and_a_stopped_worker(image):
     from bigsap.client import Client
 
