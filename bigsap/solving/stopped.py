@@ -171,13 +171,13 @@ def _signed_cost(
     """The signed cost of an assignment that differs in few rows from ``base``, of which the
     signed costs (n,) may be known."""
     problem = call.problem
-    total: Any = 0
+    known: list[Any] = []
     if costs is not None:
         same = (base >= 0) & (whole == base)
         known = costs[same].tolist()
-        total = sum(map(int, known)) if problem.integer else math.fsum(known)
+        known = [int(cost) for cost in known] if problem.integer else known
         whole = np.where(same, FREE, whole)
-    return total + signed_total(problem, call.rows.table, whole, tick)
+    return signed_total(problem, call.rows.table, whole, tick, known)
 
 
 def in_order(problem: Problem, matching: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -53,8 +53,14 @@ def costs_of_pairs(
             yield some, costs
 
 
-def signed_total(problem: Problem, table: RowTable | None, columns: Array, tick: Tick) -> Any:
-    """The exact signed cost of these pairs, see ``costs_of_pairs``; inf if one is forbidden."""
+def signed_total(
+    problem: Problem, table: RowTable | None, columns: Array, tick: Tick,
+    known: Iterable[Any] = (),
+) -> Any:  # fmt: skip
+    """The exact signed cost of these pairs, see ``costs_of_pairs``; inf if one is forbidden.
+
+    known: signed costs of other pairs, which are added before anything is rounded.
+    """
 
     def numbers() -> Iterator[list[Any]]:
         for _, costs in costs_of_pairs(problem, table, columns, tick):
@@ -63,7 +69,7 @@ def signed_total(problem: Problem, table: RowTable | None, columns: Array, tick:
             yield costs.tolist()
 
     try:
-        each = chain.from_iterable(numbers())
+        each = chain((problem.sign * cost for cost in known), chain.from_iterable(numbers()))
         total = sum(each) if problem.integer else math.fsum(each)
     except OverflowError:
         return math.inf
