@@ -10,19 +10,22 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import bigsap
+from contracts import read
 from dockerfile import DOCKER, instructions, values, variables
+from gate import HANG_S, apart, until
 from image import ROOT, USER, Image
 from live_server import free_port
+from remote_provider import Provider
 
 yaml = pytest.importorskip("yaml", reason="extra dev")
 pytest.importorskip("fastapi", reason="extra server")
@@ -500,23 +503,54 @@ def key_for(image: Image) -> str:
     return key
 
 
-LONG = {
-    "shape": [5000, 5000],
-    "cost": {
-        "type": "expression",
-        "code": "abs(sin(x[i]*1000.0+x[j]))*exp(cos(x[i]+1000.0*x[j]))",
-        "arrays": {"x": np.random.default_rng(1).random(5000)},
-    },
-    "options": {"method": "ssp", "cache": "1MiB"},
-}
+#: Rows that the provider of a waiting job gives before: the job is then in a search.
+SEARCHING, ROWS = 1500, 200
 
 
-def wait_until_searching(job, seconds: float = 120) -> None:
-    until = time.monotonic() + seconds
-    while job.progress.get("phase", 0) < 1:
-        assert time.monotonic() < until, job.record
-        assert not job.ended, job.record
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    with Waiting() as found:
+        yield found
+
+
+class Waiting(Provider):
+    """A job whose rows come over the loopback, into an image too, and wait in the end."""
+
+    def __init__(self) -> None:
+        super().__init__(read(apart(ROWS), range(ROWS)))
+        self.always["POST"] = self._give
+
+    @staticmethod
+    def _give(handler: Any, ids: Any) -> None:
+        provider = handler.provider
+        if sum(provider.served.values()) >= SEARCHING:
+            provider.released.wait()
+        with provider.lock:
+            provider.served.update(ids.tolist())
+        handler.send_rows(provider.records(ids))
+
+    @property
+    def job(self) -> dict[str, Any]:
+        cost = {"type": "http_rows", "url": self.url, "dtype": "f8", "timeout": 2 * HANG_S}
+        options = {"method": "ssp", "threads": 1, "cache": "32KiB"}
+        return {"shape": [ROWS, ROWS], "cost": cost, "options": options}
+
+    @property
+    def hosts(self) -> str:
+        return json.dumps([self.host])
+
+
+def wait_until_searching(job) -> None:
+    until(lambda: job.ended or job.refresh(wait=1.0).progress.get("phase", 0) >= 1)
+    assert not job.ended, job.record
+
+
+def wait_for_another_attempt(job) -> None:
+    def there() -> bool:
         job.refresh(wait=1.0)
+        return job.record["attempt"] == 2 and job.state == "running"
+
+    until(there)
 
 
 def checkpoint_of(image: Image, job) -> Path:
@@ -524,8 +558,7 @@ def checkpoint_of(image: Image, job) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timed
-def test_service_stops_with_a_checkpoint_and_goes_on(image):
+def test_service_stops_with_a_checkpoint_and_goes_on(image, waiting):
     from bigsap.client import Client, ServiceError
 
     key, port = key_for(image), free_port()
@@ -534,6 +567,7 @@ def test_service_stops_with_a_checkpoint_and_goes_on(image):
         "BIGSAP_KEYS": image.data / "keys.toml",
         "BIGSAP_WORKERS": 1,
         "BIGSAP_CHECKPOINT_S": 3600,
+        "BIGSAP_HTTP_ROWS_HOSTS": waiting.hosts,
     }
     service = image.start("serve", **env)
     try:
@@ -542,27 +576,23 @@ def test_service_stops_with_a_checkpoint_and_goes_on(image):
             with Client(client.url) as stranger, pytest.raises(ServiceError) as caught:
                 stranger.submit({"type": "array", "values": [[1]]})
             assert caught.value.status == 401
-            job = client.submit(LONG)
+            job = client.submit(waiting.job)
             wait_until_searching(job)
             assert service.stop() == 0, service.log.read_text()[-2000:]
-            assert checkpoint_of(image, job).stat().st_size > 5000 * 8
+            assert checkpoint_of(image, job).stat().st_size > ROWS * 8
             assert not service.healthy()
             service = image.start(**env)  # no command: the service
             service.wait_healthy()
-            until = time.monotonic() + 60
-            while job.record["attempt"] < 2 or job.state != "running":
-                assert time.monotonic() < until, job.record
-                job.refresh(wait=1.0)
+            wait_for_another_attempt(job)
             job.cancel()
-            assert job.wait(60).state == "cancelled"
+            assert job.wait(HANG_S).state == "cancelled"
             assert service.stop() == 0
     finally:
         service.kill()
 
 
 @pytest.mark.slow
-@pytest.mark.timed
-def test_cluster_roles_and_a_stopped_worker(image):
+def test_cluster_roles_and_a_stopped_worker(image, waiting):
     from bigsap.client import Client
 
     key, port, scheduler_port = key_for(image), free_port(), free_port()
@@ -591,30 +621,28 @@ def test_cluster_roles_and_a_stopped_worker(image):
             BIGSAP_SCHEDULER=address,
             BIGSAP_DATA=image.data / "cluster",
             BIGSAP_CHECKPOINT_S=3600,
+            BIGSAP_HTTP_ROWS_HOSTS=waiting.hosts,
         )
         service.wait_healthy()
         with Client(f"http://127.0.0.1:{port}", key) as client:
             small = client.submit({"type": "array", "values": [[3, 1], [1, 3]]}, wait=60.0)
             assert small.result().fun == 2
-            job = client.submit(LONG)
+            job = client.submit(waiting.job)
             wait_until_searching(job)
             second = start("worker", BIGSAP_SCHEDULER=address)
             second.wait_healthy()
             first.stop()
             assert (image.data / "cluster" / "jobs" / job.id / "checkpoint").exists()
-            until = time.monotonic() + 60
-            while job.record["attempt"] < 2 or job.state != "running":
-                assert time.monotonic() < until, job.record
-                job.refresh(wait=1.0)
+            wait_for_another_attempt(job)
             job.cancel("now")
-            job.wait(60)
+            job.wait(HANG_S)
     finally:
         for role in reversed(roles):
             if role.process.poll() is None:
                 role.process.terminate()
         for role in roles:
             try:
-                role.process.wait(20)
+                role.process.wait(HANG_S)
             except subprocess.TimeoutExpired:
                 role.kill()
 
