@@ -51,7 +51,7 @@ def test_hadolint_has_nothing_to_say(name):
         [tool("hadolint"), "--no-color", DOCKER / name],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -60,7 +60,7 @@ def test_hadolint_has_nothing_to_say(name):
 def test_shellcheck_has_nothing_to_say():
     assert len(SCRIPTS) >= 4
     done = subprocess.run(
-        [tool("shellcheck"), *SCRIPTS], capture_output=True, text=True, timeout=60, check=False
+        [tool("shellcheck"), *SCRIPTS], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stdout
     for script in SCRIPTS:
@@ -139,7 +139,7 @@ def test_gpu_image_differs_only_in_what_concerns_gpus():
 @pytest.mark.parametrize("cuda", ["12", "13"])
 def test_gpu_extras_exist(cuda):
     extras = subprocess.run(
-        [DOCKER / "steps" / "gpu_extras.sh", cuda], capture_output=True, text=True, timeout=10,
+        [DOCKER / "steps" / "gpu_extras.sh", cuda], capture_output=True, text=True, timeout=200,
         check=True,
     ).stdout.strip()  # fmt: skip
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -152,7 +152,7 @@ def test_gpu_extras_exist(cuda):
 def test_other_cuda_versions_are_refused():
     for bad in ("11", "", "13 evil"):
         done = subprocess.run(
-            [DOCKER / "steps" / "gpu_extras.sh", bad], capture_output=True, text=True, timeout=10,
+            [DOCKER / "steps" / "gpu_extras.sh", bad], capture_output=True, text=True, timeout=200,
             check=False,
         )  # fmt: skip
         assert done.returncode == 1
@@ -331,7 +331,7 @@ def test_slim_keeps_what_runs(tmp_path):
     (library,) = site.glob("uvloop/loop*.so")
     before = library.stat().st_size
     step = [sys.executable, DOCKER / "steps" / "slim.py", tmp_path / "venv"]
-    first = subprocess.run(step, capture_output=True, text=True, timeout=60, check=True)
+    first = subprocess.run(step, capture_output=True, text=True, timeout=200, check=True)
     assert "symbols: " in first.stdout
     left = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
     assert {"pipeline/__init__.py", "bigsap/native/x.so", "nvidia/a.so"} <= left
@@ -341,11 +341,11 @@ def test_slim_keeps_what_runs(tmp_path):
     code = "import uvloop, asyncio; print(uvloop.__file__, uvloop.run(asyncio.sleep(0, 7)))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=200, check=True,
     )  # fmt: skip
     assert done.stdout.split() == [str(site / "uvloop" / "__init__.py"), "7"]
     size = library.stat().st_size
-    subprocess.run(step, capture_output=True, timeout=60, check=True)  # twice changes nothing
+    subprocess.run(step, capture_output=True, timeout=200, check=True)  # twice changes nothing
     assert library.stat().st_size == size
 
 
@@ -368,8 +368,8 @@ def test_the_health_check_asks_the_port_of_the_arguments(tmp_path, given):
         check = [sys.executable, DOCKER / "health.py"]
         for words, code in ((arguments, 0), ([], 1)):
             command = [DOCKER / "entrypoint.sh", "serve", *words]
-            subprocess.run(command, env=env, timeout=60, check=True)
-            assert subprocess.run(check, env=env, timeout=60, check=False).returncode == code
+            subprocess.run(command, env=env, timeout=200, check=True)
+            assert subprocess.run(check, env=env, timeout=200, check=False).returncode == code
         server.shutdown()
 
 
@@ -420,7 +420,7 @@ def test_code_is_read_only_and_complete(image):
     if os.geteuid() == 0:
         script = f"touch {image.venv}/x {image.scripts}/x"
         done = subprocess.run(
-            ["/bin/sh", "-c", script], capture_output=True, timeout=10, check=False, user=USER,
+            ["/bin/sh", "-c", script], capture_output=True, timeout=200, check=False, user=USER,
         )  # fmt: skip
         assert done.returncode != 0
         assert done.stderr.count(b"denied") == 2
@@ -476,7 +476,7 @@ def test_health_before_any_role_is_bad(image, tmp_path):
         env=image.environment(BIGSAP_ROLE_FILE=tmp_path / "absent"),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 1
