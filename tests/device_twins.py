@@ -117,7 +117,7 @@ extern "C" void fill(const long long* words, int row, int n, COST_T* out) {
     done = subprocess.run(
         [compiler, "-O1", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-w",
          "-o", str(library), str(source)],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     fill = ctypes.CDLL(str(library)).fill

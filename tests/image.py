@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from dockerfile import DOCKER, stages, variables
+from gate import HANG_S, until
 
 ROOT = DOCKER.parent
 # The user of the images. Only root can become another user; others stay what they are.
@@ -153,7 +154,7 @@ class Image:
             env=self.environment(**env),
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=HANG_S,
             check=False,
             **identity(user or self.user),
         )
@@ -230,20 +231,17 @@ class Role:
             self.image.check,
             env=self.env,
             capture_output=True,
-            timeout=20,
+            timeout=HANG_S,
             check=False,
             **identity(self.image.user),
         )
         return done.returncode == 0
 
-    def wait_healthy(self, seconds: float = 60) -> None:
-        until = time.monotonic() + seconds
-        while not self.healthy():
-            assert self.process.poll() is None, self.log.read_text()[-3000:]
-            assert time.monotonic() < until, self.log.read_text()[-3000:]
-            time.sleep(0.2)
+    def wait_healthy(self) -> None:
+        until(lambda: self.process.poll() is not None or self.healthy())
+        assert self.process.poll() is None, self.log.read_text()[-3000:]
 
-    def stop(self, seconds: float = 60) -> int:
+    def stop(self, seconds: float = HANG_S) -> int:
         """SIGTERM to the one process, as ``docker stop`` does; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)

@@ -111,7 +111,7 @@ def run(folder, what):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, what], env=environment, capture_output=True, text=True,
-        timeout=120, check=True,
+        timeout=200, check=True,
     )  # fmt: skip
     assert done.stderr == ""
     return json.loads(done.stdout)

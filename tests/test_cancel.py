@@ -24,7 +24,7 @@ from pairwise import each
 from remote_provider import Provider
 
 # Not for the kernels' compilation before the first.
-pytestmark = pytest.mark.timeout(120, func_only=True)
+pytestmark = pytest.mark.timeout(600, func_only=True)
 N = 300
 ROW_S = 0.02
 # Promised.

@@ -152,7 +152,7 @@ def test_killed_at_random_moments(name, tmp_path):
                         break
                 time.sleep(moment.random() * 0.01)
                 child.kill()
-            _, errors = child.communicate(timeout=100)
+            _, errors = child.communicate(timeout=200)
             if child.returncode == -signal.SIGKILL:
                 kills += 1
                 if path.exists():

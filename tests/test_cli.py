@@ -368,7 +368,7 @@ def test_module_and_entry_point_are_the_same_program(costs):
         [sys.executable, "-W", "error", "-m", "bigsap", "solve", costs, "--json"],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -385,7 +385,7 @@ def test_bar_appears_on_a_terminal_only_on_stderr(costs):
                 [sys.executable, "-m", "bigsap", "solve", costs, "--json", *extra],
                 stdout=subprocess.PIPE,
                 stderr=terminal,
-                timeout=100,
+                timeout=200,
                 check=False,
             )
             os.close(terminal)
@@ -410,7 +410,7 @@ def test_reader_that_leaves_is_no_error(costs):
         executable="/bin/bash",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.stdout.strip() == "0"

@@ -580,7 +580,7 @@ def test_workers_die_and_others_join(client, tmp_path):
     thread = gated.then(kill)
     spread = bigsap.solve(gated.cost, cluster=client, **options)
     thread.join()
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=200)
     assert same(bigsap.solve(gated.alone, **options), spread)
     assert len(killed) == 2
 
@@ -593,7 +593,7 @@ def test_a_worker_that_dies_with_what_all_need(cluster, client, tmp_path, monkey
     dying = functools.partial(cluster_costs.die_first, str(tmp_path / "died"))
     monkeypatch.setattr(on_worker, "hold", dying)
     spread = bigsap.solve(cost, cluster=client, **options)
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=200)
     assert (tmp_path / "died").exists()
     assert same(bigsap.solve(cost, **options), spread)
 
@@ -602,7 +602,7 @@ def test_a_worker_that_hangs(client, tmp_path):
     """It is not known to be lost, and what it had is asked of others, not in every wave."""
     gated = Gated(tmp_path, 300, 60, seed=13)
     options = {"method": "compressed", "cache": few_rows(300)}
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=200)
     stopped = []
 
     def stop():
@@ -615,7 +615,7 @@ def test_a_worker_that_hangs(client, tmp_path):
     finally:
         thread.join()
         os.kill(stopped[0], signal.SIGCONT)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=200)
     assert same(bigsap.solve(gated.alone, **options), spread)
     assert 0 < spread.stats["cluster"]["again"] < 20
 
@@ -638,7 +638,7 @@ def test_twenty_kills(cluster, client):
     one = bigsap.solve(cost, **options)
     killed = 0
     for k in range(20):
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=200)
         pid = sorted(client.run(os.getpid).values())[k % 2]
         at = 15 * (k + 1)  # rows, of some 600
         struck = []

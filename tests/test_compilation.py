@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from bigsap.engine.core import compilation
 from bigsap.engine.core.compilation import TEXT, compilation_told
 from bigsap.monitor import Progress
 from bigsap.show import progress_bar as progress
+from clock import Clock
+from gate import until
 
 
 class Terminal(io.StringIO):
@@ -27,31 +30,46 @@ class Terminal(io.StringIO):
         return True
 
 
+class Compiler:
+    """Compiles for seconds of a clock of its own, and until a watch, if any, has looked at it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.looks = clock, 0
+
+    def __call__(self, seconds: float, nested: int = 0) -> None:
+        """What numba announces when it compiles."""
+        with event.trigger_event("numba:compile", data={}):
+            if nested:
+                self(seconds, nested - 1)
+            else:
+                self.clock.sleep(seconds)
+                self.wait_for_a_look()
+
+    def wait_for_a_look(self) -> None:
+        """A whole one: the watch waits between two looks, and comes to it twice."""
+        before = self.looks
+        if any(thread.name == "bigsap-compilation" for thread in threading.enumerate()):
+            until(lambda: self.looks >= before + 2, every=0.001)
+
+
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "PATIENCE", 0.1)
-    monkeypatch.setattr(compilation, "_LOOK", 0.02)
+def compiling(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Compiler:
+    compiler = Compiler(clock)
 
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            compiler.looks += 1
+            return super().wait(timeout)
 
-def compiling(seconds: float, nested: int = 0) -> None:
-    """What numba announces when it compiles."""
-    with event.trigger_event("numba:compile", data={}):
-        if nested:
-            compiling(seconds, nested - 1)
-        else:
-            time.sleep(seconds)
-
-
-def until(wanted: Any) -> None:
-    end = time.monotonic() + 20
-    while not wanted() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert wanted()
+    known = SimpleNamespace(Event=Over, Lock=threading.Lock)
+    monkeypatch.setattr(compilation, "threading", known)
+    monkeypatch.setattr(compilation, "_LOOK", 0.002)
+    return compiler
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("quiet", ["1", "0", None])
-def test_one_line_on_a_terminal(impatient, monkeypatch, terminal, quiet):
+def test_one_line_on_a_terminal(compiling, monkeypatch, terminal, quiet):
     stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     if quiet is None:
@@ -60,27 +78,26 @@ def test_one_line_on_a_terminal(impatient, monkeypatch, terminal, quiet):
         monkeypatch.setenv("BIGSAP_QUIET", quiet)
     with compilation_told():
         for _ in range(3):
-            compiling(0.15, nested=2)
+            compiling(0.7, nested=2)
     expected = TEXT + "\n" if terminal and quiet != "1" else ""
     assert stream.getvalue() == expected
 
 
-def test_quick_compilations_are_not_told_until_they_add_up(monkeypatch):
-    monkeypatch.setattr(compilation, "PATIENCE", 0.3)
-    monkeypatch.setattr(compilation, "_LOOK", 0.02)
+def test_quick_compilations_are_not_told_until_they_add_up(compiling):
     said: list[str] = []
     with compilation_told(said.append):
-        compiling(0.01, nested=5)
-        time.sleep(0.4)  # which is no compiling
+        compiling(0.5, nested=5)
+        compiling.clock.sleep(9)  # which is no compiling
+        compiling.wait_for_a_look()
         assert said == []
-        for _ in range(8):
-            compiling(0.05)
-        until(lambda: said)
+        for k in range(8):
+            compiling(0.25)
+            assert said == ([TEXT] if k > 5 else [])
     assert said == [TEXT]
 
 
 @pytest.mark.parametrize("stream", [None, "closed", "broken"])
-def test_without_a_stderr(impatient, monkeypatch, stream):
+def test_without_a_stderr(compiling, monkeypatch, stream):
     class Broken(Terminal):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -91,15 +108,15 @@ def test_without_a_stderr(impatient, monkeypatch, stream):
     monkeypatch.setattr(sys, "stderr", made)
     monkeypatch.delenv("BIGSAP_QUIET", raising=False)
     with compilation_told():
-        compiling(0.2)
+        compiling(3)
 
 
-def test_nothing_is_left_behind(impatient):
+def test_nothing_is_left_behind(compiling):
     before = threading.active_count()
 
     def fail() -> None:
         with compilation_told(lambda text: None):
-            compiling(0.05)
+            compiling(1)
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -108,18 +125,18 @@ def test_nothing_is_left_behind(impatient):
     said: list[str] = []
     with compilation_told(said.append):
         pass
-    compiling(0.3)
+    compiling(3)
     assert said == []
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_the_bar_says_compiling(impatient, plain):
+def test_the_bar_says_compiling(compiling, plain):
     stream = io.StringIO()
     bar = progress.Bar(stream, plain=plain)
     with compilation_told(bar.say, bar.compiling):
-        compiling(0.3)
-        until(lambda: TEXT in stream.getvalue())
-        assert "compiling, 0:00" in stream.getvalue()
+        compiling(3)
+        assert TEXT in stream.getvalue()
+        assert "compiling, 0:03" in stream.getvalue()
         until(lambda: "first prices" in stream.getvalue().rpartition("compiling")[2])
     bar.update(Progress(n_rows=10, phase=2, epsilon=0.5))
     time.sleep(progress.INTERVAL)
@@ -127,7 +144,7 @@ def test_the_bar_says_compiling(impatient, plain):
     assert "phase 2" in stream.getvalue()
 
 
-def test_a_solve_tells(impatient, monkeypatch, capsys):
+def test_a_solve_tells(compiling, monkeypatch, capsys):
     """What is compiled in a solve is heard of, in any of its threads."""
     heard: list[Any] = []
     usual = progress.Bar.compiling
@@ -136,13 +153,13 @@ def test_a_solve_tells(impatient, monkeypatch, capsys):
 
     def see(state: Progress) -> None:
         if not heard:
-            compiling(0.2)
+            compiling(3)
 
     bigsap.solve(cost, progress=True, callback=see)
     assert heard
     assert TEXT in capsys.readouterr().err
     heard.clear()
-    bigsap.solve(cost, callback=lambda state: compiling(0.2))
+    bigsap.solve(cost, callback=lambda state: compiling(3))
     assert heard == []
     assert TEXT not in capsys.readouterr().err
 
@@ -161,7 +178,9 @@ with compilation.compilation_told(said.append):
             s += x[k] ** 0.5 if x[k] > 0 else -x[k]
         return s
     import numpy as np, time
-    f(np.ones(3)); f(np.ones(3, np.float32)); f(np.ones((2, 2))[0]); time.sleep(0.5)
+    f(np.ones(3)); f(np.ones(3, np.float32)); f(np.ones((2, 2))[0])
+    while not said: time.sleep(0.01)
+    time.sleep(0.5)  # nothing is said again
 print(len(said))
 """
 

@@ -19,7 +19,7 @@ from oracle import optimum
 from pairwise import pairwise
 
 # Not for the kernels' compilation before the first.
-pytestmark = pytest.mark.timeout(120, func_only=True)
+pytestmark = pytest.mark.timeout(600, func_only=True)
 
 
 @pytest.fixture(autouse=True)

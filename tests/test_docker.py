@@ -10,19 +10,22 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import bigsap
+from contracts import read
 from dockerfile import DOCKER, instructions, values, variables
+from gate import HANG_S, apart, until
 from image import ROOT, USER, Image
 from live_server import free_port
+from remote_provider import Provider
 
 yaml = pytest.importorskip("yaml", reason="extra dev")
 pytest.importorskip("fastapi", reason="extra server")
@@ -48,7 +51,7 @@ def test_hadolint_has_nothing_to_say(name):
         [tool("hadolint"), "--no-color", DOCKER / name],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -57,7 +60,7 @@ def test_hadolint_has_nothing_to_say(name):
 def test_shellcheck_has_nothing_to_say():
     assert len(SCRIPTS) >= 4
     done = subprocess.run(
-        [tool("shellcheck"), *SCRIPTS], capture_output=True, text=True, timeout=60, check=False
+        [tool("shellcheck"), *SCRIPTS], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stdout
     for script in SCRIPTS:
@@ -136,7 +139,7 @@ def test_gpu_image_differs_only_in_what_concerns_gpus():
 @pytest.mark.parametrize("cuda", ["12", "13"])
 def test_gpu_extras_exist(cuda):
     extras = subprocess.run(
-        [DOCKER / "steps" / "gpu_extras.sh", cuda], capture_output=True, text=True, timeout=10,
+        [DOCKER / "steps" / "gpu_extras.sh", cuda], capture_output=True, text=True, timeout=200,
         check=True,
     ).stdout.strip()  # fmt: skip
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -149,7 +152,7 @@ def test_gpu_extras_exist(cuda):
 def test_other_cuda_versions_are_refused():
     for bad in ("11", "", "13 evil"):
         done = subprocess.run(
-            [DOCKER / "steps" / "gpu_extras.sh", bad], capture_output=True, text=True, timeout=10,
+            [DOCKER / "steps" / "gpu_extras.sh", bad], capture_output=True, text=True, timeout=200,
             check=False,
         )  # fmt: skip
         assert done.returncode == 1
@@ -328,7 +331,7 @@ def test_slim_keeps_what_runs(tmp_path):
     (library,) = site.glob("uvloop/loop*.so")
     before = library.stat().st_size
     step = [sys.executable, DOCKER / "steps" / "slim.py", tmp_path / "venv"]
-    first = subprocess.run(step, capture_output=True, text=True, timeout=60, check=True)
+    first = subprocess.run(step, capture_output=True, text=True, timeout=200, check=True)
     assert "symbols: " in first.stdout
     left = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
     assert {"pipeline/__init__.py", "bigsap/native/x.so", "nvidia/a.so"} <= left
@@ -338,11 +341,11 @@ def test_slim_keeps_what_runs(tmp_path):
     code = "import uvloop, asyncio; print(uvloop.__file__, uvloop.run(asyncio.sleep(0, 7)))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=200, check=True,
     )  # fmt: skip
     assert done.stdout.split() == [str(site / "uvloop" / "__init__.py"), "7"]
     size = library.stat().st_size
-    subprocess.run(step, capture_output=True, timeout=60, check=True)  # twice changes nothing
+    subprocess.run(step, capture_output=True, timeout=200, check=True)  # twice changes nothing
     assert library.stat().st_size == size
 
 
@@ -365,8 +368,8 @@ def test_the_health_check_asks_the_port_of_the_arguments(tmp_path, given):
         check = [sys.executable, DOCKER / "health.py"]
         for words, code in ((arguments, 0), ([], 1)):
             command = [DOCKER / "entrypoint.sh", "serve", *words]
-            subprocess.run(command, env=env, timeout=60, check=True)
-            assert subprocess.run(check, env=env, timeout=60, check=False).returncode == code
+            subprocess.run(command, env=env, timeout=200, check=True)
+            assert subprocess.run(check, env=env, timeout=200, check=False).returncode == code
         server.shutdown()
 
 
@@ -417,7 +420,7 @@ def test_code_is_read_only_and_complete(image):
     if os.geteuid() == 0:
         script = f"touch {image.venv}/x {image.scripts}/x"
         done = subprocess.run(
-            ["/bin/sh", "-c", script], capture_output=True, timeout=10, check=False, user=USER,
+            ["/bin/sh", "-c", script], capture_output=True, timeout=200, check=False, user=USER,
         )  # fmt: skip
         assert done.returncode != 0
         assert done.stderr.count(b"denied") == 2
@@ -473,7 +476,7 @@ def test_health_before_any_role_is_bad(image, tmp_path):
         env=image.environment(BIGSAP_ROLE_FILE=tmp_path / "absent"),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 1
@@ -500,23 +503,54 @@ def key_for(image: Image) -> str:
     return key
 
 
-LONG = {
-    "shape": [5000, 5000],
-    "cost": {
-        "type": "expression",
-        "code": "abs(sin(x[i]*1000.0+x[j]))*exp(cos(x[i]+1000.0*x[j]))",
-        "arrays": {"x": np.random.default_rng(1).random(5000)},
-    },
-    "options": {"method": "ssp", "cache": "1MiB"},
-}
+#: Rows that the provider of a waiting job gives before: the job is then in a search.
+SEARCHING, ROWS = 1500, 200
 
 
-def wait_until_searching(job, seconds: float = 120) -> None:
-    until = time.monotonic() + seconds
-    while job.progress.get("phase", 0) < 1:
-        assert time.monotonic() < until, job.record
-        assert not job.ended, job.record
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    with Waiting() as found:
+        yield found
+
+
+class Waiting(Provider):
+    """A job whose rows come over the loopback, into an image too, and wait in the end."""
+
+    def __init__(self) -> None:
+        super().__init__(read(apart(ROWS), range(ROWS)))
+        self.always["POST"] = self._give
+
+    @staticmethod
+    def _give(handler: Any, ids: Any) -> None:
+        provider = handler.provider
+        if sum(provider.served.values()) >= SEARCHING:
+            provider.released.wait()
+        with provider.lock:
+            provider.served.update(ids.tolist())
+        handler.send_rows(provider.records(ids))
+
+    @property
+    def job(self) -> dict[str, Any]:
+        cost = {"type": "http_rows", "url": self.url, "dtype": "f8", "timeout": 2 * HANG_S}
+        options = {"method": "ssp", "threads": 1, "cache": "32KiB"}
+        return {"shape": [ROWS, ROWS], "cost": cost, "options": options}
+
+    @property
+    def hosts(self) -> str:
+        return json.dumps([self.host])
+
+
+def wait_until_searching(job) -> None:
+    until(lambda: job.ended or job.refresh(wait=1.0).progress.get("phase", 0) >= 1)
+    assert not job.ended, job.record
+
+
+def wait_for_another_attempt(job) -> None:
+    def there() -> bool:
         job.refresh(wait=1.0)
+        return job.record["attempt"] == 2 and job.state == "running"
+
+    until(there)
 
 
 def checkpoint_of(image: Image, job) -> Path:
@@ -524,7 +558,7 @@ def checkpoint_of(image: Image, job) -> Path:
 
 
 @pytest.mark.slow
-def test_service_stops_with_a_checkpoint_and_goes_on(image):
+def test_service_stops_with_a_checkpoint_and_goes_on(image, waiting):
     from bigsap.client import Client, ServiceError
 
     key, port = key_for(image), free_port()
@@ -533,6 +567,7 @@ def test_service_stops_with_a_checkpoint_and_goes_on(image):
         "BIGSAP_KEYS": image.data / "keys.toml",
         "BIGSAP_WORKERS": 1,
         "BIGSAP_CHECKPOINT_S": 3600,
+        "BIGSAP_HTTP_ROWS_HOSTS": waiting.hosts,
     }
     service = image.start("serve", **env)
     try:
@@ -541,26 +576,23 @@ def test_service_stops_with_a_checkpoint_and_goes_on(image):
             with Client(client.url) as stranger, pytest.raises(ServiceError) as caught:
                 stranger.submit({"type": "array", "values": [[1]]})
             assert caught.value.status == 401
-            job = client.submit(LONG)
+            job = client.submit(waiting.job)
             wait_until_searching(job)
             assert service.stop() == 0, service.log.read_text()[-2000:]
-            assert checkpoint_of(image, job).stat().st_size > 5000 * 8
+            assert checkpoint_of(image, job).stat().st_size > ROWS * 8
             assert not service.healthy()
             service = image.start(**env)  # no command: the service
             service.wait_healthy()
-            until = time.monotonic() + 60
-            while job.record["attempt"] < 2 or job.state != "running":
-                assert time.monotonic() < until, job.record
-                job.refresh(wait=1.0)
+            wait_for_another_attempt(job)
             job.cancel()
-            assert job.wait(60).state == "cancelled"
+            assert job.wait(HANG_S).state == "cancelled"
             assert service.stop() == 0
     finally:
         service.kill()
 
 
 @pytest.mark.slow
-def test_cluster_roles_and_a_stopped_worker(image):
+def test_cluster_roles_and_a_stopped_worker(image, waiting):
     from bigsap.client import Client
 
     key, port, scheduler_port = key_for(image), free_port(), free_port()
@@ -589,30 +621,28 @@ def test_cluster_roles_and_a_stopped_worker(image):
             BIGSAP_SCHEDULER=address,
             BIGSAP_DATA=image.data / "cluster",
             BIGSAP_CHECKPOINT_S=3600,
+            BIGSAP_HTTP_ROWS_HOSTS=waiting.hosts,
         )
         service.wait_healthy()
         with Client(f"http://127.0.0.1:{port}", key) as client:
             small = client.submit({"type": "array", "values": [[3, 1], [1, 3]]}, wait=60.0)
             assert small.result().fun == 2
-            job = client.submit(LONG)
+            job = client.submit(waiting.job)
             wait_until_searching(job)
             second = start("worker", BIGSAP_SCHEDULER=address)
             second.wait_healthy()
             first.stop()
             assert (image.data / "cluster" / "jobs" / job.id / "checkpoint").exists()
-            until = time.monotonic() + 60
-            while job.record["attempt"] < 2 or job.state != "running":
-                assert time.monotonic() < until, job.record
-                job.refresh(wait=1.0)
+            wait_for_another_attempt(job)
             job.cancel("now")
-            job.wait(60)
+            job.wait(HANG_S)
     finally:
         for role in reversed(roles):
             if role.process.poll() is None:
                 role.process.terminate()
         for role in roles:
             try:
-                role.process.wait(20)
+                role.process.wait(HANG_S)
             except subprocess.TimeoutExpired:
                 role.kill()
 

@@ -280,7 +280,7 @@ def backed_up(words: list[str], data: Path, backup: Path) -> None:
     for name, folder in folders.items():
         words = [word.replace(name, folder) for word in words]
     if shutil.which(words[0]):
-        subprocess.run(words, check=True, timeout=60)
+        subprocess.run(words, check=True, timeout=200)
     elif words[0] == "sqlite3":
         target = words[2].removeprefix(".backup ")
         with closing(sqlite3.connect(words[1])) as old, closing(sqlite3.connect(target)) as new:
@@ -324,7 +324,7 @@ def test_every_command_is_in_the_manual():
 
 def test_make_targets_say_what_they_do():
     done = subprocess.run(
-        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=200, check=True
     )
     for target in ("demo", "test", "bench", "docs", "lint"):
         assert f"make {target}" in done.stdout
@@ -460,7 +460,7 @@ def test_metrics_are_those_of_the_server():
 def python(*arguments: str, **more) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", *arguments], capture_output=True, text=True,
-        timeout=110, check=False, env={**os.environ, "MPLBACKEND": "Agg"}, **more,
+        timeout=200, check=False, env={**os.environ, "MPLBACKEND": "Agg"}, **more,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stderr

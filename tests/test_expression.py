@@ -465,7 +465,7 @@ def test_command_line(tmp_path):
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     done = subprocess.run(
         [sys.executable, "-m", "bigsap", "solve", str(tmp_path / "spec.json"), "--json"],
-        capture_output=True, text=True, cwd=ROOT, timeout=100, check=False,
+        capture_output=True, text=True, cwd=ROOT, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert '"fun": 2.0' in done.stdout

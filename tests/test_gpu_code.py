@@ -85,7 +85,7 @@ def compile_text(text: str, arch: str, folder: object) -> None:
     options = [*OPTIONS, f"-arch={arch}"]
     has = subprocess.run(
         [sys.executable, "-c", "from cuda.bindings import nvrtc; nvrtc.nvrtcVersion()"],
-        capture_output=True, timeout=60, check=False,
+        capture_output=True, timeout=200, check=False,
     )  # fmt: skip
     if has.returncode == 0:
         command = [sys.executable, "-c", code, str(path), *options]
@@ -94,7 +94,7 @@ def compile_text(text: str, arch: str, folder: object) -> None:
         command = ["nvcc", "-w", "-cubin", "-o", target, *options, str(path)]
     else:
         pytest.skip("neither NVRTC (cuda-bindings, nvidia-cuda-nvrtc) nor nvcc is installed")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -24,7 +24,7 @@ def fresh(code: str) -> str:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -40,7 +40,7 @@ def test_layers_are_respected():
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

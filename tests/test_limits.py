@@ -472,11 +472,11 @@ def test_cancelled_by_another_thread_within_a_row(method, monkeypatch):
         read.append(i)
         if len(read) == 25:
             asked.set()
-            assert come.wait(60)
+            assert come.wait(200)
         return costs[i]
 
     def other():
-        asked.wait(60)
+        asked.wait(200)
         cancel.set()
         come.set()
 
@@ -504,7 +504,7 @@ def test_a_batch_does_not_wait_for_those_nobody_will_see(monkeypatch):
 
     def bad(i):
         if armed.is_set():
-            assert begun.wait(60)
+            assert begun.wait(200)
             raise ZeroDivisionError
         return np.arange(n) * 1.0
 
@@ -513,7 +513,7 @@ def test_a_batch_does_not_wait_for_those_nobody_will_see(monkeypatch):
             read.append(i)
             begun.set()
             if len(read) > 1:
-                assert over.wait(60)
+                assert over.wait(200)
         return np.arange(n) * 1.0
 
     monkeypatch.setattr(bigsap.many, "threading", Threading)

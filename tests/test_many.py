@@ -11,6 +11,7 @@ import pytest
 import bigsap
 from bigsap.errors import InputError, InvalidCostError, OptionError
 from bigsap.many import solve_many
+from gate import HANG_S, until
 
 RNG_SEED = 5
 
@@ -67,7 +68,7 @@ def test_order_is_kept_when_early_problems_are_slow():
             out[:] = self.value
 
     # Only reading the last problem lets the first one go on.
-    first = Given(5.0, lambda: first_waits.wait(10))
+    first = Given(5.0, lambda: first_waits.wait(HANG_S))
     found = solve_many([first, np.eye(3), Given(7.0, first_waits.set)], threads=2)
     assert first_waits.is_set()
     assert [r.fun for r in found] == [15.0, 0.0, 21.0]
@@ -83,7 +84,7 @@ def test_a_generator_is_read_in_bounded_look_ahead():
 
         def read(self, rows, columns, out):
             while not seen:
-                before = len(made)
+                before = until(lambda: len(made) >= 2 and len(made))
                 time.sleep(0.1)
                 if len(made) == before:
                     seen.append(before)
@@ -170,7 +171,7 @@ def test_two_solves_from_different_threads_at_once():
     x, y = rng.random((2, 300, 2)), rng.random((2, 300, 2))
     costs = [bigsap.points(x[0], y[0]), bigsap.points(x[1], y[1], "cityblock")]
     alone = [bigsap.solve(c, threads=2) for c in costs]
-    meet = threading.Barrier(2, timeout=30)
+    meet = threading.Barrier(2, timeout=HANG_S)
     inside, found = [0, 0], [None, None]
 
     def work(k):
@@ -188,7 +189,7 @@ def test_two_solves_from_different_threads_at_once():
     for user in users:
         user.start()
     for user in users:
-        user.join(60)
+        user.join(HANG_S)
     assert inside == [1, 1]
     for a, b in zip(alone, found, strict=True):
         same(a, b)

@@ -207,7 +207,7 @@ def test_truncated_during_a_solve(kind, method, stage, tmp_path):
     threads = "2" if kind == "in place" else "1"
     done = subprocess.run(
         [sys.executable, "-c", CODE, tmp_path / "c.npy", kind, method, stage, threads],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "c.npy' was truncated while in use" in done.stdout
@@ -252,7 +252,7 @@ print(strange.sum())
 def test_missing_pages_are_zeros_where_a_source_reads(tmp_path, kind):
     done = subprocess.run(
         [sys.executable, "-c", TOUCH, tmp_path / "c.npy", tmp_path / "d.npy", kind],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     lines = done.stdout.splitlines()
     assert lines[:3] == ["6000.0 True", "True", "True"], done.stderr
@@ -290,7 +290,7 @@ def test_truncated_between_two_looks_at_its_size(method, tmp_path):
     """The kernels look every tenth of a second; this file is cut in between."""
     done = subprocess.run(
         [sys.executable, "-c", RACE, tmp_path / "c.npy", method],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answers = done.stdout.split()

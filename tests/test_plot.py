@@ -148,7 +148,7 @@ def test_leaves_pyplot_and_displays_alone():
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, timeout=60,
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, timeout=200,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -12,16 +12,14 @@ import linecache
 import multiprocessing
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 import bigsap
+from gate import HANG_S, Gated
 
 optimize = pytest.importorskip("scipy.optimize")
 
@@ -35,15 +33,6 @@ def optimum(cost: np.ndarray) -> float:
     return float(cost[rows, columns].sum())
 
 
-@contextmanager
-def within(seconds: float, what: str) -> Iterator[None]:
-    started = time.perf_counter()
-    yield
-    took = time.perf_counter() - started
-    print(f"{what}: {took:.3f} s")
-    assert took < seconds
-
-
 @pytest.fixture(autouse=True)
 def warm() -> None:
     bigsap.linear_sum_assignment(problem(0))
@@ -54,8 +43,7 @@ def warm() -> None:
 def test_linear_sum_assignment_in_a_loop(n):
     costs = [problem(k, n) for k in range(100)]
     threads = threading.active_count()
-    with within(10, f"100 calls, n = {n}"):
-        found = [bigsap.linear_sum_assignment(cost) for cost in costs]
+    found = [bigsap.linear_sum_assignment(cost) for cost in costs]
     assert threading.active_count() == threads
     for cost, (rows, columns) in zip(costs, found, strict=True):
         assert cost[rows, columns].sum() == pytest.approx(optimum(cost), rel=1e-12)
@@ -64,7 +52,7 @@ def test_linear_sum_assignment_in_a_loop(n):
 @pytest.mark.parametrize("inner", [1, 2])
 def test_solve_from_four_threads(inner):
     costs = [problem(k, 60, 60 + k % 3 * 10) for k in range(24)]
-    with within(60, "24 solves by 4 threads"), ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda cost: bigsap.solve(cost, threads=inner), costs))
     for cost, result in zip(costs, found, strict=True):
         assert result.status == "optimal"
@@ -82,9 +70,9 @@ def test_a_pool_of_processes(way):
     """After solves with several threads in this process."""
     if way not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {way} here")
-    with within(120, f"{way} pool"), multiprocessing.get_context(way).Pool(2) as pool:
-        solved = pool.map_async(attempt, range(6)).get(timeout=110)
-        pairs = pool.map_async(bigsap.linear_sum_assignment, [problem(9)]).get(timeout=110)
+    with multiprocessing.get_context(way).Pool(2) as pool:
+        solved = pool.map_async(attempt, range(6)).get(timeout=HANG_S)
+        pairs = pool.map_async(bigsap.linear_sum_assignment, [problem(9)]).get(timeout=HANG_S)
     assert [fun for fun, _ in solved] == pytest.approx([optimum(problem(k)) for k in range(6)])
     assert {status for _, status in solved} == {"optimal"}
     rows, columns = pairs[0]
@@ -126,8 +114,7 @@ def test_cells_of_a_notebook(monkeypatch):
         for cell in CELLS:
             await cells.run(cell)
 
-    with within(60, "notebook"):
-        asyncio.run(notebook())
+    asyncio.run(notebook())
     names = cells.names
     expected = optimum(problem(1))
     for result in (names["res"], names["later"], *names["many"]):
@@ -138,28 +125,24 @@ def test_cells_of_a_notebook(monkeypatch):
     assert "optimal" in names["text"]
 
 
-def test_an_event_loop_goes_on_and_can_cancel():
+def test_an_event_loop_goes_on_and_can_cancel(gate):
     """``cancel=`` is how a solve in a thread is ended; see examples/in_asyncio.py."""
 
-    def slow(i: int) -> np.ndarray:
-        time.sleep(0.01)
-        return problem(i, 1, 400)[0]
-
-    source = bigsap.from_function(slow, (400, 400), kind="row", compiled=False)
+    source = Gated(problem(0, 400), gate, 100)
 
     async def main() -> tuple[bigsap.Result, int]:
         cancel = threading.Event()
         work = asyncio.create_task(asyncio.to_thread(bigsap.solve, source, cancel=cancel))
         turns = 0
-        for _ in range(10):
+        while turns < 10 or not gate.waiting:
             await asyncio.sleep(0.02)
             turns += 1
         cancel.set()
-        return await asyncio.wait_for(work, 30), turns
+        return await asyncio.wait_for(work, HANG_S), turns
 
-    with within(40, "cancelled solve in an event loop"):
-        result, turns = asyncio.run(main())
-    assert (result.status, turns) == ("cancelled", 10)
+    result, turns = asyncio.run(main())
+    assert result.status == "cancelled"
+    assert turns >= 10
 
 
 @pytest.mark.parametrize("threads", [1000, 10**9])
@@ -167,8 +150,7 @@ def test_more_threads_than_anybody_has(threads):
     from bigsap.engine.core import team
 
     cost = problem(3, 200)
-    with within(20, f"threads={threads}"):
-        result = bigsap.solve(cost, threads=threads, method="ssp")
+    result = bigsap.solve(cost, threads=threads, method="ssp")
     assert result.fun == pytest.approx(optimum(cost), rel=1e-12)
     assert result.stats["threads"] == team.useful_threads(10**6, 200)
     alone = bigsap.solve(cost, threads=1, method="ssp")

@@ -16,6 +16,7 @@ from bigsap.engine.core.crowd import Crowd, Waits
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense import dense_engine
 from bigsap.native.kernel import kernel
+from gate import HANG_S
 
 
 @kernel
@@ -85,10 +86,13 @@ def test_systems_that_do_not_tell_have_no_crowd():
 def test_an_interrupt_within_the_lock_is_still_one():
     """It leaves as the context of the error that the lock then raises."""
     with Team(2) as team:
-        real = team._condition.wait
+        real, waits = team._condition.wait, threading.Event()
 
         def interrupted(timeout):
+            if threading.current_thread() is not threading.main_thread():
+                return real(timeout)
             team._condition.wait = real
+            waits.set()
             try:
                 raise KeyboardInterrupt
             finally:
@@ -97,7 +101,7 @@ def test_an_interrupt_within_the_lock_is_still_one():
         def slowly(thread, n_threads):
             if thread == 0:
                 team._condition.wait = interrupted
-            time.sleep(0.15)
+            assert waits.wait(HANG_S)
             return 0
 
         team.run(lambda thread, n_threads: 0)

@@ -19,7 +19,7 @@ from bigsap_server.arrays.array_store import ArrayStore, merged, without
 from bigsap_server.problems import HttpProblem
 from checks import SQUARE, problem, solved, upload
 
-from gate import until
+from gate import HANG_S, until
 
 RAW = {"Content-Type": "application/octet-stream"}
 MATRIX = np.random.default_rng(1).uniform(size=(10, 3))
@@ -271,12 +271,12 @@ def test_finite_is_what_is_sealed(api: Any) -> None:
 def test_uploads_from_several_clients_at_once(serve_app: Callable[..., str]) -> None:
     address = serve_app()
     matrix = np.random.default_rng(2).uniform(size=(4000, 5))
-    with httpx.Client(base_url=address, timeout=30) as client:
+    with httpx.Client(base_url=address, timeout=HANG_S) as client:
         array = create(client, shape=matrix.shape)
         failed: list[Any] = []
 
         def send(part: int) -> None:
-            with httpx.Client(base_url=address, timeout=30) as other:
+            with httpx.Client(base_url=address, timeout=HANG_S) as other:
                 for start in range(part * 100, 4000, 400):
                     answer = put(other, array, start, matrix[start : start + 100])
                     if answer.status_code != 200:
@@ -286,7 +286,7 @@ def test_uploads_from_several_clients_at_once(serve_app: Callable[..., str]) -> 
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(HANG_S)
         assert failed == []
         assert client.get(array).json()["missing"] == []
         sealed = client.post(array + "/seal").json()
@@ -372,7 +372,7 @@ def test_a_quota_holds_for_arrays_made_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG_S)
     assert answers.count("quota-exceeded") == 13
     assert len(store.owned("me")) == 3
 

@@ -12,6 +12,7 @@ from bigsap_server.auth import hashed, new_key
 from checks import SQUARE
 
 from bigsap.client import Client, ServiceError, UploadError
+from gate import HANG_S
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_results_and_events_wait_for_a_slow_key(
 ) -> None:
     url, key = serve_key(["read", "submit"], "requests_per_s = 20", "burst = 1")
     with Client(url, key, patience=20) as client:
-        job = client.submit(SQUARE).wait(30)
+        job = client.submit(SQUARE).wait(HANG_S)
         assert job.result().fun == 5
         for _ in range(3):
             assert list(client.events(job.id))[-1]["data"]["state"] == "succeeded"

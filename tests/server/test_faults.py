@@ -17,7 +17,7 @@ from bigsap_server.settings import load
 from faults import Cluster, job_of, post, runner, same, states
 
 import bigsap
-from gate import Gate, Gated, apart, gated_job, until
+from gate import HANG_S, Gate, Gated, apart, gated_job, until
 from live_server import LiveServer
 
 ROWS = 200
@@ -125,7 +125,7 @@ def test_a_worker_that_does_not_obey_is_killed(server, gate, gated):
 def test_a_second_server_on_the_same_data_is_refused(server):
     second = subprocess.run(
         [sys.executable, "-m", "bigsap_server", "--port", "0", "--data", str(server.data)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert second.returncode == 1
     assert "another server owns" in second.stderr
@@ -162,7 +162,7 @@ def test_a_server_killed_again_and_again_loses_nothing_and_doubles_nothing(
         with pytest.raises(httpx.TransportError):
             client.put(f"{array}/rows/500", content=body(), headers=raw | length)
     # Workers end with their server: nobody is left to run a job twice.
-    _, alive = psutil.wait_procs(children, timeout=15)
+    _, alive = psutil.wait_procs(children, timeout=HANG_S)
     assert alive == []
     # Once more, as soon as the job has begun again.
     server.start()
@@ -239,7 +239,7 @@ def test_an_operators_cluster_outlives_the_server_and_its_scheduler_is_restarted
         queued = post(client, {"cost": {"type": "array", "values": [[1]]}})
         gate.wait_for_readers()
         scheduler.kill()
-        scheduler.wait(10)
+        scheduler.wait(HANG_S)
         until(lambda: client.get("/readyz").status_code == 503)
         assert client.get("/healthz").status_code == 200
         cluster.start_scheduler()
@@ -261,12 +261,12 @@ def small_disk(tmp_path):
     mount = shutil.which("mount")
     done = mount is not None and subprocess.run(
         [mount, "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(folder)],
-        capture_output=True, timeout=30, check=False,
+        capture_output=True, timeout=HANG_S, check=False,
     ).returncode == 0  # fmt: skip
     if not done:
         pytest.skip("mounting a small tmpfs is not permitted here")
     yield folder
-    subprocess.run(["umount", "-l", str(folder)], timeout=30, check=True)
+    subprocess.run(["umount", "-l", str(folder)], timeout=HANG_S, check=True)
 
 
 def fill(folder):

@@ -15,6 +15,8 @@ from bigsap_server.jobs import sql as jobs_sql
 from bigsap_server.jobs import table as jobs
 from bigsap_server.jobs.table import JobStore
 
+from gate import HANG_S
+
 SPEC = {"cost": {"type": "array", "values": [[1, 2], [2, 1]]}}
 
 
@@ -81,7 +83,7 @@ def test_jobs_are_claimed_in_order_and_once(store):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG_S)
     assert sorted(claimed) == sorted((job_id, 1) for job_id in ids)
     assert store.counts()["starting"] == 40
     assert store.submit(SPEC)[0].id not in ids
@@ -117,7 +119,7 @@ def test_idempotent_submissions_race_to_one_job(store):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG_S)
     assert len({job.id for job, _ in found}) == 1
     assert sum(new for _, new in found) == 1
 
@@ -151,7 +153,7 @@ def test_a_quota_holds_for_resuming_too(store):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG_S)
     assert sum(job is not None for job in found) == 1
     assert store.active_of("ann") == 2
 
@@ -409,6 +411,8 @@ def test_a_full_disk_is_said_so_and_nothing_is_half_written(store):
 CHILD = """
 import sys
 from bigsap_server.jobs.table import JobStore
+
+from gate import HANG_S
 store = JobStore(sys.argv[1])
 print("ready", flush=True)
 k = 0
@@ -427,7 +431,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path):
     said = [child.stdout.readline() for _ in range(40)]
     os.kill(child.pid, signal.SIGKILL)
     said += child.stdout.read().splitlines(keepends=True)
-    child.wait(30)
+    child.wait(HANG_S)
     child.stdout.close()
     ids = [line.strip() for line in said[1:] if line.endswith("\n")]
     store = JobStore(path)
@@ -453,7 +457,7 @@ def test_the_table_is_never_ahead_of_what_is_kept_in_memory(store, monkeypatch):
     writer = threading.Thread(target=store.update, args=(job_id,), kwargs=end)
     writer.start()
     try:
-        assert committed.wait(10)
+        assert committed.wait(HANG_S)
         assert store.get(job_id) == store.recent.job(job_id)
         assert store.recent.job(job_id).state == "failed"
     finally:

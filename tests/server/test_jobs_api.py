@@ -188,14 +188,14 @@ def test_idempotency_of_racing_clients(serve_app: Callable[..., str]) -> None:
 
     def send() -> None:
         headers = {"Idempotency-Key": "race"}
-        answer = httpx.post(address + "/v1/jobs", json=SQUARE, headers=headers, timeout=30)
+        answer = httpx.post(address + "/v1/jobs", json=SQUARE, headers=headers, timeout=HANG_S)
         found.append(answer.json()["id"])
 
     threads = [threading.Thread(target=send) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG_S)
     assert len(found) == 8
     assert len(set(found)) == 1
 

@@ -29,7 +29,7 @@ def test_requests_of_jobs_that_are_over_are_let_go(tmp_path: Path) -> None:
                 folder.mkdir()
                 Folder(folder).command(1, "fenced")  # over as soon as it has begun
                 executor.submit(Order(folder.name, 1, folder, {"numbers": [0.5] * 1000}, {}))
-                reports.get(timeout=120)  # over; or lost, where its outcome came too slowly
+                reports.get(timeout=200)  # over; or lost, where its outcome came too slowly
             gc.collect()
             kept = [one for one in gc.get_objects() if type(one) is ToPickle]
             monitors = [one for one in gc.get_objects() if type(one) is SystemMonitor]

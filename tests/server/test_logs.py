@@ -35,7 +35,7 @@ logging.getLogger("uvicorn.error").warning("x", extra={"color_message": "\\x1b[3
 def test_lines_of_a_worker_are_json_with_the_job() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", _WORKER],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=200, check=True,
     )  # fmt: skip
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert [line["logger"] for line in lines] == [

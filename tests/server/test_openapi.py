@@ -22,6 +22,8 @@ from checks import SQUARE, solved, upload
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation.modes import GenerationMode
 
+from gate import HANG_S
+
 DOCUMENT: dict[str, Any] = create_app(settings_in(Path("unused"))).app.openapi()
 OPERATIONS = {
     found.ok().label: found.ok()
@@ -52,7 +54,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     }  # fmt: skip
     with (
         served(create_app(settings_in(folder, limits))) as url,
-        httpx.Client(base_url=url, timeout=30) as client,
+        httpx.Client(base_url=url, timeout=HANG_S) as client,
     ):
         yield {
             "url": url,
@@ -68,7 +70,7 @@ def test_no_request_breaks_the_service(
 ) -> None:
     SEEN[label].update(requests(label, mode, service, EXAMPLES.get(label, 15)))
     # The service is as it was.
-    assert httpx.get(service["url"] + "/readyz", timeout=10).status_code == 200
+    assert httpx.get(service["url"] + "/readyz", timeout=HANG_S).status_code == 200
 
 
 def requests(
@@ -86,7 +88,7 @@ def requests(
             case.path_parameters["job_id"] = service["job_id"]
         if "array_id" in case.path_parameters and turn and case.method != "DELETE":
             case.path_parameters["array_id"] = service["open" if turn == 1 else "sealed"]
-        answer = case.call(base_url=service["url"], timeout=30)
+        answer = case.call(base_url=service["url"], timeout=HANG_S)
         answers.append(answer.status_code)
         case.validate_response(answer, checks=[not_a_server_error])
         if answer.status_code >= 400 and case.method != "HEAD":
@@ -124,7 +126,7 @@ def test_requests_for_as_long_as_told(
             except BaseException:
                 print(f"{label} {mode.value}, seed {seed}")
                 raise
-        assert httpx.get(service["url"] + "/readyz", timeout=10).status_code == 200
+        assert httpx.get(service["url"] + "/readyz", timeout=HANG_S).status_code == 200
         seed += 1
     print(f"{found.total()} requests in {seed - first} rounds:", dict(sorted(found.items())))
     assert found

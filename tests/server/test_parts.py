@@ -22,7 +22,7 @@ from bigsap_server.jobs.notify import Notifier
 from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to
 
 import bigsap
-from gate import until
+from gate import HANG_S, until
 from live_server import LiveServer
 
 SERVER = Path(bigsap_server.__file__).parent
@@ -61,7 +61,7 @@ def test_workers_need_no_web_framework() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
 
@@ -199,17 +199,17 @@ def test_waking_from_other_threads() -> None:
         with notifier.watching("a") as watch, notifier.watching("a") as other:
             assert not await watch.wait(0.01)
             threading.Timer(0.05, notifier.wake, ("a",)).start()
-            assert await watch.wait(10)
-            assert await other.wait(10)
+            assert await watch.wait(HANG_S)
+            assert await other.wait(HANG_S)
             notifier.wake("b")
             assert not await watch.wait(0.05)
             notifier.wake("a")
             await asyncio.sleep(0.05)  # a change between two waits is not missed
-            assert await watch.wait(10)
+            assert await watch.wait(HANG_S)
             threading.Timer(0.05, notifier.close).start()
-            assert await watch.wait(10)
+            assert await watch.wait(HANG_S)
             assert notifier.stopping
-            await asyncio.wait_for(watch.wait(100), 5)  # no waiting any more
+            await asyncio.wait_for(watch.wait(100), HANG_S)  # no waiting any more
         assert notifier._watches == {}
 
     asyncio.run(scenario())

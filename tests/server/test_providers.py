@@ -12,7 +12,7 @@ from apps import served, settings_in
 from bigsap_server.http.app import create_app
 from checks import problem
 
-from gate import until
+from gate import HANG_S, until
 from remote_provider import Fault, Handler, Provider
 
 COST = np.random.default_rng(3).random((12, 12))
@@ -63,7 +63,7 @@ def api(tmp_path_factory: pytest.TempPathFactory, lasting: Provider) -> Iterator
     """A service behind a socket that may ask the provider, and tries a job twice."""
     folder = tmp_path_factory.mktemp("providers") / "data"
     app = create_app(settings_in(folder, http_rows_hosts=[lasting.host], attempts=2))
-    with served(app) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with served(app) as url, httpx.Client(base_url=url, timeout=HANG_S) as client:
         yield client
 
 

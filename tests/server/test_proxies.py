@@ -117,7 +117,7 @@ def test_what_is_no_root_path(path: str) -> None:
 def spoken(address: str, text: str) -> tuple[int, bytes]:
     """Status and body of what is answered to the lines of a request."""
     parts = urlsplit(address)
-    with socket.create_connection((parts.hostname, parts.port), timeout=20) as line:
+    with socket.create_connection((parts.hostname, parts.port), timeout=200) as line:
         line.sendall(text.replace("\n", "\r\n").encode())
         answer = b""
         while piece := line.recv(65536):

@@ -18,7 +18,7 @@ from bigsap_server.http.app import create_app
 from bigsap_server.problems import HttpProblem
 from checks import problem
 
-from gate import until
+from gate import HANG_S, until
 
 RAW = {"Content-Type": "application/octet-stream"}
 ROWS, ROW = 10, 16
@@ -52,7 +52,7 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     app = create_app(settings_in(tmp_path_factory.mktemp("blocks") / "data"))
-    with served(app) as address, httpx.Client(base_url=address, timeout=30) as client:
+    with served(app) as address, httpx.Client(base_url=address, timeout=HANG_S) as client:
         yield client
 
 

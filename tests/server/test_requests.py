@@ -219,7 +219,7 @@ def test_idle_connections_are_kept_longer_than_clients_keep_them(live_server: Li
     """Who closes first is the client: httpx does after 5 s, our own before."""
     assert IDLE_S * 5 < KEEP_ALIVE_S
     host, port = live_server.url.removeprefix("http://").split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection = http.client.HTTPConnection(host, int(port), timeout=200)
     connection.auto_open = False
     connection.connect()
     for rest in (6.0, 0.0):

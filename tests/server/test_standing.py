@@ -14,6 +14,8 @@ from bigsap_server.jobs.control import Folder
 from bigsap_server.jobs.references import references
 from checks import SQUARE, problem, solved, upload
 
+from gate import HANG_S
+
 
 def parts(api: Any) -> Any:
     return api.app.app.state.service
@@ -139,14 +141,14 @@ def test_a_deletion_under_way_holds_submissions_back(idle: Any) -> None:
         thread.start()
         thread.join(0.5)
         assert codes == []
-    thread.join(30)
+    thread.join(HANG_S)
     assert codes == [202]
     problem(idle.delete(f"/v1/arrays/{array}"), 409, "array-in-use")
 
 
 def test_one_of_submission_and_deletion_is_refused(serve_app: Callable[..., str]) -> None:
     """At once, again and again: what was accepted never misses its array."""
-    with httpx.Client(base_url=serve_app(), timeout=60) as client:
+    with httpx.Client(base_url=serve_app(), timeout=HANG_S) as client:
         accepted = []
         for _ in range(12):
             array = upload(client, np.arange(9.0).reshape(3, 3))
@@ -164,7 +166,7 @@ def test_one_of_submission_and_deletion_is_refused(serve_app: Callable[..., str]
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(60)
+                thread.join(HANG_S)
             assert answers["submit"].status_code in (202, 422)
             assert answers["delete"].status_code in (204, 409)
             if answers["submit"].status_code == 202:

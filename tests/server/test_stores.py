@@ -25,6 +25,7 @@ from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
+from gate import HANG_S
 from live_server import LiveServer
 
 MATRIX = np.array([[4.0, 1, 3], [2, 0, 5], [3, 2, 2]])
@@ -268,7 +269,7 @@ def test_a_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         assert transport.handle_request(request).status_code == 204
-        thread.join(10)
+        thread.join(HANG_S)
     server.close()
     assert asked.count("rows.example") == 1
     assert f"host: rows.example:{port}".encode() in seen[0].lower()
@@ -336,7 +337,7 @@ def files(lab: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_address[1]}/"
     server.shutdown()
     server.server_close()
-    thread.join(10)
+    thread.join(HANG_S)
 
 
 def remote(uri: str) -> dict[str, Any]:

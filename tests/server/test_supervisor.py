@@ -486,7 +486,7 @@ def test_a_new_attempt_waits_for_the_old_ones_process(tmp_path):
     time.sleep(0.5)
     assert found == []
     lock.release()
-    thread.join(30)
+    thread.join(HANG_S)
     assert found[0]["state"] == "succeeded"
 
 

@@ -315,7 +315,7 @@ class RawModule:
             done = subprocess.run(
                 [compiler, "-O1", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-w",
                  "-pthread", f"-I{_HERE}", "-o", str(made), str(source)],
-                capture_output=True, text=True, timeout=100, check=False,
+                capture_output=True, text=True, timeout=200, check=False,
             )  # fmt: skip
             if done.returncode:
                 raise _CompileError(done.stderr[:3000])
