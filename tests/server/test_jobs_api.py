@@ -47,7 +47,9 @@ def test_submit_answers_at_once(api: Any) -> None:
     assert (job["label"], job["cost"], job["shape"]) == ("three", "array", [3, 3])
     found = wait_for(api, job, "succeeded")
     assert found["finished"] >= found["started"] >= found["created"]
-    assert found["outcome"] == {"status": "optimal", "objective": 5, "bound": 5, "gap": 0}
+    assert found["outcome"] == {
+        "status": "optimal", "success": True, "objective": 5, "bound": 5, "gap": 0,
+    }  # fmt: skip
     assert "resume" not in found["links"]
 
 
@@ -475,8 +477,9 @@ def test_progress_of_compressed_rows_has_bounds(serve_app: Callable[..., str], g
     for state in seen:
         assert state["phase"] == 1
         assert state["lower_bound"] is not None
-        assert state["lower_bound"] <= state["upper_bound"]
-        assert state["gap"] == state["upper_bound"] - state["lower_bound"]
+        if state["upper_bound"] is not None:  # single pairs of these costs are not cheap
+            assert state["lower_bound"] <= state["upper_bound"]
+            assert state["gap"] == state["upper_bound"] - state["lower_bound"]
     for name in ("rows_evaluated", "rows_scanned", "level"):
         assert all(state[name] >= 0 for state in seen)
 

@@ -60,7 +60,7 @@ def alone(lab: Path, body: dict[str, Any]) -> bigsap.Result:
     """The same solve in this process."""
     request = JobRequest.model_validate(body).model_dump(mode="json")
     given = load(data=lab / "data", stores={"lab": lab}, plugins=["gated"]).model_dump(mode="json")
-    options = body.get("options", {})
+    options = {k: v for k, v in body.get("options", {}).items() if k != "checkpoint_s"}
     return bigsap.solve(build_source(request, given["data"], given), **options)
 
 
@@ -227,6 +227,7 @@ def test_a_number_of_workers(server: LiveServer, lab: Path, gate: Gate) -> None:
     with server.client() as client:
         job_id = post(client, body | {"spread": 2})
         until(lambda: doing(client) == {"busy": 1, "lent": 1, "idle": 1})
+        until(lambda: len({path.name.split("-")[0] for path in gate.folder.iterdir()}) == 2)
         gate.open()
         assert server.finished(job_id)["state"] == "succeeded"
         assert len(stats_of(client, job_id)["by_worker"]) == 2
