@@ -33,7 +33,7 @@ def test_remote_rows():
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    numbers = {k: float(v) for k, v in re.findall(r"^(.+): ([0-9.]+)$", done.stdout, re.M)}
+    numbers = {k: float(v) for k, v in re.findall(r"^(.+): ([0-9.e+-]+)$", done.stdout, re.M)}
     assert "status: optimal" in done.stdout
     # All rows fit in the cache: the certificate looks at those that the solve has kept.
     assert numbers["rows served by the provider"] == numbers["rows evaluated by the solve"]

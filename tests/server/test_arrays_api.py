@@ -171,7 +171,7 @@ def test_ranges_of_the_data(api: Any) -> None:
 
 def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
     address = serve_app(limits={"block_bytes": 1024})
-    with httpx.Client(base_url=address) as client:
+    with httpx.Client(base_url=address, timeout=HANG_S) as client:
         array = create(client, shape=(4, 1))
         host, port = address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), 10) as raw:
@@ -191,7 +191,7 @@ def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
 
 def test_a_block_cut_off_counts_as_not_received(serve_app: Callable[..., str]) -> None:
     address = serve_app()
-    with httpx.Client(base_url=address) as client:
+    with httpx.Client(base_url=address, timeout=HANG_S) as client:
         array = create(client, shape=(1000, 3))
         put(client, array, 0, np.ones((1000, 3)))
         host, port = address.removeprefix("http://").split(":")
@@ -212,7 +212,7 @@ def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., 
     """The later block of the same rows counts, whole; the stalled one writes nothing more."""
     address = serve_app()
     rows, size = 4000, 4000 * 128 * 8
-    with httpx.Client(base_url=address) as client:
+    with httpx.Client(base_url=address, timeout=HANG_S) as client:
         array = create(client, shape=(rows, 128))
         host, port = address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), 10) as stalled:

@@ -87,7 +87,7 @@ def test_bodies_that_do_not_come_are_given_up(
 ) -> None:
     address = serve_app(limits={"idle_s": 2})
     host, port = address.removeprefix("http://").split(":")
-    with httpx.Client(base_url=address) as client:
+    with httpx.Client(base_url=address, timeout=HANG_S) as client:
         array = upload(client, np.ones((4, 2)), seal=False)
         target = "POST /v1/jobs" if json_body else f"PUT /v1/arrays/{array}/rows/0"
         kind = "application/json" if json_body else "application/octet-stream"
@@ -108,7 +108,7 @@ def test_a_body_that_does_not_come_is_a_stream(serve_app: Callable[..., str]) ->
     address = serve_app(limits={"streams": 1})
     host, port = address.removeprefix("http://").split(":")
     body = np.ones((4, 2)).tobytes()
-    with httpx.Client(base_url=address) as client:
+    with httpx.Client(base_url=address, timeout=HANG_S) as client:
         link = f"/v1/arrays/{upload(client, np.ones((4, 2)), seal=False)}/rows/0"
         with socket.create_connection((host, int(port)), 10) as raw:
             raw.sendall(
