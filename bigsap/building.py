@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bigsap.engine.core.team import available_threads
 from bigsap.errors import OptionError
-from bigsap.native import cache, kernel_files, processors
+from bigsap.native import cache, content, kernel_files, processors
 from bigsap.native.kernel import compile_record
 from bigsap.warmup import warm
 
@@ -48,6 +48,9 @@ def build(
         records = sorted(
             {record for file in Path(scratch).glob("*.records") for record in _read(file)}
         )
+        for module in sorted({record[0] for record in records}):
+            content.content(module)
+        content.write_summaries(folder)
         # Sorted, so that neighbours share what they call.
         size = max(1, -(-len(records) // (2 * workers)))
         parts = []
@@ -89,6 +92,7 @@ def _read(file: Path) -> list[tuple[str, str, bytes]]:
 
 
 def _begin(folder: Path, level: str, records: Path | None) -> None:
+    content.keeps = False  # nothing goes where a wheel is made
     cache.target = cache.Target(folder / kernel_files.folder_of(level), level)
     if records is not None:
         cache.records = records / f"{os.getpid()}.records"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -200,12 +201,47 @@ def test_levels_are_what_the_processor_can_do():
 
 def test_content_follows_imports():
     search = "bigsap.engine.lists.search"
-    found = content._imported(search)
+    found = content.imports_of(search)
     assert "bigsap.native.kernel" in found
     assert content.content(search) != content.content("bigsap.engine.dense.square")
     assert content.content("bigsap") is None
     assert content.content("numba") is None
     assert content.content("bigsap.nowhere") is None
+
+
+def test_docstrings_and_comments_do_not_count():
+    def digest(text):
+        return content.digest_of(ast.parse(text))
+
+    plain = "def f(x):\n    return x + 1\n"
+    told = "'''What it is.'''\n\ndef f(x):\n    'One more.'\n    return (x  # why\n        + 1)\n"
+    assert digest(plain) == digest(told)
+    assert digest(plain) != digest(plain.replace("1", "2"))
+    assert digest("x = 'a'\n") != digest("x = 'b'\n")
+    assert digest("class A:\n    'is'\n    x = 1\n") == digest("class A:\n    x = 1\n")
+    # Only the first statement is a docstring: what follows is code.
+    assert digest("x = 1\n'a'\n") != digest("x = 1\n")
+
+
+def test_summaries_are_kept_and_damaged_ones_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(content.kernel_files, "kept_in", lambda: tmp_path)
+    search = "bigsap.engine.lists.search"
+
+    def afresh():
+        for function in (content.imports_of, content._module, content._known):
+            function.cache_clear()
+        return content.content(search)
+
+    try:
+        first = afresh()
+        kept = tmp_path / "syntax.json"
+        assert search.rpartition(".")[0] in kept.read_text()
+        for text in ("", "{", '{"version": "0"}', "[]", kept.read_text()):
+            kept.write_text(text)
+            assert afresh() == first
+    finally:
+        monkeypatch.undo()
+        afresh()
 
 
 def test_old_versions_go(tmp_path):

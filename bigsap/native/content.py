@@ -1,50 +1,83 @@
-"""What a kernel is made of: the text of all modules that its module imports within bigsap.
+"""What a kernel is made of: all modules that its module imports within bigsap.
 
 A callee or a constant of another module is compiled into the caller, so the caller is another
-kernel when one of them changes. Texts decide and not times: a checkout of the same text, a copy
-or an installed package have the same kernels.
+kernel when one of them changes. What counts is a module's syntax tree without docstrings:
+comments, docstrings and layout may change freely. Times do not count: a checkout of the same
+code, a copy or an installed package have the same kernels.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
-import re
+import json
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from bigsap.native import kernel_files
 
 #: The folder above the package.
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = Path(__file__).resolve().parents[1].name
-# Imports below an ``if`` and within functions too: too many are harmless.
-_IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+(%b[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))"
-    % _PACKAGE.encode(),
-    re.MULTILINE,
-)
-_NAME = re.compile(rb"[\w.]+")
+#: Parsing takes 10 ms a module, so results are kept, by the digest of the text.
+_SUMMARIES = "syntax.json"
+_VERSION = "1"
+
+
+@dataclass(frozen=True)
+class _Module:
+    """digest: of the syntax tree. imported: names that may be modules, below ``if`` and within
+    functions too (too many are harmless)."""
+
+    digest: str
+    imported: frozenset[str]
 
 
 def content(module: str) -> str | None:
-    """A digest of a module's text and those that it imports; None if it is none of bigsap's.
+    """Return a digest of a module's code and of all that it imports from bigsap.
 
-    Modules are those below ``bigsap``; packages' own ``__init__`` counts where it is named.
+    None if the module is not part of bigsap. Modules are those below ``bigsap``; a package's
+    ``__init__`` counts where it is named.
     """
-    text, seen = _text(module), {module}
-    if text is None:
+    if _module(module) is None:
         return None
-    waiting = [module]
+    seen, waiting = {module}, [module]
     while waiting:
-        for name in _imported(waiting.pop()) - seen:
+        for name in imports_of(waiting.pop()) - seen:
             seen.add(name)
             waiting.append(name)
     digest = hashlib.sha256()
     for name in sorted(seen):
-        digest.update(f"{name}\n".encode())
-        digest.update(hashlib.sha256(_text(name) or b"").digest())
+        found = _module(name)
+        digest.update(f"{name}\n{found.digest if found else ''}\n".encode())
+    _save()
     return digest.hexdigest()
 
 
 @cache
+def imports_of(module: str) -> frozenset[str]:
+    """The modules of bigsap that a module imports itself."""
+    found = _module(module)
+    names = frozenset() if found is None else found.imported
+    return frozenset(name for name in names if _module(name) is not None)
+
+
+@cache
+def _module(name: str) -> _Module | None:
+    text = _text(name)
+    if text is None:
+        return None
+    key = hashlib.sha256(text).hexdigest()
+    known = _known()
+    if key not in known:
+        tree = ast.parse(text)
+        known[key] = [digest_of(tree), *sorted(_imported(tree))]
+        _new.append(key)
+    digest, *imported = known[key]
+    return _Module(digest, frozenset(imported))
+
+
 def _text(module: str) -> bytes | None:
     first, *rest = module.split(".")
     # The package itself gathers what users see: everything, and nothing that is linked.
@@ -59,12 +92,62 @@ def _text(module: str) -> bytes | None:
     return None
 
 
-@cache
-def _imported(module: str) -> frozenset[str]:
+def digest_of(tree: ast.Module) -> str:
+    """A digest of a syntax tree, whose docstrings are removed."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                del node.body[0]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+def _imported(tree: ast.Module) -> set[str]:
     found: set[str] = set()
-    for origin, names, plain in _IMPORT.findall(_text(module) or b""):
-        found |= {name.decode() for name in _NAME.findall(plain)}
-        found.add(origin.decode())
-        # What is imported from a package may be a module.
-        found |= {f"{origin.decode()}.{name.decode()}" for name in _NAME.findall(names)}
-    return frozenset(name for name in found if _text(name) is not None)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            # What is imported from a package may be a module.
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return {name for name in found if name.partition(".")[0] == _PACKAGE}
+
+
+# -- summaries of modules, kept beside the kernels ------------------------------------
+
+#: Whether this process keeps what it parses beside the kernels of this machine.
+keeps = True
+_new: list[str] = []
+
+
+@cache
+def _known() -> dict[str, list[str]]:
+    """What is kept: the digest of a tree and its imports, by the digest of the text."""
+    found: dict[str, list[str]] = {}
+    for folder in (kernel_files.BUILT, kernel_files.kept_in()):
+        if folder is None:
+            continue
+        try:
+            kept = json.loads((folder / _SUMMARIES).read_text())
+            if kept["version"] == _VERSION:
+                found |= kept["modules"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # absent, or damaged: parsed again
+    return found
+
+
+def _save() -> None:
+    folder = kernel_files.kept_in()
+    if _new and keeps and folder is not None:
+        _new.clear()
+        write_summaries(folder)
+
+
+def write_summaries(folder: Path) -> None:
+    """Keep what is known of modules in a folder of kernels. A failure costs only time."""
+    kept = {"version": _VERSION, "modules": _known()}
+    kernel_files.write_file(folder / _SUMMARIES, json.dumps(kept).encode())

@@ -32,7 +32,9 @@ def folder_of(level: str) -> str:
 def built() -> dict[str, int]:
     """The levels that came with the package, and how many kernels of each."""
     return {
-        folder.name: sum(1 for _ in folder.glob(f"*{SUFFIX}")) for folder in sorted(BUILT.glob("*"))
+        folder.name: sum(1 for _ in folder.glob(f"*{SUFFIX}"))
+        for folder in sorted(BUILT.glob("*"))
+        if folder.is_dir()
     }
 
 
@@ -82,20 +84,27 @@ def holds(folder: Path, name: str) -> bool:
 def write(folder: Path, name: str, content: bytes) -> None:
     """Keep a kernel; a folder that is full or gone leaves it unkept, which only costs time."""
     packed = zlib.compress(content)
+    data = _MARK + hashlib.sha256(packed).digest() + packed
+    if write_file(folder / (name + SUFFIX), data):
+        _tidy(folder, name)
+
+
+def write_file(path: Path, data: bytes) -> bool:
+    """Replace a file at once; whether that could be done."""
     temporary = ""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
         with open(handle, "wb") as file:
-            file.write(_MARK + hashlib.sha256(packed).digest() + packed)
+            file.write(data)
         os.chmod(temporary, 0o644)
-        os.replace(temporary, folder / (name + SUFFIX))
+        os.replace(temporary, path)
     except OSError:
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        return
-    _tidy(folder, name)
+        return False
+    return True
 
 
 def _tidy(folder: Path, name: str) -> None:

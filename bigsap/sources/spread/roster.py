@@ -21,7 +21,7 @@ import numpy as np
 from bigsap.errors import ClusterError, OptionError
 from bigsap.sources.base import Array
 from bigsap.sources.spread import on_worker
-from bigsap.sources.spread.sharing import Base, Line, Shared
+from bigsap.sources.spread.sharing import Line, Shared
 
 #: Seconds between looks at who is there.
 _LOOK_SECONDS = 1.0
@@ -236,15 +236,13 @@ class Roster:
         since."""
         base, since = shared.based()
         # Its worker may have died with it, which some schedulers answer with an error at once.
-        if base.future is None or base.future.status in ("error", "cancelled"):
-            self.hold(base)
+        gone = base.future is None or base.future.status in ("error", "cancelled")
+        # Once all are late nobody knows better than Dask where it should be.
+        if gone or (base.doubtful and self.prompt()):
+            self.counts.sent_bytes += base.values.nbytes
+            base.future = self.submit(on_worker.hold, base.values, label="hold", **self.prompt())
+            base.doubtful = False
         return base.future, since
-
-    def hold(self, base: Base) -> None:
-        """Send it, or send it once more: another worker then holds it first."""
-        self.counts.sent_bytes += base.values.nbytes
-        where = self.prompt()
-        base.future = self.submit(on_worker.hold, base.values, label="hold", **where)
 
     def prompt(self) -> dict[str, Any]:
         """Where to submit, if some are late: Dask does not know of that."""

@@ -23,11 +23,13 @@ _SMALL = 32
 
 @dataclass
 class Base:
-    """A version that tasks depend on. future: of it on a worker, once a task was sent."""
+    """A version that tasks depend on. future: of it on a worker, once a task was sent. doubtful:
+    a worker that is late may be the only one that has it."""
 
     values: Array
     serial: int
     future: Any = None
+    doubtful: bool = False
 
 
 @dataclass

@@ -10,6 +10,8 @@ that losing, adding or waiting for workers changes nothing but time.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
 import pickle
 import queue
@@ -44,7 +46,8 @@ _OWNED = 16
 _LEAST_SECONDS = 0.02
 #: Seconds until a block is asked for elsewhere at the earliest, if some worker is idle.
 _LATE_SECONDS = 2.0
-_LATE_TIMES = 5.0
+#: A block waits for the ``_AHEAD`` before it, so it is late after five times that.
+_LATE_TIMES = 5.0 * _AHEAD
 #: For so long a worker gets no blocks after others had to wait for it, unless it answers: one
 #: that hangs, and is not known to be lost, costs every wave its share of this.
 _LEFT_ALONE_SECONDS = 20.0
@@ -53,6 +56,8 @@ _TRIES = 8
 #: Without any worker for so long, the solve ends.
 _PATIENCE = 300.0
 _TICK_SECONDS = 0.02
+#: An answer that is there is fetched within so long, or its block is asked for again.
+_ANSWER_SECONDS = 10.0
 #: Rows that a worker has kept are asked for without a task up to so many bytes of costs.
 _LOOKUP_BYTES = 4 << 20
 _NONE = np.empty(0, np.int64)
@@ -84,6 +89,7 @@ class SpreadWave:
         self.arrived: queue.SimpleQueue[tuple[_Block, Any]] = queue.SimpleQueue()
         self.out: list[_Block] = []
         self.failure: Failure | None = None
+        self.tick: Callable[[], None] = lambda: None
         self.busy = 0.0
         self.took: list[float] = []
         self.clock = time.perf_counter()
@@ -109,7 +115,7 @@ class SpreadWave:
         self.ahead = {seat: new[owner == k] for k, seat in enumerate(seats)}
 
     def run(self, tick: Callable[[], None]) -> Iterator[tuple[Array, Array]]:
-        alone = time.monotonic()
+        self.tick, alone = tick, time.monotonic()
         yield from self._look_up()
         while True:
             self._send()
@@ -268,7 +274,7 @@ class SpreadWave:
             return []
         found = []
         blocks = list(done.values())
-        answers = self._gather([future for _, future in blocks])
+        answers = self._gather(blocks)
         for (block, future), answer in zip(blocks, answers, strict=True):
             if answer is None:
                 self._lost(block, future)
@@ -278,17 +284,44 @@ class SpreadWave:
                 found.append((block, body))
         return found
 
-    def _gather(self, futures: list[Any]) -> list[Any]:
-        """The answers; None for one that its worker took with it."""
+    def _gather(self, blocks: list[tuple[_Block, Any]]) -> list[Any]:
+        """The answers; None for one whose worker is lost, or does not hand it out."""
+        answers = self._fetch([[future for _, future in blocks]])[0]
+        if answers is not None:
+            return answers
+        self.crew.alive()
+        found = self._fetch([[future] for _, future in blocks])
+        for (block, _), answer in zip(blocks, found, strict=True):
+            if answer is None:
+                self._leave_alone(block.owner)
+        return [None if answer is None else answer[0] for answer in found]
+
+    def _fetch(self, groups: list[list[Any]]) -> list[list[Any] | None]:
+        """Answers of groups of futures; None for a group that could not be had in time: a worker
+        that hangs accepts connections, so that waiting for it would have no end."""
         client = self.crew.client
-        try:
-            return list(client.gather(futures))
-        except Exception as error:  # noqa: BLE001 - whatever a lost worker looks like
-            self.crew.alive()
-            if len(futures) == 1:
+
+        async def gathered(futures: list[Any]) -> Any:
+            return await client.gather(futures, asynchronous=True)
+
+        loop = client.loop.asyncio_loop
+        asked = [asyncio.run_coroutine_threadsafe(gathered(group), loop) for group in groups]
+        end = time.monotonic() + _ANSWER_SECONDS
+        while time.monotonic() < end:
+            if not concurrent.futures.wait(asked, timeout=_TICK_SECONDS).not_done:
+                break
+            self.tick()
+        found: list[list[Any] | None] = []
+        for one in asked:
+            try:
+                found.append(list(one.result(timeout=0)))
+            except TimeoutError:
+                one.cancel()
+                found.append(None)
+            except Exception as error:  # noqa: BLE001 - whatever a lost worker looks like
                 _log.info("a block is asked for again: %s", error)
-                return [None]
-        return [self._gather([future])[0] for future in futures]
+                found.append(None)
+        return found
 
     def _take(self, block: _Block, future: Any, answer: Any) -> Array | None:
         self.out = [other for other in self.out if other is not block]
@@ -306,7 +339,6 @@ class SpreadWave:
         crew.late.pop(address, None)
         if block.kept and address == block.owner:
             crew.forgotten += (asked / block.positions.size - crew.forgotten) / 4
-        self.took.append(time.monotonic() - block.since)
         return body
 
     def _note(self, positions: Array, answer: Array) -> tuple[Array, int, str]:
@@ -317,6 +349,9 @@ class SpreadWave:
         crew.learn(self.name, seconds, n_rows, asked)
         if self.token in crew.keepers:
             crew.keepers[self.token][self.rows[positions]] = crew.number(address)
+        # What workers say, not for how long blocks were out: a block that waits for a worker that
+        # hangs would make the next one wait five times longer, and so on.
+        self.took.append(seconds)
         self.busy += seconds
         counts.busy += seconds
         counts.rows += n_rows
@@ -360,19 +395,17 @@ class SpreadWave:
         late = max(_LATE_SECONDS, _LATE_TIMES * typical)
         prompt = [seat for seat in crew.threads if not crew.is_late(seat)]
         busy = sum(not crew.is_late(block.owner) for block in self.out)
-        # If all are late, one of them may hang, and the others wait for what it holds.
-        idle = not self._left() and busy < max(1, sum(crew.threads[seat] for seat in prompt))
+        # If all are late, one of them may hang, and the others wait for what it holds: nothing
+        # more is sent then, whatever is left.
+        room = busy < max(1, sum(crew.threads[seat] for seat in prompt))
+        idle = room and not (prompt and self._left())
         for block in self.out:
             gone = block.owner is not None and block.owner not in crew.threads
             if gone:
                 block.owner = None
             slow = len(crew.threads) > 1 and now - block.since > late
             if slow and not crew.is_late(block.owner):
-                crew.late[block.owner] = now + _LEFT_ALONE_SECONDS
-                # It may be the one that holds what the blocks of others need.
-                for shared in (self.recipe, self.shared):
-                    if shared is not None and shared.line.base is not None:
-                        crew.hold(shared.line.base)
+                self._leave_alone(block.owner)
             slow = slow and idle
             if gone and len(block.copies) < 2 and crew.threads:
                 block.since = now
@@ -385,6 +418,13 @@ class SpreadWave:
                 block.since = now
                 crew.counts.again += 1
                 self._submit(block, again=seat)
+
+    def _leave_alone(self, seat: str | None) -> None:
+        self.crew.late[seat] = time.monotonic() + _LEFT_ALONE_SECONDS
+        # It may be the one that holds what the blocks of others need.
+        for shared in (self.recipe, self.shared):
+            if shared is not None and shared.line.base is not None:
+                shared.line.base.doubtful = True
 
     def end(self) -> None:
         """Give up what is still out."""
