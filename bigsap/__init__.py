@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bigsap.batch import solve_many
     from bigsap.errors import (
         BigsapError,
         CallbackError,
@@ -35,12 +36,11 @@ if TYPE_CHECKING:
         SourceError,
         StoreError,
     )
-    from bigsap.linear_sum import linear_sum_assignment
-    from bigsap.many import solve_many
-    from bigsap.monitor import Progress
+    from bigsap.progress import Progress
     from bigsap.proof.certificate import Certificate, certify
     from bigsap.result import Result, Status
-    from bigsap.rows import RowCache
+    from bigsap.row_cache import RowCache
+    from bigsap.scipy_compat import linear_sum_assignment
     from bigsap.solve import resume, solve
     from bigsap.sources import as_source
     from bigsap.sources.arrays.matrix import from_npy
@@ -113,11 +113,11 @@ _HOMES = {
         "ExpressionError InfeasibleError InputError InvalidCostError KernelError OptionError "
         "OverflowRiskError ShapeError SourceError StoreError"
     ),
-    "bigsap.linear_sum": "linear_sum_assignment",
-    "bigsap.many": "solve_many",
-    "bigsap.monitor": "Progress",
+    "bigsap.scipy_compat": "linear_sum_assignment",
+    "bigsap.batch": "solve_many",
+    "bigsap.progress": "Progress",
     "bigsap.result": "Result Status",
-    "bigsap.rows": "RowCache",
+    "bigsap.row_cache": "RowCache",
     "bigsap.solve": "resume solve",
     "bigsap.sources": "as_source",
     "bigsap.sources.arrays.matrix": "from_npy",

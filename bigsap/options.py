@@ -17,7 +17,7 @@ from bigsap.methods.orientation import resident
 from bigsap.methods.parts import pairs_are_cheap
 from bigsap.methods.placement import FEW_ROWS, TREES, device_method, device_name, ties_in_memory
 from bigsap.problem import Problem
-from bigsap.rows import RowCache, parse_bytes
+from bigsap.row_cache import RowCache, parse_bytes
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fillable
 from bigsap.sources.device.placed import device_numbers

@@ -20,12 +20,12 @@ from bigsap.errors import OptionError, quiet
 from bigsap.memory import free_memory as free_memory
 from bigsap.methods.orientation import orient
 from bigsap.methods.placement import place_costs
-from bigsap.monitor import Callback, Monitor
 from bigsap.options import Options
 from bigsap.problem import Problem
+from bigsap.progress import Callback, Monitor
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
-from bigsap.rows import RowCache
+from bigsap.row_cache import RowCache
 from bigsap.show.progress_bar import Bar
 from bigsap.solving.session import Run
 from bigsap.solving.small_arrays import solve_small, suits

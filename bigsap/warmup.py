@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.many import solve_many
+from bigsap.batch import solve_many
 from bigsap.methods import METHODS
 from bigsap.native import ahead
 from bigsap.proof.minima import by_bounds
 from bigsap.proof.row_minima import Prices
-from bigsap.rows import RowCache
+from bigsap.row_cache import RowCache
 from bigsap.solve import solve
 from bigsap.sources.base import SCANNABLE, CostSource
 from bigsap.sources.lowrank import lowrank, table

@@ -15,8 +15,8 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.methods.levels import SHARE
 from bigsap.methods.strata import one_of_each
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources.base import Array
 
 mpl.use("Agg")

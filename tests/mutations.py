@@ -34,7 +34,7 @@ class Mutation:
 
 _CERTIFICATE = "bigsap/proof/certificate.py"
 _CONCLUSION = "bigsap/proof/conclusion.py"
-_ROWS = "bigsap/rows.py"
+_ROWS = "bigsap/row_cache.py"
 _START = "tests/test_warm_start.py"
 MUTATIONS = [
     # The certificate and what verifies a result.

@@ -8,8 +8,8 @@ import pytest
 import bigsap
 from bigsap.engine.core.precision import choose
 from bigsap.methods import auction
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from oracle import optimum
 from test_hungarian import KINDS, costs_of

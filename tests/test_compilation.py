@@ -19,7 +19,7 @@ from numba.core import event
 import bigsap
 from bigsap.engine.core import compilation
 from bigsap.engine.core.compilation import TEXT, compilation_told
-from bigsap.monitor import Progress
+from bigsap.progress import Progress
 from bigsap.show import progress_bar as progress
 from clock import Clock
 from gate import until

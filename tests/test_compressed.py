@@ -21,8 +21,8 @@ from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
 from bigsap.methods.first_prices import choose_first_prices
 from bigsap.methods.parts import Counts
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from examples_of import examples

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(600, func_only=True)
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
     """Time enough to put a stopped solve's answer together, however busy the machine is."""
-    monkeypatch.setattr("bigsap.monitor._LEAST_GRACE", 60.0)
+    monkeypatch.setattr("bigsap.progress._LEAST_GRACE", 60.0)
 
 
 def test_cancelled_before_it_began():
@@ -171,7 +171,7 @@ def test_callback_every(every):
 @pytest.mark.parametrize("kind", ["array", "integers", "points", "rows", "tall"])
 def test_gaps_are_recorded_as_they_shrink(kind, maximize, method, tmp_path, monkeypatch):
     # At every occasion, however long the last asking took.
-    monkeypatch.setattr("bigsap.monitor._ASKING_SHARE", 0)
+    monkeypatch.setattr("bigsap.progress._ASKING_SHARE", 0)
     x, y = points_of("disjoint", 150, seed=1)
     cost = CLASSES["disjoint"](150, seed=1)
     source = cost
@@ -249,7 +249,7 @@ def test_progress_of_compressed_rows(kind, maximize, monkeypatch):
     """Through two levels: nothing falls, bounds from the start, complete at the end."""
     monkeypatch.setattr("bigsap.methods.levels.COARSEST", 450)
     # At every report, however long one took: which were left out would depend on the load.
-    monkeypatch.setattr("bigsap.monitor._ASKING_SHARE", 0)
+    monkeypatch.setattr("bigsap.progress._ASKING_SHARE", 0)
     n = 4000
     x, y = points_of("disjoint", n, seed=1)
     source = bigsap.points(x, y)

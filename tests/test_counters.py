@@ -20,8 +20,8 @@ import bigsap
 from bigsap.engine.core.state import ID, allocate
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES, points_of

@@ -19,7 +19,7 @@ from bigsap.cli import demo_command as demo
 from bigsap.cli import photographs as pictures
 from bigsap.client import local_service
 from bigsap.errors import BigsapError, OptionError
-from bigsap.monitor import Progress
+from bigsap.progress import Progress
 from gate import HANG_S, PLUGINS, gated_job, until
 
 

@@ -18,9 +18,9 @@ from bigsap.engine.gpu import row_cache as gpu_cache
 from bigsap.engine.gpu.device_lists import DeviceListEngine
 from bigsap.engine.gpu.row_cache import DeviceRows, shares
 from bigsap.errors import DeviceMemoryError, OptionError
-from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem
-from bigsap.rows import ABSENT, RowCache
+from bigsap.progress import Monitor, Stopped
+from bigsap.row_cache import ABSENT, RowCache
 from bigsap.sources import as_source
 from bigsap.sources.device import device_memory
 from bigsap.sources.device.placed import MatrixOnDevice, StreamedToDevice, place

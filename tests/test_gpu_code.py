@@ -18,7 +18,7 @@ from bigsap.engine.gpu.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.methods import placement
 from bigsap.methods.placement import device_method, place_costs, refuse_streaming
-from bigsap.monitor import Monitor
+from bigsap.progress import Monitor
 from bigsap.sources.device.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.device.device_kernels import OPTIONS, compile_error, full_text
 from bigsap.sources.device.function import cuda_kernel

@@ -14,8 +14,8 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.methods.compressed import solve_compressed
 from bigsap.methods.course import Setting, Solved
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import bigsap
 from bigsap.problem import Problem
-from bigsap.rows import RowCache, Rows
+from bigsap.row_cache import RowCache, Rows
 from bigsap.solving import keeping
 from bigsap.solving.keeping import KeptRows, is_dear
 from bigsap.sources import as_source

@@ -73,7 +73,7 @@ def test_exported_names_equal_all():
 
 def test_a_module_does_not_hide_the_function_of_its_name():
     code = """
-import bigsap.linear_sum, bigsap.solve, bigsap.warmup
+import bigsap.scipy_compat, bigsap.solve, bigsap.warmup
 from bigsap.solve import resume
 import bigsap
 assert callable(bigsap.solve) and callable(bigsap.warmup) and bigsap.resume is resume

@@ -12,7 +12,7 @@ import pytest
 
 import bigsap
 from bigsap.methods import ssp
-from bigsap.monitor import Stopped
+from bigsap.progress import Stopped
 from bigsap.proof.descending import _share_out
 from bigsap.proof.row_pass import stream
 from bigsap.solving.session import Run

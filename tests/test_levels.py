@@ -12,8 +12,8 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.ordering import LEAF, compact_order
 from bigsap.methods import first_prices, level_bounds, levels, strata
 from bigsap.methods.parts import Counts, part_of, some_costs
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from instances import CLASSES, points_of, squared_distances
 from oracle import optimum

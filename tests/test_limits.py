@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import bigsap
-import bigsap.many
-from bigsap import monitor as monitors
+import bigsap.batch
+from bigsap import progress as monitors
 from bigsap.engine.core.team import Team
 from bigsap.engine.hungarian import star
 from bigsap.engine.lists import list_engine, ordering, pool, private_columns
 from bigsap.engine.lists.private_columns import PrivatePairs, private_frontier, run_private
 from bigsap.methods import auction, classical, hungarian, levels, parts, sparse_gate, tight_start
-from bigsap.monitor import Monitor, guarded
 from bigsap.problem import Problem
+from bigsap.progress import Monitor, guarded
 from bigsap.sources import as_source
 from test_hiding import check_thresholds, clusters, solved_by_lists, squared
 
@@ -516,7 +516,7 @@ def test_a_batch_does_not_wait_for_those_nobody_will_see(monkeypatch):
                 assert over.wait(200)
         return np.arange(n) * 1.0
 
-    monkeypatch.setattr(bigsap.many, "threading", Threading)
+    monkeypatch.setattr(bigsap.batch, "threading", Threading)
     sources = [bigsap.from_function(row, (n, n), kind="row", compiled=False) for row in (bad, long)]
     armed.set()
     with pytest.raises(Exception, match="problem 0") as caught:

@@ -19,8 +19,8 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, WIDENED, widen
 from bigsap.methods import bounds_choice as locality
 from bigsap.methods import compressed, list_sizes
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from examples_of import examples

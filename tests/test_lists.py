@@ -18,8 +18,8 @@ from bigsap.engine.lists.ordering import compact_order
 from bigsap.methods import list_sizes
 from bigsap.methods.bounds_choice import choose_bounds
 from bigsap.methods.parts import Counts
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from examples_of import examples
 from instances import points_of

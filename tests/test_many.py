@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap.batch import solve_many
 from bigsap.errors import InputError, InvalidCostError, OptionError
-from bigsap.many import solve_many
 from gate import HANG_S, until
 
 RNG_SEED = 5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.monitor import Progress
+from bigsap.progress import Progress
 from bigsap.show import progress_bar as progress
 
 

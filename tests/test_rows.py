@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigsap.errors import OptionError
-from bigsap.rows import ABSENT, RowCache, Rows, claim, parse_bytes, touch
+from bigsap.row_cache import ABSENT, RowCache, Rows, claim, parse_bytes, touch
 from examples_of import examples
 
 

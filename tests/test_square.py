@@ -15,9 +15,9 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.dense import dense_engine as cpu
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.dense.rectangular import NEXT_ROW
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.rows import Rows
+from bigsap.progress import Monitor
+from bigsap.row_cache import Rows
 from bigsap.sources import as_source
 from pairwise import pairwise
 

@@ -17,8 +17,8 @@ from bigsap.engine.lists import tight as T
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods import tight_start as tight
 from bigsap.methods.parts import Counts
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from examples_of import examples
 from instances import CLASSES

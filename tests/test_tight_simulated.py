@@ -14,8 +14,8 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.lists import tight as T
 from bigsap.methods import tight_start as tight
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.device.placed import place
 from oracle import optimum

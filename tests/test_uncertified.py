@@ -13,7 +13,7 @@ from bigsap.engine.core.record import record
 from bigsap.engine.lists.layout import ListCounts, Lists
 from bigsap.engine.lists.listed import Listed
 from bigsap.errors import CertificateError
-from bigsap.rows import RowCache
+from bigsap.row_cache import RowCache
 
 SHAPES = [(70, 70), (50, 80), (80, 50)]
 METHODS = ["ssp", "compressed"]

@@ -19,8 +19,8 @@ from bigsap.methods.orientation import inverse, refuse_more_rows, resident
 from bigsap.methods.parts import all_costs
 from bigsap.methods.placement import device_bids
 from bigsap.methods.warm import Warm
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources.base import Array
 
 #: What ``variant`` can be.

@@ -36,9 +36,9 @@ from bigsap.methods.placement import list_engine_for
 from bigsap.methods.strata import strata_of
 from bigsap.methods.tight_start import TightStart, hand_over, tight_start
 from bigsap.methods.warm import Warm
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.rows import Rows
+from bigsap.progress import Monitor
+from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Selectable, Separable
 

@@ -16,7 +16,7 @@ from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.methods.outcome import Outcome
 from bigsap.methods.parts import Counts
 from bigsap.methods.phase_run import PhaseRun
-from bigsap.monitor import Monitor
+from bigsap.progress import Monitor
 from bigsap.sources.base import Array
 from bigsap.sources.beside import Beside
 

@@ -28,9 +28,9 @@ from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
 from bigsap.methods.placement import engine_for, unrelated_there
 from bigsap.methods.start import estimate
 from bigsap.methods.strata import Strata, finite, one_of_each, strata_of
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.rows import RowCache, Rows
+from bigsap.progress import Monitor
+from bigsap.row_cache import RowCache, Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident
 

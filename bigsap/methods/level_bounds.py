@@ -14,8 +14,8 @@ import numpy as np
 
 from bigsap.engine.core.known import Known
 from bigsap.engine.core.team import Team
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.proof.minima import Looked, by_bounds, seconds_by_bounds
 from bigsap.proof.row_minima import Prices
 from bigsap.sources.base import Array

@@ -42,9 +42,9 @@ from bigsap.methods.outlying import outlying, without, worth
 from bigsap.methods.parts import Counts, all_costs, part_of, read_gently
 from bigsap.methods.placement import prices_on_device
 from bigsap.methods.strata import Strata, one_of_each
-from bigsap.monitor import Monitor, PartMonitor
 from bigsap.problem import Problem
-from bigsap.rows import Rows
+from bigsap.progress import Monitor, PartMonitor
+from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
 from bigsap.sources.device.placed import OnDevice

@@ -19,9 +19,9 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.methods import ssp
 from bigsap.methods.parts import Counts, some_costs
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.rows import Rows
+from bigsap.progress import Monitor
+from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Separable
 

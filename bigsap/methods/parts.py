@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,

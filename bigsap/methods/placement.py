@@ -21,9 +21,9 @@ from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.lists.bounds import blocks_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import DeviceMemoryError, OptionError
-from bigsap.monitor import Monitor, Stopped
 from bigsap.problem import Problem
-from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.progress import Monitor, Stopped
+from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.device.device_kernels import load_cupy
 from bigsap.sources.device.placed import (

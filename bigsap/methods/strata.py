@@ -19,8 +19,8 @@ import numpy as np
 
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Separable
 
 #: Landmark rows, and as many landmark columns.

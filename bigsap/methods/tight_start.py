@@ -27,8 +27,8 @@ from bigsap.engine.lists import tight as T
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods.parts import Counts
 from bigsap.methods.placement import device_pass
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Resident
 from bigsap.sources.device.placed import OnDevice
 

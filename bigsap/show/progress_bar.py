@@ -19,7 +19,7 @@ INTERVAL = 0.1
 
 
 class BarState(Protocol):
-    """What a bar reads off a running solve (``bigsap.monitor.Progress`` has it all)."""
+    """What a bar reads off a running solve (``bigsap.progress.Progress`` has it all)."""
 
     @property
     def phase(self) -> int: ...

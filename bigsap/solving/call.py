@@ -17,13 +17,13 @@ from bigsap.methods.auction import refuse_many_costs
 from bigsap.methods.course import Solved
 from bigsap.methods.orientation import resident
 from bigsap.methods.placement import engine_where, refuse_slabs, refuse_streaming
-from bigsap.monitor import Monitor
 from bigsap.options import Options, choose_method
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.result import Status
-from bigsap.rows import RowCache, Rows, parse_bytes
+from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.solving.warm_start import GivenStart
 from bigsap.sources.base import Array, Crewed
 from bigsap.sources.gated import Gated

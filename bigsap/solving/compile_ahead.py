@@ -16,11 +16,11 @@ from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods import ON_LISTS
 from bigsap.methods.placement import device_name
-from bigsap.monitor import Monitor
 from bigsap.native import ahead
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.proof.minima import kernels_by_bounds
-from bigsap.rows import RowCache, Rows
+from bigsap.row_cache import RowCache, Rows
 from bigsap.sources.base import Array, CostSource, Fill, Resident, Separable
 from bigsap.sources.filling import fill_of
 

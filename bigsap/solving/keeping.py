@@ -23,7 +23,7 @@ from bigsap.methods import ON_LISTS
 from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
-from bigsap.rows import ABSENT, MISSES, N_USED, Rows, claim, touch
+from bigsap.row_cache import ABSENT, MISSES, N_USED, Rows, claim, touch
 from bigsap.solving.call import SolveCall
 from bigsap.solving.elsewhere import rows_elsewhere
 from bigsap.sources.arrays.matrix import ArraySource

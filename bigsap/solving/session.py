@@ -24,9 +24,9 @@ from bigsap.methods.orientation import orient
 from bigsap.methods.parts import Counts
 from bigsap.methods.placement import device_name, lists_on_trial
 from bigsap.methods.warm import Warm
-from bigsap.monitor import Monitor, PartMonitor, Snapshot, Stopped
 from bigsap.options import Options, ssp_takes_levels
 from bigsap.problem import Problem
+from bigsap.progress import Monitor, PartMonitor, Snapshot, Stopped
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status

@@ -18,7 +18,7 @@ from bigsap.engine.core.pair_costs import Tick, costs_of_pairs
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.exact import exact_sum
-from bigsap.rows import Rows
+from bigsap.row_cache import Rows
 from bigsap.sources.base import Array
 from bigsap.sources.device.pairs import device_pairs
 from bigsap.sources.filling import fill_of

@@ -10,8 +10,8 @@ import pytest
 
 import bigsap
 from bigsap.errors import DeviceMemoryError, OptionError
-from bigsap.monitor import Stopped
-from bigsap.rows import RowCache
+from bigsap.progress import Stopped
+from bigsap.row_cache import RowCache
 from bigsap.sources.device.placed import MatrixOnDevice
 from test_device_cache import (
     by_model,

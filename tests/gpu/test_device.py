@@ -16,8 +16,8 @@ from bigsap.engine.gpu import device_engine as gpu
 from bigsap.engine.gpu import shares as gpu_parts
 from bigsap.engine.gpu.device_lists import DeviceListEngine
 from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError, OptionError
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.sources import ArraySource, as_source
 from bigsap.sources.device import device_memory

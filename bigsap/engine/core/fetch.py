@@ -8,7 +8,7 @@ from bigsap.engine.core.atomics import cross, hear, tell
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.state import BLOCK, State
 from bigsap.native.kernel import kernel
-from bigsap.rows import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
+from bigsap.row_cache import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 

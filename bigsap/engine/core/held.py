@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bigsap.rows import ABSENT, N_SLOTS, N_USED, RowTable, next_slot
+from bigsap.row_cache import ABSENT, N_SLOTS, N_USED, RowTable, next_slot
 from bigsap.sources.base import Array
 
 NONE = -1

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.state import FREE
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.exact import exact_sum
 from bigsap.proof.tightness import UNIT

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.problem import Problem
-from bigsap.rows import ABSENT, Rows, RowTable
+from bigsap.row_cache import ABSENT, Rows, RowTable
 from bigsap.sources.base import Array, read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of

@@ -26,9 +26,9 @@ from bigsap.engine.dense.rectangular import NEXT_ROW, run_phase
 from bigsap.engine.dense.row_reader import RowReader
 from bigsap.engine.dense.square import run_square
 from bigsap.engine.dense.sweep import Survey, run_sweep, run_undercut
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.rows import Rows
+from bigsap.progress import Monitor
+from bigsap.row_cache import Rows
 from bigsap.sources.base import Array, Fillable
 
 # A kernel's slice: long enough that starting it costs nothing, short enough that

@@ -34,7 +34,7 @@ from bigsap.engine.core.state import (
 )
 from bigsap.engine.dense.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.native.kernel import kernel
-from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
+from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
 # Stages (at.stage).

@@ -16,7 +16,7 @@ from bigsap.engine.core.changed import changed
 from bigsap.engine.core.held import Resting
 from bigsap.engine.core.precision import refuse_large
 from bigsap.problem import Problem
-from bigsap.rows import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
+from bigsap.row_cache import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
 from bigsap.sources.base import (
     Array,
     Foreseeing,

@@ -44,7 +44,7 @@ from bigsap.engine.dense.rectangular import NEXT_ROW, SCAN
 from bigsap.engine.dense.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
 from bigsap.engine.dense.stretches import note_lows
 from bigsap.native.kernel import kernel
-from bigsap.rows import HITS, N_USED, POLICY, RESIDENT, RowTable
+from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
 # Steps return this, or why the kernel does.

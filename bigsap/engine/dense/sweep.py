@@ -25,7 +25,7 @@ from bigsap.engine.core.state import (
     State,
 )
 from bigsap.native.kernel import kernel
-from bigsap.rows import RowTable
+from bigsap.row_cache import RowTable
 from bigsap.sources.base import Array
 
 STEP = 4 * LANES

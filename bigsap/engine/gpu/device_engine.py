@@ -22,9 +22,9 @@ from bigsap.engine.dense.sweep import Survey
 from bigsap.engine.gpu.shares import DevicePart, Exchange
 from bigsap.engine.gpu.wait import ABORT_FLAG, AT_POSITION, AT_SCANS, Wait
 from bigsap.errors import BigsapError
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
-from bigsap.rows import Rows
+from bigsap.progress import Monitor
+from bigsap.row_cache import Rows
 from bigsap.sources.base import Array
 from bigsap.sources.device.device_kernels import load_cupy
 from bigsap.sources.device.slabs import DeviceSlab, SlabsOnDevices

@@ -18,8 +18,8 @@ from bigsap.engine.gpu.wait import Wait
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources.base import Array
 from bigsap.sources.device.code import DeviceCode
 from bigsap.sources.device.device_kernels import Kernels, compiled, load_cupy, on

@@ -1,6 +1,6 @@
 """The row cache of costs that a device has no room for, in the memory of that device.
 
-Which rows are resident, and which one goes next, is the business of ``bigsap.rows``; here
+Which rows are resident, and which one goes next, is the business of ``bigsap.row_cache``; here
 are the slots, and the way of rows into them. The rows of an evaluation may come in any
 order: those that are resident come first, so that none of them is evicted by one that is
 not. The policy goes over all of them, one after another, before any is read. Then the
@@ -22,7 +22,7 @@ import numpy as np
 
 from bigsap.errors import DeviceMemoryError
 from bigsap.native.kernel import kernel
-from bigsap.rows import ABSENT, HITS, RowCache, Rows, RowTable, claim, touch
+from bigsap.row_cache import ABSENT, HITS, RowCache, Rows, RowTable, claim, touch
 from bigsap.sources.base import Array
 from bigsap.sources.device.code import DeviceCode, matrix_code
 from bigsap.sources.device.device_kernels import Kernels, load_cupy

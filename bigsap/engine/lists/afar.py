@@ -18,8 +18,8 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.errors import ClusterError
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Crewed
 from bigsap.sources.beside import read_by_kernels
 

@@ -22,8 +22,8 @@ from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.engine.lists.search import Rules, run_searches
 from bigsap.engine.lists.store import ListStore, Wave
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array, Crewed
 from bigsap.sources.beside import Beside

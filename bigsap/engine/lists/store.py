@@ -37,8 +37,8 @@ from bigsap.engine.lists.pool import (
     widen,
 )
 from bigsap.engine.lists.reading import costs_in
-from bigsap.monitor import Monitor
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while
 
 #: Bytes of rows read from Python at a time.

@@ -17,7 +17,7 @@ import numpy as np
 
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError, quiet, quiet_thread
-from bigsap.monitor import guarded
+from bigsap.progress import guarded
 from bigsap.result import Result
 from bigsap.solve import free_memory, solve
 from bigsap.solving.small_arrays import suits
