@@ -24,8 +24,8 @@ class BuildKernels(build_py):
         # Where the copies lie there is no other bigsap to be imported.
         target = Path(self.build_lib).resolve()
         # Of an earlier build, from other sources.
-        shutil.rmtree(target / "bigsap" / "native" / "built", ignore_errors=True)
-        command = [sys.executable, "-m", "bigsap.building", "bigsap/native/built", levels]
+        shutil.rmtree(target / "bigsap" / "compile" / "built", ignore_errors=True)
+        command = [sys.executable, "-m", "bigsap.building", "bigsap/compile/built", levels]
         command += ["--kinds", os.environ.get("BIGSAP_WHEEL_KINDS", "")]
         environment = {
             **os.environ,

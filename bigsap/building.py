@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bigsap.compile import cpu_levels, digest, kernel_cache, kernel_files
+from bigsap.compile.decorator import compile_record
 from bigsap.engine.core.team import available_threads
 from bigsap.errors import OptionError
-from bigsap.native import cache, content, kernel_files, processors
-from bigsap.native.kernel import compile_record
 from bigsap.warmup import warm
 
 
@@ -33,24 +33,24 @@ def build(
     kinds: only those of ``warmup`` that contain this text. processes: that compile at once, by
     default one a core.
     """
-    known = processors.known_levels()
-    names = [processors.own_level() if name == "own" else name for name in names]
+    known = cpu_levels.known_levels()
+    names = [cpu_levels.own_level() if name == "own" else name for name in names]
     for name in names:
         if name not in known:
             raise OptionError(f"unknown level {name!r}: there are {', '.join(known)}")
     workers = processes or available_threads()
-    usable = [level for level in processors.usable_levels() if level in names]
+    usable = [level for level in cpu_levels.usable_levels() if level in names]
     with tempfile.TemporaryDirectory() as scratch:
         # The best level that runs here is compiled by being run, the others without.
-        first = usable[0] if usable else processors.own_level()
+        first = usable[0] if usable else cpu_levels.own_level()
         kept = folder if usable else Path(scratch) / "unused"
         _call(first, "run", kept, first, scratch, kinds, workers)
         records = sorted(
             {record for file in Path(scratch).glob("*.records") for record in _read(file)}
         )
         for module in sorted({record[0] for record in records}):
-            content.content(module)
-        content.write_summaries(folder)
+            digest.content(module)
+        digest.write_summaries(folder)
         # Sorted, so that neighbours share what they call.
         size = max(1, -(-len(records) // (2 * workers)))
         parts = []
@@ -70,7 +70,7 @@ def build(
 
 def _call(level: str, *arguments: object) -> None:
     """One of the roles of ``main`` in a process of its own, whose numba compiles for a level."""
-    chosen = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in processors.X86 else {}
+    chosen = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in cpu_levels.X86 else {}
     environment = {
         **os.environ,
         **chosen,
@@ -92,10 +92,10 @@ def _read(file: Path) -> list[tuple[str, str, bytes]]:
 
 
 def _begin(folder: Path, level: str, records: Path | None) -> None:
-    content.keeps = False  # nothing goes where a wheel is made
-    cache.target = cache.Target(folder / kernel_files.folder_of(level), level)
+    digest.keeps = False  # nothing goes where a wheel is made
+    kernel_cache.target = kernel_cache.Target(folder / kernel_files.folder_of(level), level)
     if records is not None:
-        cache.records = records / f"{os.getpid()}.records"
+        kernel_cache.records = records / f"{os.getpid()}.records"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from bigsap.compile import kernel_files
 from bigsap.engine.core.team import available_threads
 from bigsap.memory import memory_bytes, memory_limit_bytes
-from bigsap.native import kernel_files
 
 
 def collect() -> dict[str, Any]:

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.errors import OptionError
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 ABSENT = -1

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.batch import solve_many
+from bigsap.compile import ahead
 from bigsap.methods import METHODS
-from bigsap.native import ahead
 from bigsap.proof.minima import by_bounds
 from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import RowCache

@@ -170,7 +170,7 @@ KINDS = "int64 costs, float64 prices, ssp"
 
 def few_kernels() -> dict[str, str]:
     """What makes a wheel carry the kernels of one kind for this machine, in seconds."""
-    from bigsap.native.processors import usable_levels
+    from bigsap.compile.cpu_levels import usable_levels
 
     best = usable_levels()[0].removeprefix("x86-64-")
     return {"BIGSAP_WHEEL_KERNELS": best, "BIGSAP_WHEEL_KINDS": KINDS}

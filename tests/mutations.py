@@ -134,12 +134,12 @@ MUTATIONS = [
              "        if any(a[0] == np.inf for",
              "tests/test_proof_bounds.py -k 'said_of_them or would_show'"),
     # What keeps kernels.
-    Mutation("bigsap/native/kernel_files.py",
+    Mutation("bigsap/compile/kernel_files.py",
              "or hashlib.sha256(data[head:]).digest() != data[len(_MARK) : head]",
              "or len(data) < head", "tests/test_native.py -k damaged"),
-    Mutation("bigsap/native/content.py", 'hashlib.sha256(_text(name) or b"").digest()', 'b""',
+    Mutation("bigsap/compile/digest.py", 'hashlib.sha256(_text(name) or b"").digest()', 'b""',
              "tests/test_native.py -k content_decides"),
-    Mutation("bigsap/native/processors.py", "if not has.issuperset(needed):", "if not has:",
+    Mutation("bigsap/compile/cpu_levels.py", "if not has.issuperset(needed):", "if not has:",
              "tests/test_native.py -k levels"),
     # Workers elsewhere.
     Mutation("bigsap/sources/spread/wave.py", "        new = positions[~np.isin(keepers, numbers)]",

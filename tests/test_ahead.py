@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap.compile import ahead, kernel_cache
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.layout import run_greedy
-from bigsap.native import ahead, cache
 from bigsap.problem import Problem
 from bigsap.proof import minima
 from bigsap.proof.row_minima import Prices
@@ -84,8 +84,8 @@ import json, os, signal, sys, time
 import numpy as np
 import bigsap
 from bigsap.engine.lists import layout
-from bigsap.native import ahead, cache
-from bigsap.native.kernel import Kernel
+from bigsap.compile import ahead, cache
+from bigsap.compile.decorator import Kernel
 
 what = sys.argv[1]
 n = np.arange(3, dtype=np.int32)
@@ -144,6 +144,6 @@ def test_kernels_on_the_disk_are_not_asked_for(monkeypatch):
     )  # fmt: skip
     run_greedy(*arguments)
     signature = tuple(map(run_greedy.typeof_pyval, arguments))
-    assert cache.on_disk(run_greedy.py_func, signature)
+    assert kernel_cache.on_disk(run_greedy.py_func, signature)
     monkeypatch.setattr(ahead, "_other", lambda: pytest.fail("asked"))
     ahead.request([(run_greedy, arguments)])

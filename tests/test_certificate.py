@@ -461,7 +461,7 @@ def test_the_proof_shares_no_code_with_the_engine():
     assert {file.stem for file in folder.glob("[a-z]*.py")} == judged | pairs | bounds
     allowed = {f"bigsap.proof.{name}" for name in pairs | bounds}
     allowed |= {"bigsap.errors", "bigsap.sources.base", "bigsap.sources.filling"}
-    allowed |= {"bigsap.native.kernel", "numba", "numba.core", "numba.extending"}
+    allowed |= {"bigsap.compile.decorator", "numba", "numba.core", "numba.extending"}
     known = {f"bigsap.sources.{name}" for name in KNOWN_SOURCES}
     for name in pairs | bounds:
         here = allowed | known if name in bounds else allowed

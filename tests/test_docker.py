@@ -323,7 +323,7 @@ def test_slim_keeps_what_runs(tmp_path):
         "uvloop/tests/t.py",
         "pipeline/__init__.py",
         "uvloop/more.pyi",
-        "bigsap/native/x.so",
+        "bigsap/compile/x.so",
         "nvidia/a.so",
     ):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
@@ -334,7 +334,7 @@ def test_slim_keeps_what_runs(tmp_path):
     first = subprocess.run(step, capture_output=True, text=True, timeout=200, check=True)
     assert "symbols: " in first.stdout
     left = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
-    assert {"pipeline/__init__.py", "bigsap/native/x.so", "nvidia/a.so"} <= left
+    assert {"pipeline/__init__.py", "bigsap/compile/x.so", "nvidia/a.so"} <= left
     assert not [name for name in left if "tests" in name or name.startswith(("pip/", "pip-"))]
     assert not [name for name in left if name.endswith(".pyi")]
     assert library.stat().st_size < before / 2

@@ -46,7 +46,7 @@ WHOLE = np.random.default_rng(0).integers(0, 99, (60, 60))
 
 
 def best_level() -> str:
-    from bigsap.native.processors import usable_levels
+    from bigsap.compile.cpu_levels import usable_levels
 
     return usable_levels()[0].removeprefix("x86-64-")
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import bigsap
-from bigsap.native import content, kernel_files, processors
+from bigsap.compile import cpu_levels, digest, kernel_files
 
-NATIVE = Path(bigsap.__file__).parent / "native"
+COMPILE = Path(bigsap.__file__).parent / "compile"
 
 # A package of two modules with the means of the real one.
 LOW = """
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.constants import STEP
 
 @kernel
@@ -27,7 +27,7 @@ def more(x):
     return x + STEP
 """
 HIGH = """
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.low import more
 
 @kernel
@@ -44,7 +44,7 @@ def squares(values):
 MAIN = """
 import json, sys
 import numpy as np
-from bigsap.native import cache
+from bigsap.compile import cache
 from bigsap.high import twice, squares
 {before}
 found = [int(twice(np.arange(4))), squares(np.ones(3)).tolist()]
@@ -56,7 +56,9 @@ ANSWER = [6 + 4 + 8, [1.0, 1.0, 1.0]]  # STEP = 1
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     root = tmp_path / "bigsap"
-    shutil.copytree(NATIVE, root / "native", ignore=shutil.ignore_patterns("__pycache__", "built"))
+    shutil.copytree(
+        COMPILE, root / "compile", ignore=shutil.ignore_patterns("__pycache__", "built")
+    )
     (root / "__init__.py").write_text("")
     (root / "constants.py").write_text("STEP = 1\n")
     (root / "low.py").write_text(LOW)
@@ -141,7 +143,7 @@ def test_places(package, tmp_path):
     assert len(list((tmp_path / "chosen" / "bigsap").glob("*.kernel"))) == 2
     assert not kernels(package)
     (package / "__pycache__").mkdir(exist_ok=True)
-    deny = "import tempfile; from bigsap.native import kernel_files\n"
+    deny = "import tempfile; from bigsap.compile import kernel_files\n"
     deny += "def deny(real=tempfile.TemporaryFile, dir=None):\n"
     deny += (
         "    if {where} in str(dir): raise PermissionError(13, 'no')\n    return real(dir=dir)\n"
@@ -155,10 +157,10 @@ def test_places(package, tmp_path):
 
 def test_kernels_that_came_along(package, tmp_path):
     """Built for a level, used where that runs; below a folder that nobody writes to."""
-    level = processors.usable_levels()[-1]  # the lowest: every machine that runs this has it
-    built = package / "native" / "built" / kernel_files.folder_of(level)
+    level = cpu_levels.usable_levels()[-1]  # the lowest: every machine that runs this has it
+    built = package / "compile" / "built" / kernel_files.folder_of(level)
     target = f"cache.target = cache.Target(__import__('pathlib').Path({str(built)!r}), {level!r})"
-    cpu = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in processors.X86 else {}
+    cpu = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in cpu_levels.X86 else {}
     assert run(package, target, **cpu) == (ANSWER, 2, 0)
     assert len(list(built.glob("*.kernel"))) == 2
     assert not kernels(package)
@@ -169,9 +171,7 @@ def test_kernels_that_came_along(package, tmp_path):
         assert not kernels(package)
         # A processor that numba is told, and one that can do less.
         assert run(package, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="")[1:] == (2, 0)
-        less = (
-            "from bigsap.native import processors; processors.usable_levels = lambda: ['x86-64-v1']"
-        )
+        less = "from bigsap.compile import cpu_levels; cpu_levels.usable_levels = lambda: ['x86-64-v1']"
         assert run(package, less)[1] in (0, 2)  # 0: kept by root in spite of the modes
         assert run(package, "cache.made_with = lambda: ('other',)")[1:] == (2, 0)
     finally:
@@ -180,38 +180,38 @@ def test_kernels_that_came_along(package, tmp_path):
 
 
 def features(*names: str) -> str:
-    return ",".join(f"+{name}" for level in names for name in processors.X86[level]) + ",-sse4a"
+    return ",".join(f"+{name}" for level in names for name in cpu_levels.X86[level]) + ",-sse4a"
 
 
 def test_levels_are_what_the_processor_can_do():
-    v2, v3, v4 = processors.X86
+    v2, v3, v4 = cpu_levels.X86
     for machine in ("x86_64", "amd64"):
-        assert processors._usable(machine, features(v2, v3, v4)) == [v4, v3, v2]
-        assert processors._usable(machine, features(v2, v3)) == [v3, v2]
-        assert processors._usable(machine, features(v2)) == [v2]
-        assert processors._usable(machine, "+sse2") == []
-        for level in processors.X86:
-            for name in processors.X86[level]:
+        assert cpu_levels._usable(machine, features(v2, v3, v4)) == [v4, v3, v2]
+        assert cpu_levels._usable(machine, features(v2, v3)) == [v3, v2]
+        assert cpu_levels._usable(machine, features(v2)) == [v2]
+        assert cpu_levels._usable(machine, "+sse2") == []
+        for level in cpu_levels.X86:
+            for name in cpu_levels.X86[level]:
                 less = features(v2, v3, v4).replace(f"+{name},", f"-{name},")
-                assert level not in processors._usable(machine, less), name
+                assert level not in cpu_levels._usable(machine, less), name
         # Hidden by the system, or by a virtual machine: each needs those below.
-        assert processors._usable(machine, features(v2, v4)) == [v2]
-    assert processors._usable("aarch64", features(v2, v3, v4)) == []
+        assert cpu_levels._usable(machine, features(v2, v4)) == [v2]
+    assert cpu_levels._usable("aarch64", features(v2, v3, v4)) == []
 
 
 def test_content_follows_imports():
     search = "bigsap.engine.lists.search"
-    found = content.imports_of(search)
-    assert "bigsap.native.kernel" in found
-    assert content.content(search) != content.content("bigsap.engine.dense.square")
-    assert content.content("bigsap") is None
-    assert content.content("numba") is None
-    assert content.content("bigsap.nowhere") is None
+    found = digest.imports_of(search)
+    assert "bigsap.compile.decorator" in found
+    assert digest.content(search) != digest.content("bigsap.engine.dense.square")
+    assert digest.content("bigsap") is None
+    assert digest.content("numba") is None
+    assert digest.content("bigsap.nowhere") is None
 
 
 def test_docstrings_and_comments_do_not_count():
     def digest(text):
-        return content.digest_of(ast.parse(text))
+        return digest.digest_of(ast.parse(text))
 
     plain = "def f(x):\n    return x + 1\n"
     told = "'''What it is.'''\n\ndef f(x):\n    'One more.'\n    return (x  # why\n        + 1)\n"
@@ -224,13 +224,13 @@ def test_docstrings_and_comments_do_not_count():
 
 
 def test_summaries_are_kept_and_damaged_ones_made_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(content.kernel_files, "kept_in", lambda: tmp_path)
+    monkeypatch.setattr(digest.kernel_files, "kept_in", lambda: tmp_path)
     search = "bigsap.engine.lists.search"
 
     def afresh():
-        for function in (content.imports_of, content._module, content._known):
+        for function in (digest.imports_of, digest._module, digest._known):
             function.cache_clear()
-        return content.content(search)
+        return digest.content(search)
 
     try:
         first = afresh()
@@ -264,7 +264,7 @@ def test_a_folder_that_is_gone_or_full_is_no_error(tmp_path):
 
 def test_levels_of_a_wheel(monkeypatch):
     pytest.importorskip("setuptools")
-    monkeypatch.syspath_prepend(str(NATIVE.parents[1]))
+    monkeypatch.syspath_prepend(str(COMPILE.parents[1]))
     import build_backend
 
     monkeypatch.setattr(build_backend.platform, "machine", lambda: "x86_64")
@@ -283,7 +283,7 @@ def test_levels_of_a_wheel(monkeypatch):
             build_backend.chosen_levels()
     # numba is needed to build a wheel, and only a wheel with kernels.
     monkeypatch.setattr(build_backend.build_meta, "get_requires_for_build_wheel", lambda s: [])
-    monkeypatch.chdir(NATIVE.parents[1])
+    monkeypatch.chdir(COMPILE.parents[1])
     monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", "none")
     assert build_backend.get_requires_for_build_wheel() == []
     monkeypatch.setenv("BIGSAP_WHEEL_KERNELS", "v3")

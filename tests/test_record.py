@@ -7,9 +7,9 @@ import threading
 import numpy as np
 import pytest
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import adding
 from bigsap.engine.core.record import numbers, record, record_type, records, set_numbers
-from bigsap.native.kernel import kernel
 
 PRICES = [np.dtype(np.float64), np.dtype(np.int64)]
 add_count = adding("count")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, new_barrier
 from bigsap.engine.core.crowd import Crowd, Waits
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense import dense_engine
-from bigsap.native.kernel import kernel
 from gate import HANG_S
 
 

@@ -13,7 +13,7 @@ from bigsap.warmup import _combinations, _groups
 SECOND = """
 import numpy as np
 import bigsap
-from bigsap.native.cache import COUNTS
+from bigsap.compile.kernel_cache import COUNTS
 
 generator = np.random.default_rng(1)
 for dtype in ("f8", "f4", "i8", "i4", "u1", "u2"):

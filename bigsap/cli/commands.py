@@ -240,8 +240,8 @@ def _info(args: argparse.Namespace) -> ExitStatus:
 
 
 def _warmup(args: argparse.Namespace) -> ExitStatus:
+    from bigsap.compile.kernel_files import kept_in
     from bigsap.engine.core.team import available_threads
-    from bigsap.native.kernel_files import kept_in
 
     if args.processes is not None and args.processes < 1:
         raise OptionError(f"--processes must be at least 1, got {args.processes}")

@@ -44,7 +44,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.proof.geometry import ABSOLUTE, CHORD, LARGEST, POWER, PRODUCT, ROOT, SQUARE
 from bigsap.proof.scan import Minima, Near, exact_difference, margin_of, two_sum
 from bigsap.proof.tree import LEAF, Tree

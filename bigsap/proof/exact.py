@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.errors import OverflowRiskError
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: Room for the terms of an expansion. Those of a compact one are at most 42 (2,098 bits of

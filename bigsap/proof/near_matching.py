@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.proof.exact import two_sum
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.tighten import excesses

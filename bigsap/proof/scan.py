@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.proof.vectors import (
     any_of_pairs,
     any_within,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.proof import scan
 from bigsap.proof.exact import three_sum, two_sum
 from bigsap.proof.row_minima import NearPairs, Prices, RowMinima, whole

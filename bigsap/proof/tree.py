@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 
 #: Columns in a leaf, at most.

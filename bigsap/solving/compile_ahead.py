@@ -1,4 +1,4 @@
-"""Which kernels a solve will need, named before its first sweep: see ``native.ahead``.
+"""Which kernels a solve will need, named before its first sweep: see ``compile.ahead``.
 
 Their types follow from the costs' dtype, the prices', and how kernels read the costs. Arguments
 of those types are taken from engines of a problem of one pair.
@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.compile import ahead
 from bigsap.engine.core.team import Team, available_threads
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.methods import ON_LISTS
 from bigsap.methods.placement import device_name
-from bigsap.native import ahead
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.minima import kernels_by_bounds

@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import extending
 from numba.core import cgutils as numba_cgutils
 
-from bigsap.native.kernel import callback, kernel
+from bigsap.compile.decorator import callback, kernel
 from bigsap.sources.base import Array, Fill, Ids
 from bigsap.sources.convert import check_rows
 

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numba.np import numpy_support
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array, Fill
 from bigsap.sources.compiled import (
     call_fill,

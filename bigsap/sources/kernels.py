@@ -14,7 +14,7 @@ from typing import Any
 
 from numba.np import numpy_support
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import (
     compile_fill,

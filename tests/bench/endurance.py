@@ -175,7 +175,7 @@ def sample(server: psutil.Process, minute: int) -> dict[str, Any]:
     found = {"minute": minute, **dict.fromkeys(GROUPS, 0.0), "compiling": 0}
     for process in (server, *server.children(recursive=True)):
         try:
-            memory, ahead = process.memory_info(), "bigsap.native.ahead" in process.cmdline()
+            memory, ahead = process.memory_info(), "bigsap.compile.ahead" in process.cmdline()
         except psutil.NoSuchProcess:
             continue
         group = "server" if process == server else "compiler" if ahead else "workers"

@@ -21,7 +21,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 
 # The barrier's array: int64, the first two words on different cache lines. LEAVE is set by the

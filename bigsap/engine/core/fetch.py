@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, hear, tell
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.state import BLOCK, State
-from bigsap.native.kernel import kernel
 from bigsap.row_cache import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.state import BLOCK, LANES, Walk
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: In place of a column: the value looked for is not there, though a pass over the same costs

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import below_bits, lowest_bit, within_bits
 from bigsap.engine.core.state import LANES
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 _BISECTIONS = 24

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import (
     FREE,
     GROUPED,
     State,
 )
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: The sink that is no column: a place in the group of virtual columns.

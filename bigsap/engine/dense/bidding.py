@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.record import record
 from bigsap.engine.core.state import DONE, FREE, ID, LIMIT, YIELD
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 

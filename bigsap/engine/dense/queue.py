@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import CodeScale, Front, Hint, State
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # In ``State.place``: in no queue, and settled.

@@ -17,6 +17,7 @@ left; once full, settling it scans every member row.
 
 from __future__ import annotations
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import LEAVE, cross
 from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.core.scan import NOWHERE, Part, locate, relax_root, relax_row, relax_virtual
@@ -33,7 +34,6 @@ from bigsap.engine.core.state import (
     Told,
 )
 from bigsap.engine.dense.augment import TO_GROUP, augment, lower_cap, lower_prices
-from bigsap.native.kernel import kernel
 from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 

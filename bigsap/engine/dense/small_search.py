@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.dense.small_proof import LOOSE as LOOSE_PROOF
 from bigsap.engine.dense.small_proof import PROVED, prove_dense, prove_infeasible
 from bigsap.engine.dense.small_sums import add
@@ -27,7 +28,6 @@ from bigsap.engine.dense.small_vectors import (
     relax_labels,
     two_least,
 )
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: What ``solve_dense`` returns. UNSURE: nothing was proved, of costs so far apart that rounding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 
 

@@ -18,8 +18,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import lowest_bit
-from bigsap.native.kernel import kernel
 
 # Items that are taken at a time, widest first.
 _WIDTHS = (32, 8, 1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import LEAVE, cross, meet
 from bigsap.engine.core.fetch import Terms, fill_own, find, foresee
 from bigsap.engine.core.scan import NOWHERE
@@ -43,7 +44,6 @@ from bigsap.engine.dense.queue import (
 from bigsap.engine.dense.rectangular import NEXT_ROW, SCAN
 from bigsap.engine.dense.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
 from bigsap.engine.dense.stretches import note_lows
-from bigsap.native.kernel import kernel
 from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 

@@ -23,9 +23,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import lowest_bit
 from bigsap.engine.core.state import CODES, CodeScale
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # The largest code; steps an octave, for which float32 has 2**23 values.

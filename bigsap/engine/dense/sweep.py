@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, prefetch
 from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.core.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
@@ -24,7 +25,6 @@ from bigsap.engine.core.state import (
     YIELD,
     State,
 )
-from bigsap.native.kernel import kernel
 from bigsap.row_cache import RowTable
 from bigsap.sources.base import Array
 

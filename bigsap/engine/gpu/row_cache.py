@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.errors import DeviceMemoryError
-from bigsap.native.kernel import kernel
 from bigsap.row_cache import ABSENT, HITS, RowCache, Rows, RowTable, claim, touch
 from bigsap.sources.base import Array
 from bigsap.sources.device.code import DeviceCode, matrix_code

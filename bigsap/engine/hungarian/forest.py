@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core import state as S
 from bigsap.engine.core.record import numbers, record, set_numbers
 from bigsap.engine.core.state import ID
 from bigsap.engine.lists.layout import Lists
 from bigsap.errors import CheckpointError
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: Where a list that was sorted may be left, and where all of it was gone through.

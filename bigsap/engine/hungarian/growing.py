@@ -9,6 +9,7 @@ is zero: times that rounding puts before the clock count as now.
 
 from __future__ import annotations
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import CHANGED, DONE, EVENT, FREE, INFEASIBLE, LIMIT, YIELD
 from bigsap.engine.hungarian.forest import (
     ADVANCE,
@@ -26,7 +27,6 @@ from bigsap.engine.hungarian.forest import (
     ForestStanding,
 )
 from bigsap.engine.lists.layout import Lists
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: One in so many of the first roots, see ``run_forest``.

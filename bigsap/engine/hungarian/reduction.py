@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import fetch_add, prefetch
 from bigsap.engine.core.scan import AHEAD, LINE, fold
 from bigsap.engine.core.state import LANES
 from bigsap.engine.core.team import Team
-from bigsap.native.kernel import kernel
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Resident
 from bigsap.sources.device.placed import OnDevice

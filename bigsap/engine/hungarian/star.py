@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import lowest_bit
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.hungarian.zeros import Zeros
 from bigsap.engine.lists.layout import Lists
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: Entries gone through between two looks at the clock, about.

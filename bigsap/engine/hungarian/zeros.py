@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import adding, lowest_bit
 from bigsap.engine.core.record import record
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.state import FREE, ID, LANES
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.lists.bounds import BLOCK, GROUP, Blocks, bound_row
 from bigsap.engine.lists.layout import PANEL
 from bigsap.engine.lists.reading import Costs
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.team import Team
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array, Separable
 from bigsap.sources.convert import read_only
 

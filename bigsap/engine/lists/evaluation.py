@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.selection import bracket, extremes, gather, n_within, thin
 from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.bounds import BLOCK, Blocks
 from bigsap.engine.lists.layout import CHUNK, PANEL, PRICE_BYTES, Lists, Scratch
 from bigsap.engine.lists.reading import Costs, copied
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
 

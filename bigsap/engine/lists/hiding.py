@@ -10,11 +10,11 @@ when the search has ended.
 
 from __future__ import annotations
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.workspace import Frontier
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: Roundings between a slack and the ``c - v`` that it bounds, with room.

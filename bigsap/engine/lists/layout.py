@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import LANES
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: Bytes of an entry of a list.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import adding
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.selection import cheapest_blocks, gather, thin
@@ -17,7 +18,6 @@ from bigsap.engine.lists.hiding import hide
 from bigsap.engine.lists.layout import Lists, Scratch
 from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
 from bigsap.engine.lists.workspace import Frontier, Pairs, is_due
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
 

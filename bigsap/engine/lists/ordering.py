@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bigsap.native.kernel import kernel
+from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.convert import read_only
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.lists.layout import (
     ENTRY_BYTES,
@@ -22,7 +23,6 @@ from bigsap.engine.lists.layout import (
     Lists,
 )
 from bigsap.engine.lists.reading import Costs
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core import state as S
 from bigsap.engine.core.record import record
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.lists.workspace import clear, compact, pop, push
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 #: In place of a column: the row's own.

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from bigsap.compile.decorator import callback, kernel
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.layout import PRICE_BYTES, Scratch
-from bigsap.native.kernel import callback, kernel
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, pointer_to
 

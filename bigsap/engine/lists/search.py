@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.scan import LINE
@@ -36,7 +37,6 @@ from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.opening import RENEWED, UNFINISHED, renew
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, is_due, pop, push
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 # The lists of so many rows that may be next are fetched while one is scanned.

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import fetch_add, lowest_bit, prefetch
 from bigsap.engine.core.precision import largest_cost
 from bigsap.engine.core.record import record
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.state import BLOCK, FREE, ID, LANES
-from bigsap.native.kernel import kernel
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 

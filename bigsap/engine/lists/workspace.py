@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap.compile.decorator import kernel
 from bigsap.engine.core import state as S
 from bigsap.engine.core.record import record
 from bigsap.engine.core.state import ID
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import Lists
-from bigsap.native.kernel import kernel
 from bigsap.sources.base import Array
 
 

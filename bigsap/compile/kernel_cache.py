@@ -26,8 +26,8 @@ from numba.core import compiler as numba_compiler
 from numba.core import config as numba_config
 from numba.core import serialize as numba_serialize
 
-from bigsap.native import kernel_files, processors
-from bigsap.native.content import content
+from bigsap.compile import cpu_levels, kernel_files
+from bigsap.compile.digest import content
 
 caching: Any = numba_caching
 compiler: Any = numba_compiler
@@ -151,7 +151,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
 
     def _find(self, sig: Any, target_context: Any) -> Any:
         if target is None:
-            for level in processors.usable_levels():
+            for level in cpu_levels.usable_levels():
                 folder = kernel_files.BUILT / kernel_files.folder_of(level)
                 found = self._load(folder, sig, level, target_context)
                 if found is not None:
@@ -177,7 +177,7 @@ def on_disk(function: Any, signature: Any) -> bool:
     kept, own = _destination()
     places = [
         (kernel_files.BUILT / kernel_files.folder_of(level), level)
-        for level in processors.usable_levels()
+        for level in cpu_levels.usable_levels()
     ]
     if kept is not None:
         places.append((kept, own))
@@ -191,7 +191,7 @@ def on_disk(function: Any, signature: Any) -> bool:
 def _destination() -> tuple[Path | None, str]:
     if target is not None:
         return target.folder, target.level
-    return kernel_files.kept_in(), processors.own_level()
+    return kernel_files.kept_in(), cpu_levels.own_level()
 
 
 def pack(result: Any) -> bytes:

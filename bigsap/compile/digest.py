@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bigsap.native import kernel_files
+from bigsap.compile import kernel_files
 
 #: The folder above the package.
 ROOT = Path(__file__).resolve().parents[2]

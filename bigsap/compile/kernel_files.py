@@ -19,7 +19,7 @@ SUFFIX = ".kernel"
 _MARK = b"bigsap kernel 1\n"
 PACKAGE = Path(__file__).resolve().parents[1]
 #: Kernels that came with the package; never written to.
-BUILT = PACKAGE / "native" / "built"
+BUILT = PACKAGE / "compile" / "built"
 # Of each function so many versions stay, for each of its types: other checkouts use them too.
 _VERSIONS = 4
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from numba.core import serialize as numba_serialize
 
-from bigsap.native import cache, kernel_files, processors
-from bigsap.native.content import content
-from bigsap.native.kernel import Kernel, compile_record
+from bigsap.compile import cpu_levels, kernel_cache, kernel_files
+from bigsap.compile.decorator import Kernel, compile_record
+from bigsap.compile.digest import content
 
 serialize: Any = numba_serialize
 
@@ -148,8 +148,8 @@ def request(kernels: Sequence[tuple[Kernel, tuple[Any, ...]]]) -> None:
         if not isinstance(kernel, Kernel) or signature in kernel.overloads:
             continue
         function = kernel.py_func
-        name = cache.name_of(function, signature, processors.own_level())
-        if name is None or name in _known or cache.on_disk(function, signature):
+        name = kernel_cache.name_of(function, signature, cpu_levels.own_level())
+        if name is None or name in _known or kernel_cache.on_disk(function, signature):
             continue
         _known.add(name)
         module, qualified = function.__module__, function.__qualname__
@@ -162,7 +162,11 @@ def request(kernels: Sequence[tuple[Kernel, tuple[Any, ...]]]) -> None:
 def possible() -> bool:
     """Whether this process may have another compile for it."""
     frozen = getattr(sys, "frozen", False) or not sys.executable
-    usual = cache.target is None and cache.records is None and kernel_files.kept_in() is not None
+    usual = (
+        kernel_cache.target is None
+        and kernel_cache.records is None
+        and kernel_files.kept_in() is not None
+    )
     return allowed and usual and not frozen and hasattr(os, "fork")
 
 
@@ -171,7 +175,7 @@ def _other() -> _Process:
     with _starting:
         if _process is None or _process.owner != os.getpid():
             _process = _Process()
-            cache.awaited = _process.awaited
+            kernel_cache.awaited = _process.awaited
             atexit.register(_process.close)
         return _process
 

@@ -28,8 +28,8 @@ from numba.core import registry as numba_registry
 from numba.core import typed_passes as numba_typed_passes
 from numba.core import untyped_passes as numba_untyped_passes
 
+from bigsap.compile.kernel_cache import KernelCache
 from bigsap.errors import OptionError
-from bigsap.native.cache import KernelCache
 
 ccallback: Any = numba_ccallback
 codegen: Any = numba_codegen
