@@ -75,7 +75,7 @@ def extras() -> dict[str, dict[str, str | None]]:
 
 def text_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """``collect()`` as (label, value) pairs for people."""
-    from bigsap.show.text import bytes_text
+    from bigsap.display.text import bytes_text
 
     def size(key: str) -> str:
         return "unknown" if facts[key] is None else bytes_text(facts[key])

@@ -447,7 +447,7 @@ class Result:
         ``res.plot().savefig("solve.png")`` keeps it. Raises ImportError when
         matplotlib is missing.
         """
-        from bigsap.show.figure import draw
+        from bigsap.display.figure import draw
 
         return draw(self)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy.typing as npt
 
 from bigsap import checkpoint as checkpoints
+from bigsap.display.progress_bar import Bar
 from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
@@ -26,7 +27,6 @@ from bigsap.progress import Callback, Monitor
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
-from bigsap.show.progress_bar import Bar
 from bigsap.solving.session import Run
 from bigsap.solving.small_arrays import solve_small, suits
 from bigsap.solving.small_gated import solve_small_gated, suits_gated

@@ -17,10 +17,10 @@ import pytest
 from numba.core import event
 
 import bigsap
+from bigsap.display import progress_bar as progress
 from bigsap.engine.core import compilation
 from bigsap.engine.core.compilation import TEXT, compilation_told
 from bigsap.progress import Progress
-from bigsap.show import progress_bar as progress
 from clock import Clock
 from gate import until
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap.display.text import result_lines
 from bigsap.errors import DtypeError, InvalidCostError, StoreError
-from bigsap.show.text import result_lines
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.infinite import infinities, why_infinite
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap.display import progress_bar as progress
 from bigsap.progress import Progress
-from bigsap.show import progress_bar as progress
 
 
 def state(**changes) -> Progress:

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from bigsap.display import text as report
 from bigsap.memory import peak_bytes
 from bigsap.result import Result, Status
-from bigsap.show import text as report
 
 
 def test_plain_has_only_what_json_has():

@@ -17,8 +17,8 @@ import pytest
 import bigsap
 from bigsap.cli import commands as cli
 from bigsap.cli import job_commands
+from bigsap.display.text import align, result_text, shown
 from bigsap.errors import InputError
-from bigsap.show.text import align, result_text, shown
 
 # Clears the screen, forges a line, colours, moves up; as C0, C1 and marks of direction.
 EVIL = "a\x1b[2J\nb\x9b31m\r\x07\x85c\u2028d\u202ee\x7f\udc80"

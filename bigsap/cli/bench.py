@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigsap.cli.common import ExitStatus
+from bigsap.display.text import shown
 from bigsap.errors import InputError, OptionError
-from bigsap.show.text import shown
 
 if TYPE_CHECKING:
     from bigsap.benchmarks.bench_settings import BenchSettings, Round

@@ -37,10 +37,10 @@ from bigsap.cli.common import (
 )
 from bigsap.cli.solve_command import add_problem_flags, unassigned_cost_of
 from bigsap.client.http import ServiceError
+from bigsap.display.progress_bar import clock
+from bigsap.display.text import align, bytes_text, number, shown
 from bigsap.errors import BigsapError, CertificateError, InputError, OptionError
 from bigsap.info import version
-from bigsap.show.progress_bar import clock
-from bigsap.show.text import align, bytes_text, number, shown
 
 if TYPE_CHECKING:
     pass

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from bigsap.display.text import plain, shown
 from bigsap.errors import InputError
-from bigsap.show.text import plain, shown
 
 if TYPE_CHECKING:
     from bigsap.result import Result

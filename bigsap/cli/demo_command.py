@@ -28,10 +28,10 @@ from bigsap.cli.photographs import (
 from bigsap.client.jobs import Client
 from bigsap.client.local_service import LocalService
 from bigsap.client.shown import Shown
+from bigsap.display.progress_bar import BarState, clock, counts, title
+from bigsap.display.text import align, bytes_text, result_lines, shown
 from bigsap.errors import InputError
 from bigsap.memory import peak_bytes
-from bigsap.show.progress_bar import BarState, clock, counts, title
-from bigsap.show.text import align, bytes_text, result_lines, shown
 
 if TYPE_CHECKING:
     from bigsap.client import Job

@@ -22,8 +22,8 @@ from bigsap.cli.common import (
 )
 from bigsap.cli.submitted import FileArguments, file_and_id, job_request
 from bigsap.client.http import JobFailedError, ServiceError, header_text
+from bigsap.display.text import align, number, result_record, result_text, shown
 from bigsap.errors import InputError
-from bigsap.show.text import align, number, result_record, result_text, shown
 
 if TYPE_CHECKING:
     from bigsap.client.jobs import Client, Job

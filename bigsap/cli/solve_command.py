@@ -22,8 +22,8 @@ from bigsap.cli.common import (
     print_json,
     tell,
 )
+from bigsap.display.text import result_record, result_text, shown
 from bigsap.errors import InputError, OptionError
-from bigsap.show.text import result_record, result_text, shown
 
 if TYPE_CHECKING:
     from bigsap.result import Result

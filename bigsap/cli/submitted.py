@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from bigsap.cli.common import draw, note, on_terminal
 from bigsap.cli.solve_command import number_or_file, warm_start_of
 from bigsap.client.http import UploadError
+from bigsap.display.text import shown
 from bigsap.errors import InputError
-from bigsap.show.text import shown
 
 if TYPE_CHECKING:
     from bigsap.client.jobs import Client

@@ -28,8 +28,8 @@ from bigsap.client.http import (
 )
 from bigsap.client.job_request import RowBlocks, request_of, spec_of
 from bigsap.client.shown import Shown
+from bigsap.display.progress_bar import Bar
 from bigsap.result import Result
-from bigsap.show.progress_bar import Bar
 from bigsap.sources.base import Array
 
 if TYPE_CHECKING:
