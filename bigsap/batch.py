@@ -19,9 +19,9 @@ from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError, quiet, quiet_thread
 from bigsap.progress import guarded
 from bigsap.result import Result
+from bigsap.run.small_arrays import suits
+from bigsap.run.small_batches import solve_batch
 from bigsap.solve import free_memory, solve
-from bigsap.solving.small_arrays import suits
-from bigsap.solving.small_batches import solve_batch
 from bigsap.sources.missing import parted
 
 # Problems taken from the iterable ahead of the oldest unfinished one, for each thread:

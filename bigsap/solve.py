@@ -27,10 +27,10 @@ from bigsap.progress import Callback, Monitor
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
-from bigsap.solving.session import Run
-from bigsap.solving.small_arrays import solve_small, suits
-from bigsap.solving.small_gated import solve_small_gated, suits_gated
-from bigsap.solving.warm_start import parse_warm_start, unmasked_start
+from bigsap.run.run import Run
+from bigsap.run.small_arrays import solve_small, suits
+from bigsap.run.small_gated import solve_small_gated, suits_gated
+from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout

@@ -15,7 +15,7 @@ from bigsap.engine.lists.layout import run_greedy
 from bigsap.problem import Problem
 from bigsap.proof import minima
 from bigsap.proof.row_minima import Prices
-from bigsap.solving import compile_ahead as named
+from bigsap.run import compile_ahead as named
 
 GENERATOR = np.random.default_rng(5)
 SQUARE = GENERATOR.integers(0, 60, (90, 90))

@@ -9,7 +9,7 @@ import pytest
 
 import bigsap
 from bigsap.engine.lists import list_engine
-from bigsap.solving import elsewhere, keeping
+from bigsap.run import kept_rows, proof_on_workers
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.spread import handing_over
 from bigsap.sources.spread.handing_over import Workers
@@ -41,11 +41,11 @@ def handed(monkeypatch):
     """Everything that may be handed to workers is, from the first row on."""
     monkeypatch.setattr(Workers, "pays", lambda *_: True)
     monkeypatch.setattr(list_engine, "_SLICE_SECONDS", 0.0)
-    monkeypatch.setattr(elsewhere, "_WORTH_PAIRS", 0)
-    monkeypatch.setattr(elsewhere, "seconds_by_bounds", lambda source: np.inf)
+    monkeypatch.setattr(proof_on_workers, "_WORTH_PAIRS", 0)
+    monkeypatch.setattr(proof_on_workers, "seconds_by_bounds", lambda source: np.inf)
     # By the clock: rows of a machine that is busy may seem dear once, and not the next time.
     # Few compiled costs are kept in any case.
-    monkeypatch.setattr(keeping, "_worth_keeping", lambda problem: False)
+    monkeypatch.setattr(kept_rows, "_worth_keeping", lambda problem: False)
 
 
 def points(n, m=None, d=2, seed=0):
@@ -196,7 +196,7 @@ def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
     """Of one thread here and two workers it pays by itself, but for the little that it is."""
     monkeypatch.setattr(handing_over, "_LEAST_SECONDS", 0.0)
     monkeypatch.setattr(handing_over, "_WAVE_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "is_dear", lambda problem: True)
+    monkeypatch.setattr(kept_rows, "is_dear", lambda problem: True)
     cost = bigsap.from_function(dear, (700, 700), kind="value")
     options = {"method": "compressed", "threads": 1}
     one, with_workers = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)

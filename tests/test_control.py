@@ -11,7 +11,7 @@ import pytest
 import bigsap
 from bigsap.engine.core.known import Known, _row_floors
 from bigsap.problem import Problem
-from bigsap.solving.stopped import complete
+from bigsap.run.interrupted import complete
 from bigsap.sources import as_source
 from bigsap.sources.base import Separation
 from instances import CLASSES, points_of

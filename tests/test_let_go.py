@@ -15,7 +15,7 @@ from bigsap.methods import ssp
 from bigsap.progress import Stopped
 from bigsap.proof.descending import _share_out
 from bigsap.proof.row_pass import stream
-from bigsap.solving.session import Run
+from bigsap.run.run import Run
 from bigsap.sources import as_source
 
 

@@ -18,8 +18,8 @@ from bigsap.engine.dense import small_proof as dense_proof
 from bigsap.engine.dense import small_search as dense
 from bigsap.engine.dense import small_sums as dense_sums
 from bigsap.result import Result
-from bigsap.solving import small_arrays as small
-from bigsap.solving import small_batches
+from bigsap.run import small_arrays as small
+from bigsap.run import small_batches
 from exactly import bound_of, cost_of_pairs, down, fractions_of, row_minima, up
 from examples_of import examples
 from instances import CLASSES, integers

@@ -109,7 +109,7 @@ def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
     if cheap or result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
         return rows
     sign = -1 if result.maximize else 1
-    # Without a certificate u was made of the pairs' costs, see ``bigsap.solving.uncertified``.
+    # Without a certificate u was made of the pairs' costs, see ``bigsap.run.without_proof``.
     gap = 0 if result.gap is None else result.gap
     if gated.dtype.kind in "iu":
         gap += 1  # the gap of integers is rounded down

@@ -34,7 +34,7 @@ from bigsap.sources.spread.crew import Crew, cores_here
 from bigsap.sources.spread.recipes import LiesHereError, recipe_of
 
 _ROWS = "bigsap.sources.spread.on_worker:rows_of"
-_DUALS = "bigsap.solving.part_proof:duals_of"
+_DUALS = "bigsap.run.part_proof:duals_of"
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20
 #: A row that is asked for is on its way for about so long; so many others at most come from a

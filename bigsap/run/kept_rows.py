@@ -24,8 +24,8 @@ from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
 from bigsap.row_cache import ABSENT, MISSES, N_USED, Rows, claim, touch
-from bigsap.solving.call import SolveCall
-from bigsap.solving.elsewhere import rows_elsewhere
+from bigsap.run.call import SolveCall
+from bigsap.run.proof_on_workers import rows_elsewhere
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,

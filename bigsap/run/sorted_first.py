@@ -11,7 +11,7 @@ from bigsap.methods.course import Solved
 from bigsap.methods.monge import sorted_start
 from bigsap.methods.placement import device_name
 from bigsap.proof.certificate import Certificate
-from bigsap.solving.call import SolveCall
+from bigsap.run.call import SolveCall
 from bigsap.sources.base import Array
 
 

@@ -215,7 +215,7 @@ def fields_of(told: Told) -> dict[str, Any]:
     }  # fmt: skip
     stats = _stats(told, int(scans), phase)
     if told.status == INFEASIBLE:
-        from bigsap.solving.concluding import explain
+        from bigsap.run.conclude import explain
 
         violator = _violator(n, m, told.column_of_row, kept)
         return vars(

@@ -30,19 +30,19 @@ from bigsap.progress import Monitor, PartMonitor, Snapshot, Stopped
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
-from bigsap.solving.call import SolveCall
-from bigsap.solving.closing import certified, confirmed, prove_now, within_gap
-from bigsap.solving.compile_ahead import compile_ahead
-from bigsap.solving.concluding import conclude
-from bigsap.solving.effort import first_bounds, list_bounds
-from bigsap.solving.gated_first import before_keeping, gated_outcome
-from bigsap.solving.identity import identity
-from bigsap.solving.keeping import kept_problem
-from bigsap.solving.refine import settled, signed_duals
-from bigsap.solving.sorted_first import sorted_outcome
-from bigsap.solving.stopped import Conclusion, Deadline, Late, answer
-from bigsap.solving.uncertified import pair_costs, unproved
-from bigsap.solving.warm_start import GivenStart
+from bigsap.run.call import SolveCall
+from bigsap.run.certify import certified, confirmed, prove_now, within_gap
+from bigsap.run.compile_ahead import compile_ahead
+from bigsap.run.conclude import conclude
+from bigsap.run.fingerprint import identity
+from bigsap.run.gated_first import before_keeping, gated_outcome
+from bigsap.run.interrupted import Conclusion, Deadline, Late, answer
+from bigsap.run.kept_rows import kept_problem
+from bigsap.run.refine import settled, signed_duals
+from bigsap.run.sorted_first import sorted_outcome
+from bigsap.run.stats import first_bounds, list_bounds
+from bigsap.run.warm_start import GivenStart
+from bigsap.run.without_proof import pair_costs, unproved
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
 from bigsap.sources.spread.crew import Crew
@@ -372,7 +372,7 @@ class Run(SolveCall):
         return Conclusion(found, told.fun, u=told.u, v=told.v)
 
     def _residual(self, problem: Problem, column_of_row: Array | None) -> Outcome | None:
-        """Solve a residual problem, see ``bigsap.solving.refine``; from zero prices and an
+        """Solve a residual problem, see ``bigsap.run.refine``; from zero prices and an
         assignment, where one is given."""
         options = replace(
             self.options, maximize=False, method="auto", epsilon=True, dtype=None, device="cpu",
@@ -403,7 +403,7 @@ class Run(SolveCall):
             return outcome
 
     def _stopped(self, stop: Stopped, found: Array | None) -> Conclusion:
-        """The best that is known; see ``bigsap.solving.stopped``."""
+        """The best that is known; see ``bigsap.run.interrupted``."""
         self.stopped = Status(stop.reason)
         deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
 

@@ -10,7 +10,7 @@ from bigsap.methods.placement import device_name
 from bigsap.methods.sparse_gate import bounded, sparse_gate
 from bigsap.methods.warm import Warm
 from bigsap.progress import Stopped
-from bigsap.solving.call import SolveCall
+from bigsap.run.call import SolveCall
 from bigsap.sources.base import Resident
 from bigsap.sources.gated import Gated
 

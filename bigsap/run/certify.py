@@ -12,11 +12,11 @@ from bigsap.methods import Outcome, ssp
 from bigsap.methods.warm import Warm
 from bigsap.proof.certificate import Certificate, certify, certify_infeasible
 from bigsap.result import Status
-from bigsap.solving.call import SolveCall
-from bigsap.solving.elsewhere import proof_elsewhere
-from bigsap.solving.keeping import KeptRows
-from bigsap.solving.refine import Solve, refined, settled
-from bigsap.solving.stopped import Conclusion, Deadline
+from bigsap.run.call import SolveCall
+from bigsap.run.interrupted import Conclusion, Deadline
+from bigsap.run.kept_rows import KeptRows
+from bigsap.run.proof_on_workers import proof_elsewhere
+from bigsap.run.refine import Solve, refined, settled
 from bigsap.sources.base import Array, CostSource, Crewed
 from bigsap.sources.gated import Gated
 

@@ -28,7 +28,7 @@ from bigsap.proof.minima import minima
 from bigsap.proof.near_matching import matched_again
 from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import parse_bytes
-from bigsap.solving.call import SolveCall
+from bigsap.run.call import SolveCall
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated

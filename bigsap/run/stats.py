@@ -14,9 +14,9 @@ from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
 from bigsap.methods.placement import device_name, device_rows
 from bigsap.result import Result
-from bigsap.solving.call import SolveCall
-from bigsap.solving.keeping import KeptRows
-from bigsap.solving.stopped import Deadline, Late
+from bigsap.run.call import SolveCall
+from bigsap.run.interrupted import Deadline, Late
+from bigsap.run.kept_rows import KeptRows
 from bigsap.sources.device.placed import OnDevice
 
 # That pricing the pairs in order may take; and its share of the time limit.

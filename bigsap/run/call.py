@@ -24,7 +24,7 @@ from bigsap.proof.certificate import Certificate
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.result import Status
 from bigsap.row_cache import RowCache, Rows, parse_bytes
-from bigsap.solving.warm_start import GivenStart
+from bigsap.run.warm_start import GivenStart
 from bigsap.sources.base import Array, Crewed
 from bigsap.sources.gated import Gated
 from bigsap.sources.spread.crew import Crew

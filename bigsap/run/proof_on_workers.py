@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.proof.row_pass import gives_parts
-from bigsap.solving.call import SolveCall
+from bigsap.run.call import SolveCall
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Crewed
 

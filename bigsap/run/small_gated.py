@@ -6,7 +6,7 @@ import numpy as np
 
 from bigsap.proof.unassigned import ungate
 from bigsap.result import Result
-from bigsap.solving.small_arrays import solve_small
+from bigsap.run.small_arrays import solve_small
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
 

@@ -17,7 +17,7 @@ from bigsap.engine.dense.small_search import INFEASIBLE, kept_of, sizes, solve_s
 from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
 from bigsap.result import Result
-from bigsap.solving.small_arrays import Told, fields_of, signed_costs, suits
+from bigsap.run.small_arrays import Told, fields_of, signed_costs, suits
 from bigsap.sources.base import Array
 
 # Of a batch, so many costs are solved by one call from Python, at least.

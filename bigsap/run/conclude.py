@@ -11,9 +11,9 @@ from bigsap.errors import BigsapError
 from bigsap.methods.orientation import exchanged, inverse, rows_outside
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
-from bigsap.solving.call import BLOCK_SECONDS, SolveCall
-from bigsap.solving.effort import last_report, solve_stats
-from bigsap.solving.stopped import Conclusion, as_float
+from bigsap.run.call import BLOCK_SECONDS, SolveCall
+from bigsap.run.interrupted import Conclusion, as_float
+from bigsap.run.stats import last_report, solve_stats
 from bigsap.sources.base import Array
 from bigsap.sources.infinite import infinities
 

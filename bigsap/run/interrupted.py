@@ -20,7 +20,7 @@ from bigsap.engine.core.state import FREE
 from bigsap.methods.parts import pairs_are_cheap
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
-from bigsap.solving.call import SolveCall
+from bigsap.run.call import SolveCall
 from bigsap.sources.base import Array, read_while
 from bigsap.sources.filling import fill_of
 
