@@ -10,12 +10,6 @@ from typing import Any
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError, number, whole
 from bigsap.memory import free_memory
-from bigsap.methods import METHODS, auction
-from bigsap.methods.first_prices import STARTS
-from bigsap.methods.hungarian import VARIANTS
-from bigsap.methods.orientation import resident
-from bigsap.methods.parts import pairs_are_cheap
-from bigsap.methods.placement import FEW_ROWS, TREES, device_method, device_name, ties_in_memory
 from bigsap.problem import Problem
 from bigsap.row_cache import RowCache, parse_bytes
 from bigsap.sources.arrays.matrix import ArraySource
@@ -23,6 +17,13 @@ from bigsap.sources.base import Fillable
 from bigsap.sources.device.placed import device_numbers
 from bigsap.sources.device.row_blocks import RowsOnDevices
 from bigsap.sources.device.slabs import SlabsOnDevices
+from bigsap.strategies import METHODS
+from bigsap.strategies.baselines import auction
+from bigsap.strategies.first_prices import STARTS
+from bigsap.strategies.orientation import resident
+from bigsap.strategies.placement import FEW_ROWS, TREES, device_method, device_name, ties_in_memory
+from bigsap.strategies.start.samples import pairs_are_cheap
+from bigsap.strategies.trees import VARIANTS
 
 # The same for matrices in memory, square or not: lists took longer than whole rows in the median
 # of random families (docs/decisions/2026-11-23-families.md). Lists try tight pairs first, from

@@ -19,8 +19,6 @@ from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
 from bigsap.errors import OptionError, quiet
 from bigsap.memory import free_memory as free_memory
-from bigsap.methods.orientation import orient
-from bigsap.methods.placement import place_costs
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Callback, Monitor
@@ -37,6 +35,8 @@ from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.device.device_memory import naming_bytes
 from bigsap.sources.gated import Gated
 from bigsap.sources.spread.spread import hired, spread_out, warn_of_little
+from bigsap.strategies.orientation import orient
+from bigsap.strategies.placement import place_costs
 
 # Fewer columns a thread than this are scanned faster by one thread alone: a barrier
 # costs as much as about a thousand pairs.

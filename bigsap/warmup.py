@@ -10,7 +10,6 @@ import numpy as np
 
 from bigsap.batch import solve_many
 from bigsap.compile import ahead
-from bigsap.methods import METHODS
 from bigsap.proof.minima import by_bounds
 from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import RowCache
@@ -18,6 +17,7 @@ from bigsap.solve import solve
 from bigsap.sources.base import SCANNABLE, CostSource
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
+from bigsap.strategies import METHODS
 
 _SIZE = 40
 _PROBED = 1600

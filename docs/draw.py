@@ -13,11 +13,11 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists import bounds
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
-from bigsap.methods.levels import SHARE
-from bigsap.methods.strata import one_of_each
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array
+from bigsap.strategies.levels import SHARE
+from bigsap.strategies.start.strata import one_of_each
 
 mpl.use("Agg")
 # The same picture, byte for byte, whenever it is drawn.

@@ -7,10 +7,10 @@ import pytest
 
 import bigsap
 from bigsap.engine.core.precision import choose
-from bigsap.methods import auction
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
+from bigsap.strategies.baselines import auction
 from oracle import optimum
 from test_hungarian import KINDS, costs_of
 

@@ -7,7 +7,7 @@ import pytest
 
 import bigsap
 from bigsap.engine.gpu import bids, wait
-from bigsap.methods import auction
+from bigsap.strategies.baselines import auction
 from oracle import optimum
 from test_hungarian import KINDS, costs_of
 

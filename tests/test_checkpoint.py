@@ -22,7 +22,7 @@ import bigsap
 from bigsap import checkpoint
 from bigsap.cli import main
 from bigsap.engine.lists import list_engine as engine_compressed
-from bigsap.methods import course, list_sizes
+from bigsap.strategies import list_run, list_sizes
 from instances import CLASSES, points_of
 
 ROOT = Path(__file__).parent.parent
@@ -284,9 +284,9 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
         saved = checkpoint.read(path).snapshot
         stages.add((saved.get("stage"), saved.get("wave")))
     assert stops > 4
-    assert {(course.EVALUATE, True), (course.MATCH, False)} <= stages
+    assert {(list_run.EVALUATE, True), (list_run.MATCH, False)} <= stages
     if kind in ("rows", "tall rows", "ties"):
-        assert (course.MATCH, True) in stages
+        assert (list_run.MATCH, True) in stages
     assert np.array_equal(res.col4row, whole.col4row)
     assert res.fun == whole.fun
     for counter in ("rows_scanned", "first_prices"):

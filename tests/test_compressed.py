@@ -16,15 +16,15 @@ from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists import list_engine as engine_compressed
-from bigsap.methods import compressed, list_sizes
-from bigsap.methods.compressed import solve_compressed
-from bigsap.methods.course import Setting, Solved
-from bigsap.methods.first_prices import choose_first_prices
-from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
+from bigsap.strategies import list_sizes, lists
+from bigsap.strategies.first_prices import choose_first_prices
+from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.lists import solve_compressed
+from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from instances import CLASSES, points_of
 from pairwise import each, pairwise
@@ -348,7 +348,7 @@ def test_infeasible_is_proved_or_not_said(really, monkeypatch):
         cost[:3, 2:] = np.inf
 
     def wrong(problem, setting, solved, *rest):
-        compressed.solve_compressed(problem, setting, solved, *rest)
+        lists.solve_compressed(problem, setting, solved, *rest)
         solved.outcome = replace(solved.outcome, column_of_row=None, violator=np.array([7]))
 
     monkeypatch.setattr("bigsap.run.run.solve_compressed", wrong)
@@ -398,13 +398,13 @@ def test_lists_build_no_engine_for_whole_rows(options, monkeypatch):
 
 def test_lists_fit_into_the_memory_allowed(monkeypatch):
     widths = []
-    make = compressed.list_engine_for
+    make = lists.list_engine_for
 
     def noted(problem, team, monitor, price, k, seed):
         widths.append(k)
         return make(problem, team, monitor, price, k, seed)
 
-    monkeypatch.setattr(compressed, "list_engine_for", noted)
+    monkeypatch.setattr(lists, "list_engine_for", noted)
     cost = CLASSES["geometric"](800, 1)
     wanted = bigsap.solve(cost, method="compressed")
     for limit in (800 * 12 * 2 * 40, 800 * 8):  # and a single row

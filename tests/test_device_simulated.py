@@ -22,13 +22,13 @@ from bigsap.engine.gpu import shares as gpu_parts
 from bigsap.engine.gpu.device_engine import DeviceEngine, merge_minima
 from bigsap.engine.gpu.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
-from bigsap.methods import first_prices, list_sizes
-from bigsap.methods import placement as devices_of
-from bigsap.methods.placement import few_values, unrelated
 from bigsap.sources import as_source
 from bigsap.sources.device import device_memory
 from bigsap.sources.device.placed import place
 from bigsap.sources.device.slabs import slab_bounds
+from bigsap.strategies import first_prices, list_sizes
+from bigsap.strategies import placement as devices_of
+from bigsap.strategies.placement import few_values, unrelated
 
 optimize = pytest.importorskip("scipy.optimize")
 

@@ -9,7 +9,7 @@ import pytest
 
 import bigsap
 from bigsap.benchmarks import families
-from bigsap.methods import ssp
+from bigsap.strategies import whole_rows
 from oracle import optimum
 
 #: Seed, first prices, scans a row, evaluations a row (levels and whole rows included).
@@ -104,7 +104,7 @@ def test_a_last_phase_that_takes_too_long_is_left(tmp_path):
 @pytest.mark.parametrize("shape", [(200, 200), (150, 200)])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_phases_that_are_left_end_at_the_optimum(shape, maximize, monkeypatch):
-    monkeypatch.setattr(ssp, "_PATIENCE", 2)
+    monkeypatch.setattr(whole_rows, "_PATIENCE", 2)
     cost = heavy(200)[: shape[0]].copy()
     res = bigsap.solve(cost, method="ssp", maximize=maximize, threads=1)
     assert any(phase["left"] for phase in res.stats["phases"])

@@ -16,14 +16,14 @@ from bigsap.engine.core.state import BLOCK
 from bigsap.engine.gpu.device_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.gpu.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
-from bigsap.methods import placement
-from bigsap.methods.placement import device_method, place_costs, refuse_streaming
 from bigsap.progress import Monitor
 from bigsap.sources.device.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.device.device_kernels import OPTIONS, compile_error, full_text
 from bigsap.sources.device.function import cuda_kernel
 from bigsap.sources.device.placed import StreamedToDevice, device_numbers
 from bigsap.sources.gated import Gated
+from bigsap.strategies import placement
+from bigsap.strategies.placement import device_method, place_costs, refuse_streaming
 from pairwise import each
 
 GENERATOR = np.random.default_rng(11)

@@ -12,11 +12,11 @@ import bigsap
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.bounds import BLOCK
-from bigsap.methods.compressed import solve_compressed
-from bigsap.methods.course import Setting, Solved
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
+from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.lists import solve_compressed
 
 
 def clusters(n, m, surplus, far, generator, dimensions=2):
@@ -120,7 +120,7 @@ def test_minima_seen_under_hidden_prices_are_not_kept(monkeypatch, scattered):
     cost = squared(*clusters(n, n, 2, 40.0, generator))
     order = generator.permutation(n).astype(np.int32) if scattered else np.empty(0, np.int32)
     monkeypatch.setattr(
-        sys.modules["bigsap.methods.compressed"], "choose_bounds",
+        sys.modules["bigsap.strategies.lists"], "choose_bounds",
         lambda engine, *rest: engine.keep_minima(order),
     )  # fmt: skip
     found = solved_by_lists(as_source(cost), 16)

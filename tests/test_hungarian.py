@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.engine.hungarian import forest as T
 from bigsap.engine.hungarian import growing
-from bigsap.methods import hungarian as H
+from bigsap.strategies import trees as H
 from examples_of import examples
 from oracle import optimum
 

@@ -11,9 +11,9 @@ import bigsap
 from bigsap.engine.gpu import device_classical, forest_rows, wait
 from bigsap.engine.gpu import device_forest as gpu
 from bigsap.engine.hungarian import grown
-from bigsap.methods import hungarian, placement
 from bigsap.sources import as_source
 from bigsap.sources.device.placed import place
+from bigsap.strategies import placement, trees
 from oracle import optimum
 from test_hungarian import KINDS, costs_of
 
@@ -86,10 +86,10 @@ def test_what_the_device_leaves_the_host_goes_on_with(
         patch.setattr(grown, "KEEP", 4)
         solved(costs_of(kind, 14, 14, 1))
         solved(costs_of(kind, 9, 16, 1))
-    monkeypatch.setattr(hungarian, "_LEVELS", 0)
+    monkeypatch.setattr(trees, "_LEVELS", 0)
     result = solved(costs_of(kind, 50, 50, 1), variant="auto")
-    trees = result.stats["trees"]
-    assert result.stats["rows_scanned"] or trees["paths"] == trees["roots"]
+    counts = result.stats["trees"]
+    assert result.stats["rows_scanned"] or counts["paths"] == counts["roots"]
 
 
 def test_ranges_beyond_the_device() -> None:
@@ -223,7 +223,7 @@ def test_rows_of_a_matrix_on_a_device() -> None:
 
 
 def test_several_devices_leave_what_is_hard_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hungarian, "_LEVELS", 0)
+    monkeypatch.setattr(trees, "_LEVELS", 0)
     cost = costs_of("1000n", 60, 60, 1)
     for given in (cost, cost + 0.5, np.random.default_rng(0).random((40, 40))):
         result = bigsap.solve(given, method="hungarian", device="cuda:0,1")

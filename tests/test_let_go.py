@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.methods import ssp
 from bigsap.progress import Stopped
 from bigsap.proof.descending import _share_out
 from bigsap.proof.row_pass import stream
 from bigsap.run.run import Run
 from bigsap.sources import as_source
+from bigsap.strategies import whole_rows
 
 
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
@@ -75,7 +75,7 @@ def test_frames_that_hold_what_stopped_them_are_cleared(monkeypatch: pytest.Monk
 
     costs = np.random.default_rng(0).random((60, 60))
     bigsap.solve(costs, method="ssp", start="estimate", threads=1)
-    monkeypatch.setattr(ssp, "run", stopped)
+    monkeypatch.setattr(whole_rows, "run", stopped)
     gc.collect()
     gc.disable()
     try:

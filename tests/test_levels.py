@@ -10,11 +10,12 @@ import bigsap
 from bigsap import checkpoint
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.ordering import LEAF, compact_order
-from bigsap.methods import first_prices, level_bounds, levels, strata
-from bigsap.methods.parts import Counts, part_of, some_costs
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
+from bigsap.strategies import first_prices, levels
+from bigsap.strategies.start import level_bounds, strata
+from bigsap.strategies.start.samples import Counts, part_of, some_costs
 from instances import CLASSES, points_of, squared_distances
 from oracle import optimum
 from pairwise import pairwise

@@ -19,10 +19,12 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.hungarian import star
 from bigsap.engine.lists import list_engine, ordering, pool, private_columns
 from bigsap.engine.lists.private_columns import PrivatePairs, private_frontier, run_private
-from bigsap.methods import auction, classical, hungarian, levels, parts, sparse_gate, tight_start
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, guarded
 from bigsap.sources import as_source
+from bigsap.strategies import levels, optional_rows, tight_pairs, trees
+from bigsap.strategies.baselines import auction, classical
+from bigsap.strategies.start import samples
 from test_hiding import check_thresholds, clusters, solved_by_lists, squared
 
 ENTRIES, PAIRS = 2000, 8000
@@ -301,8 +303,8 @@ def test_stars_and_trees(variant, make, looks, monkeypatch):
     for module, name in ((star, "_SLICE"), (classical, "_ZEROS")):
         monkeypatch.setattr(module, name, 1)
     for name in ("_FIRST_WORK", "_LEAST_WORK"):
-        monkeypatch.setattr(hungarian, name, 1)
-    monkeypatch.setattr(hungarian, "_SLICE_SECONDS", 0.0)
+        monkeypatch.setattr(trees, name, 1)
+    monkeypatch.setattr(trees, "_SLICE_SECONDS", 0.0)
     looks.count = 0
     found = bigsap.solve(cost, **options)
     assert looks.count > few + 100
@@ -315,7 +317,7 @@ def test_tight_pairs(looks, monkeypatch):
     usual = bigsap.solve(cost, threads=1)
     assert usual.stats["first_prices"] == "tight"
     few = looks.count
-    monkeypatch.setattr(tight_start, "_WALKED", 1)
+    monkeypatch.setattr(tight_pairs, "_WALKED", 1)
     assert answer(bigsap.solve(cost, threads=1)) == answer(usual)
     assert looks.count > few + 1600
 
@@ -352,8 +354,8 @@ def test_rows_that_may_stay_unassigned(looks, monkeypatch):
     """The search of ``sparse_gate`` is left in its midst, with a matching and a bound."""
     cost = np.repeat(np.random.default_rng(6).random((300, 150)), 2, axis=1)
     best = bigsap.solve(cost, unassigned_cost=0.02, method="compressed")
-    monkeypatch.setattr(sparse_gate, "_FIRST_ENTRIES", 1)
-    monkeypatch.setattr(sparse_gate, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(optional_rows, "_FIRST_ENTRIES", 1)
+    monkeypatch.setattr(optional_rows, "_SLICE_SECONDS", 0.0)
     few = looks.count
     again = bigsap.solve(cost, unassigned_cost=0.02, method="compressed")
     assert answer(again)[:3] == answer(best)[:3]
@@ -370,7 +372,7 @@ def test_rows_that_may_stay_unassigned(looks, monkeypatch):
         if sum(calls) == 40:
             raise monitors.Stopped("time_limit")
 
-    monkeypatch.setattr(sparse_gate, "run_private", noted)
+    monkeypatch.setattr(optional_rows, "run_private", noted)
     with guarded(guard):
         stopped = bigsap.solve(cost, unassigned_cost=0.02, method="compressed")
     assert stopped.status == "time_limit"
@@ -382,9 +384,9 @@ def test_warm_pairs_of_rows_that_may_stay_unassigned(looks, monkeypatch):
     cost = np.random.default_rng(7).random((300, 300))
     best = bigsap.solve(cost, unassigned_cost=0.02, method="compressed")
     rounds = []
-    usual = sparse_gate.free_loose
+    usual = optional_rows.free_loose
     monkeypatch.setattr(
-        sparse_gate, "free_loose", lambda *args: rounds.append(looks.count) or usual(*args)
+        optional_rows, "free_loose", lambda *args: rounds.append(looks.count) or usual(*args)
     )
     bigsap.solve(cost * 1.01, unassigned_cost=0.02, method="compressed", warm_start=best)
     assert len(rounds) > 1
@@ -445,7 +447,7 @@ def test_levels_and_samples_of_a_matrix(looks, monkeypatch):
     usual = answer(bigsap.solve(cost, **options))
     few, looks.count = looks.count, 0
     monkeypatch.setattr(levels, "_AT_ONCE", 1)
-    monkeypatch.setattr(parts, "_GATHERED", 1)
+    monkeypatch.setattr(samples, "_GATHERED", 1)
     assert answer(bigsap.solve(cost, **options)) == usual
     assert looks.count > few + 650 + 2600
 

@@ -17,12 +17,12 @@ import bigsap
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, WIDENED, widen
-from bigsap.methods import bounds_choice as locality
-from bigsap.methods import compressed, list_sizes
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
+from bigsap.strategies import bounds_choice as locality
+from bigsap.strategies import list_sizes, lists
 from examples_of import examples
 from instances import CLASSES
 from pairwise import pairwise as all_pairs
@@ -183,7 +183,7 @@ COSTS = {
 def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
     """The optimum, within the memory allowed, and said how often it was not enough."""
     monkeypatch.setattr(list_sizes, "LEAST_LIST_SIZE", 3)
-    monkeypatch.setattr(compressed, "tight_start", lambda *_: None)
+    monkeypatch.setattr(lists, "tight_start", lambda *_: None)
     source = as_source(COSTS[kind]())
     n, m = source.shape
     cost = np.empty((n, m), source.dtype)

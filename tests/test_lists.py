@@ -15,12 +15,12 @@ from bigsap.engine.lists import bounds, opening
 from bigsap.engine.lists import layout as lists
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
-from bigsap.methods import list_sizes
-from bigsap.methods.bounds_choice import choose_bounds
-from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
+from bigsap.strategies import list_sizes
+from bigsap.strategies.bounds_choice import choose_bounds
+from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from instances import points_of
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.methods.monge import sorted_start
-from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.strategies.monge import sorted_start
+from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from oracle import optimum
 

@@ -8,10 +8,10 @@ from scipy.optimize import linear_sum_assignment
 
 import bigsap
 from bigsap.engine.lists.bounds import usual_size
-from bigsap.methods.outlying import outlying
 from bigsap.problem import Problem
 from bigsap.proof.near_matching import matched_again
 from bigsap.proof.row_minima import NearPairs, Prices, RowMinima
+from bigsap.strategies.outlying import outlying
 
 N = 4500
 

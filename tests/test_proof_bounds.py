@@ -527,7 +527,7 @@ def test_whether_there_is_time_for_it(solved, monkeypatch):
         said.append(1)
         return 10.0
 
-    monkeypatch.setattr("bigsap.methods.course.Solved.seconds_per_row", slow)
+    monkeypatch.setattr("bigsap.strategies.list_run.Solved.seconds_per_row", slow)
 
     def stop(progress):
         if progress.phase >= 2:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.engine.lists import private_columns
-from bigsap.methods import sparse_gate
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.sources import as_source
 from bigsap.sources.gated import Gated
+from bigsap.strategies import optional_rows
 from examples_of import examples
 from oracle import optimum, value
 
@@ -28,14 +28,14 @@ KINDS = ["f8", "f4", "i8", "i4", "u2"]
 def asked(monkeypatch):
     """Whether the answers came from the sparse search: one truth value each."""
     seen = []
-    run = sparse_gate.SparseGate.run
+    run = optional_rows.SparseGate.run
 
     def noted(self):
         done = run(self)
         seen.append(done)
         return done
 
-    monkeypatch.setattr(sparse_gate.SparseGate, "run", noted)
+    monkeypatch.setattr(optional_rows.SparseGate, "run", noted)
     return seen
 
 
@@ -154,7 +154,7 @@ def test_many_coordinates(asked):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads_find_the_same(threads, monkeypatch):
-    monkeypatch.setattr(sparse_gate, "_SHARED_PAIRS", 0)
+    monkeypatch.setattr(optional_rows, "_SHARED_PAIRS", 0)
     x, y, spacing = tracks(2100, 5)
     one = solve(bigsap.points(x, y), spacing**2, threads=1)
     more = solve(bigsap.points(x, y), spacing**2, threads=threads)
@@ -166,7 +166,7 @@ def test_threads_find_the_same(threads, monkeypatch):
 
 def test_lists_longer_than_a_threads_room(asked, monkeypatch):
     """Rows that all come at once do not fit into the room of one reading."""
-    monkeypatch.setattr(sparse_gate, "_ROOM", 100)
+    monkeypatch.setattr(optional_rows, "_ROOM", 100)
     rng = np.random.default_rng(6)
     cost = rng.random((900, 3000))
     price = np.quantile(cost, 0.1)
@@ -206,7 +206,7 @@ def test_pairs_that_unravel_round_by_round(monkeypatch):
     # Without the last column, all but one row move on.
     cost[-1, -1] = np.inf
     one = solve(cost, 50.0, warm_start=start)
-    monkeypatch.setattr(sparse_gate, "_ROUNDS", 1)
+    monkeypatch.setattr(optional_rows, "_ROUNDS", 1)
     two = solve(cost, 50.0, warm_start=start)
     assert one.fun == two.fun == solve(cost, 50.0, method="ssp").fun
 
@@ -238,8 +238,8 @@ def test_a_search_that_takes_too_long_is_left(asked, monkeypatch):
     rng = np.random.default_rng(9)
     cost = rng.random((400, 400))
     price = np.quantile(cost, 0.05)
-    monkeypatch.setattr(sparse_gate, "_FIRST_ENTRIES", 256)
-    monkeypatch.setattr(sparse_gate, "_PATIENCE", 0.01)
+    monkeypatch.setattr(optional_rows, "_FIRST_ENTRIES", 256)
+    monkeypatch.setattr(optional_rows, "_PATIENCE", 0.01)
     found = solve(cost, price)
     assert asked == [False]
     assert found.status == "optimal"
@@ -342,10 +342,10 @@ def test_the_pass_over_a_matrix_in_place():
 def test_rows_that_were_read_are_counted(monkeypatch):
     """Where too many pairs are below the price, those of the rows until then."""
     seen = []
-    count = sparse_gate._Rows._count
-    monkeypatch.setattr(sparse_gate, "_SHARED_PAIRS", 1 << 60)
+    count = optional_rows._Rows._count
+    monkeypatch.setattr(optional_rows, "_SHARED_PAIRS", 1 << 60)
     monkeypatch.setattr(
-        sparse_gate._Rows, "_count",
+        optional_rows._Rows, "_count",
         staticmethod(lambda counts, rows, f: seen.append(rows) or count(counts, rows, f)),
     )  # fmt: skip
     cost = np.ones((2000, 2000))

@@ -15,11 +15,11 @@ from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import tight as T
 from bigsap.engine.lists.list_engine import ListEngine
-from bigsap.methods import tight_start as tight
-from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
+from bigsap.strategies import tight_pairs as tight
+from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from instances import CLASSES
 from oracle import optimum

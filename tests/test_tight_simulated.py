@@ -13,11 +13,11 @@ from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.lists import tight as T
-from bigsap.methods import tight_start as tight
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.device.placed import place
+from bigsap.strategies import tight_pairs as tight
 from oracle import optimum
 from test_tight import KINDS, check, costs_of, found
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bigsap.methods import METHODS
+from bigsap.strategies import METHODS
 from bigsap.warmup import _combinations, _groups
 
 SECOND = """

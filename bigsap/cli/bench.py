@@ -99,7 +99,7 @@ def settings_of(args: argparse.Namespace) -> BenchSettings:
     """What the arguments ask for. Raises OptionError naming the option."""
     from bigsap.benchmarks.bench_settings import ALL_CLASSES, QUICK, ROUNDS, BenchSettings
     from bigsap.benchmarks.peers import PEERS, find
-    from bigsap.methods import METHODS
+    from bigsap.strategies import METHODS
 
     given: dict[str, object] = dict(QUICK) if args.quick else {}
     methods = (*METHODS, "auto")

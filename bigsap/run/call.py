@@ -13,10 +13,6 @@ from bigsap.engine.core.precision import choose
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.methods.auction import refuse_many_costs
-from bigsap.methods.course import Solved
-from bigsap.methods.orientation import resident
-from bigsap.methods.placement import engine_where, refuse_slabs, refuse_streaming
 from bigsap.options import Options, choose_method
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -29,6 +25,10 @@ from bigsap.sources.base import Array, Crewed
 from bigsap.sources.gated import Gated
 from bigsap.sources.spread.crew import Crew
 from bigsap.sources.spread.handing_over import Workers
+from bigsap.strategies.baselines.auction import refuse_many_costs
+from bigsap.strategies.list_run import Solved
+from bigsap.strategies.orientation import resident
+from bigsap.strategies.placement import engine_where, refuse_slabs, refuse_streaming
 
 # The certificate looks at the clock after each block or part: one of slow rows is no longer.
 BLOCK_SECONDS = 0.1

@@ -8,8 +8,6 @@ from functools import partial
 import numpy as np
 
 from bigsap.errors import CertificateError
-from bigsap.methods import Outcome, ssp
-from bigsap.methods.warm import Warm
 from bigsap.proof.certificate import Certificate, certify, certify_infeasible
 from bigsap.result import Status
 from bigsap.run.call import SolveCall
@@ -19,6 +17,8 @@ from bigsap.run.proof_on_workers import proof_elsewhere
 from bigsap.run.refine import Solve, refined, settled
 from bigsap.sources.base import Array, CostSource, Crewed
 from bigsap.sources.gated import Gated
+from bigsap.strategies import Outcome, whole_rows
+from bigsap.strategies.start.warm import Warm
 
 
 def prove_now(
@@ -107,7 +107,7 @@ def _searched_again(call: SolveCall, outcome: Outcome, certificate: Certificate)
     assert outcome.column_of_row is not None
     warm: Warm | None = Warm(outcome.v - outcome.v.max(), outcome.column_of_row, exact=True)
     for _ in range(2):
-        outcome = ssp.run(
+        outcome = whole_rows.run(
             call.renewed(), epsilon=warm is None and call.options.epsilon, seed=call.options.seed,
             grid=call.arithmetic.grid, warm=warm, phases=call.phases,
         )  # fmt: skip
@@ -151,7 +151,7 @@ def confirmed(call: SolveCall, outcome: Outcome) -> Outcome:
             if dense:
                 raise
         dense, call.monitor.save = True, None
-        outcome = ssp.run(
+        outcome = whole_rows.run(
             call.renewed(), epsilon=call.options.epsilon, seed=call.options.seed,
             grid=call.arithmetic.grid, phases=call.phases,
         )  # fmt: skip

@@ -15,14 +15,14 @@ from bigsap.compile import ahead
 from bigsap.engine.core.team import Team, available_threads
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.list_engine import ListEngine
-from bigsap.methods import ON_LISTS
-from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.minima import kernels_by_bounds
 from bigsap.row_cache import RowCache, Rows
 from bigsap.sources.base import Array, CostSource, Fill, Resident, Separable
 from bigsap.sources.filling import fill_of
+from bigsap.strategies import ON_LISTS
+from bigsap.strategies.placement import device_name
 
 #: What was named in this process.
 _named: set[tuple[object, ...]] = set()

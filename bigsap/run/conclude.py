@@ -8,7 +8,6 @@ from contextlib import suppress
 import numpy as np
 
 from bigsap.errors import BigsapError
-from bigsap.methods.orientation import exchanged, inverse, rows_outside
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
 from bigsap.run.call import BLOCK_SECONDS, SolveCall
@@ -16,6 +15,7 @@ from bigsap.run.interrupted import Conclusion, as_float
 from bigsap.run.stats import last_report, solve_stats
 from bigsap.sources.base import Array
 from bigsap.sources.infinite import infinities
+from bigsap.strategies.orientation import exchanged, inverse, rows_outside
 
 
 def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) -> Result:

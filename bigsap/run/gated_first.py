@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
-from bigsap.methods import Outcome
-from bigsap.methods.course import Setting, Solved
-from bigsap.methods.placement import device_name
-from bigsap.methods.sparse_gate import bounded, sparse_gate
-from bigsap.methods.warm import Warm
 from bigsap.progress import Stopped
 from bigsap.run.call import SolveCall
 from bigsap.sources.base import Resident
 from bigsap.sources.gated import Gated
+from bigsap.strategies import Outcome
+from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.optional_rows import bounded, sparse_gate
+from bigsap.strategies.placement import device_name
+from bigsap.strategies.start.warm import Warm
 
 
 def before_keeping(call: SolveCall) -> bool:

@@ -17,12 +17,12 @@ import numpy as np
 
 from bigsap.engine.core.pair_costs import signed_total
 from bigsap.engine.core.state import FREE
-from bigsap.methods.parts import pairs_are_cheap
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.run.call import SolveCall
 from bigsap.sources.base import Array, read_while
 from bigsap.sources.filling import fill_of
+from bigsap.strategies.start.samples import pairs_are_cheap
 
 #: So few open rows are worth a search each.
 _FEW_OPEN = 256

@@ -19,8 +19,6 @@ import numpy as np
 
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.errors import BigsapError
-from bigsap.methods import ON_LISTS
-from bigsap.methods.placement import device_name
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
 from bigsap.row_cache import ABSENT, MISSES, N_USED, Rows, claim, touch
@@ -41,6 +39,8 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
+from bigsap.strategies import ON_LISTS
+from bigsap.strategies.placement import device_name
 
 #: Compiled costs that take so long a pair are kept: some fifty times what a look into memory
 #: does, so that no clock decides about what is near.

@@ -19,7 +19,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bigsap.methods import Outcome
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.exact import two_sum
@@ -33,6 +32,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.gated import Gated
 from bigsap.sources.residual import Residual
+from bigsap.strategies import Outcome
 
 #: Rounds at most; each at least halves the gap.
 ROUNDS = 24

@@ -15,15 +15,6 @@ from bigsap import checkpoint
 from bigsap.engine.core.held import Resting
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.pool import ListsExhausted
-from bigsap.methods import ON_LISTS, Outcome, ssp
-from bigsap.methods.auction import run_auction
-from bigsap.methods.compressed import first_prices, solve_compressed
-from bigsap.methods.course import Setting, Solved
-from bigsap.methods.hungarian import solve_hungarian
-from bigsap.methods.orientation import orient
-from bigsap.methods.parts import Counts
-from bigsap.methods.placement import device_name, lists_on_trial
-from bigsap.methods.warm import Warm
 from bigsap.options import Options, ssp_takes_levels
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, PartMonitor, Snapshot, Stopped
@@ -46,6 +37,15 @@ from bigsap.run.without_proof import pair_costs, unproved
 from bigsap.sources.base import Array
 from bigsap.sources.gated import Gated
 from bigsap.sources.spread.crew import Crew
+from bigsap.strategies import ON_LISTS, Outcome, whole_rows
+from bigsap.strategies.baselines.auction import run_auction
+from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.lists import first_prices, solve_compressed
+from bigsap.strategies.orientation import orient
+from bigsap.strategies.placement import device_name, lists_on_trial
+from bigsap.strategies.start.samples import Counts
+from bigsap.strategies.start.warm import Warm
+from bigsap.strategies.trees import solve_hungarian
 
 # Lists are given up once evaluations have taken so many times all pairs, if they still take longer
 # than scans of whole rows would. Most problems take one to three.
@@ -184,7 +184,7 @@ class Run(SolveCall):
                 if warm is not None:
                     snapshot = {}
                 self.seconds["start"] += time.perf_counter() - clock
-            outcome = ssp.run(
+            outcome = whole_rows.run(
                 self.dense(), epsilon=self.options.epsilon, seed=self.options.seed,
                 grid=self.arithmetic.grid, warm=warm,
                 enough=self._enough if self.options.gap > 0 else None,
@@ -313,7 +313,7 @@ class Run(SolveCall):
             # times the scans that the levels' own take. Phases follow either: few rows may be
             # left, but their plain searches would go through all others.
             warm = Warm(known[1] if first is None else first, guided=True)
-        outcome = ssp.run(
+        outcome = whole_rows.run(
             self.dense(), epsilon=self.options.epsilon, seed=self.options.seed,
             grid=self.arithmetic.grid, warm=warm,
             enough=self._enough if self.options.gap > 0 else None, phases=self.phases,

@@ -26,12 +26,12 @@ from bigsap.engine.dense.small_search import (
 )
 from bigsap.errors import BigsapError, InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
-from bigsap.methods.orientation import inverse
 from bigsap.problem import Problem
 from bigsap.proof.certificate import certify
 from bigsap.result import MESSAGES, Result, Status, views_of
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array
+from bigsap.strategies.orientation import inverse
 
 #: Costs of the largest problems that are taken: 8 MiB as float64.
 MOST_COSTS = 1 << 20

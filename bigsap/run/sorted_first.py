@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 
 from bigsap.errors import CertificateError, InvalidCostError
-from bigsap.methods import Outcome
-from bigsap.methods.course import Solved
-from bigsap.methods.monge import sorted_start
-from bigsap.methods.placement import device_name
 from bigsap.proof.certificate import Certificate
 from bigsap.run.call import SolveCall
 from bigsap.sources.base import Array
+from bigsap.strategies import Outcome
+from bigsap.strategies.list_run import Solved
+from bigsap.strategies.monge import sorted_start
+from bigsap.strategies.placement import device_name
 
 
 def sorted_outcome(

@@ -12,12 +12,12 @@ from bigsap.engine.core.known import Known
 from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
-from bigsap.methods.placement import device_name, device_rows
 from bigsap.result import Result
 from bigsap.run.call import SolveCall
 from bigsap.run.interrupted import Deadline, Late
 from bigsap.run.kept_rows import KeptRows
 from bigsap.sources.device.placed import OnDevice
+from bigsap.strategies.placement import device_name, device_rows
 
 # That pricing the pairs in order may take; and its share of the time limit.
 _FIRST_SECONDS = 0.2

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InputError, OptionError
-from bigsap.methods.orientation import inverse
-from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
 from bigsap.result import Result
 from bigsap.sources.base import Array
 from bigsap.sources.missing import mask_of, parted
+from bigsap.strategies.orientation import inverse
+from bigsap.strategies.start.warm import Warm
 
 # Differences of prices beyond this leave float64 when costs are added.
 _FARTHEST = 1e300

@@ -163,14 +163,14 @@ def test_lists_have_the_lengths_that_they_are_counted_with(
     lab: Path, metric: str, n: int, options: dict[str, Any]
 ) -> None:
     from bigsap.engine.lists.layout import ENTRY_BYTES
-    from bigsap.methods import hungarian, list_sizes
     from bigsap.problem import Problem
+    from bigsap.strategies import list_sizes, trees
 
     cost = POINTS | {"metric": metric}
     found = guess(lab, {"cost": cost, "options": options})["memory"]["lists"]
     x, y = (np.load(lab / f"{name}.npy") for name in "xy")
     source = bigsap.points(x, y, metric=metric)
-    length = {"hungarian": hungarian.LIST_SIZE, "auction": 0}.get(
+    length = {"hungarian": trees.LIST_SIZE, "auction": 0}.get(
         options.get("method", ""),
         list_sizes.list_size(Problem(source, options.get("maximize", False))),
     )

@@ -41,14 +41,14 @@ from bigsap.engine.lists.private_columns import (
     take_best,
 )
 from bigsap.engine.lists.reading import costs_in
-from bigsap.methods.course import Setting, Solved
-from bigsap.methods.parts import Counts
-from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
 from bigsap.sources.filling import fill_of
 from bigsap.sources.gated import Gated
+from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.start.samples import Counts
+from bigsap.strategies.start.warm import Warm
 
 #: Rows sampled first. With more pairs below their price than a share of the row, or than so many,
 #: epsilon phases on the clipped problem take less.

@@ -25,12 +25,12 @@ from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import tight as T
 from bigsap.engine.lists.list_engine import ListEngine
-from bigsap.methods.parts import Counts
-from bigsap.methods.placement import device_pass
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Resident
 from bigsap.sources.device.placed import OnDevice
+from bigsap.strategies.placement import device_pass
+from bigsap.strategies.start.samples import Counts
 
 #: Problems with fewer rows are not tried.
 _WORTH = 1500

@@ -21,13 +21,13 @@ from bigsap.engine.hungarian import zeros as Z
 from bigsap.engine.hungarian.reduction import column_minima
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import CheckpointError
-from bigsap.methods.course import Setting, Solved
-from bigsap.methods.outcome import Outcome
-from bigsap.methods.parts import Counts
-from bigsap.methods.placement import device_classical
-from bigsap.methods.warm import Warm, fitting
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, read_while
+from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.placement import device_classical
+from bigsap.strategies.start.samples import Counts
+from bigsap.strategies.start.warm import Warm, fitting
 
 #: See ``methods.hungarian.COUNTS``.
 COUNTS = ("stages", "paths", "levels", "clock_steps", "expansions")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bigsap.methods import ssp
-from bigsap.methods.outcome import Outcome
+from bigsap.strategies import whole_rows
+from bigsap.strategies.outcome import Outcome
 
 #: What ``solve`` can be asked for by name.
 METHODS = ("ssp", "compressed", "hungarian", "auction")
 #: Those that evaluate rows into lists.
 ON_LISTS = ("compressed", "hungarian")
 
-__all__ = ["METHODS", "ON_LISTS", "Outcome", "ssp"]
+__all__ = ["METHODS", "ON_LISTS", "Outcome", "whole_rows"]

@@ -23,24 +23,25 @@ from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.engine.lists.snapshot import continued, kept
-from bigsap.methods import list_warm, ssp
-from bigsap.methods.bounds_choice import choose_bounds
-from bigsap.methods.course import DONE, MATCH, Course, Setting, Solved
-from bigsap.methods.first_prices import choose_first_prices, estimated_prices
-from bigsap.methods.levels import Ladder
-from bigsap.methods.list_phases import run_course
-from bigsap.methods.list_sizes import list_size
-from bigsap.methods.outcome import Outcome
-from bigsap.methods.parts import Counts, all_costs
-from bigsap.methods.placement import list_engine_for
-from bigsap.methods.strata import strata_of
-from bigsap.methods.tight_start import TightStart, hand_over, tight_start
-from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Selectable, Separable
+from bigsap.strategies import whole_rows
+from bigsap.strategies.bounds_choice import choose_bounds
+from bigsap.strategies.first_prices import choose_first_prices, estimated_prices
+from bigsap.strategies.levels import Ladder
+from bigsap.strategies.list_phases import run_course
+from bigsap.strategies.list_run import DONE, MATCH, Course, Setting, Solved
+from bigsap.strategies.list_sizes import list_size
+from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.placement import list_engine_for
+from bigsap.strategies.start import list_warm
+from bigsap.strategies.start.samples import Counts, all_costs
+from bigsap.strategies.start.strata import strata_of
+from bigsap.strategies.start.warm import Warm
+from bigsap.strategies.tight_pairs import TightStart, hand_over, tight_start
 
 #: Eighths of the memory allowed that lists and minima may take in the end. Cached rows have two.
 _POOL_PART = 5
@@ -198,7 +199,7 @@ def first_prices(
         price, grid = deeper.arithmetic.price, deeper.arithmetic.grid
         engine = Engine(dense, Rows.in_place(costs), deeper.team, deeper.monitor, price)
         warm = Warm(prices, guided=True)
-        outcome = ssp.run(engine, epsilon=True, seed=deeper.seed, grid=grid, warm=warm)
+        outcome = whole_rows.run(engine, epsilon=True, seed=deeper.seed, grid=grid, warm=warm)
         counts.scans += engine.rows_scanned
         counts.pairs += costs.size
         low: Array = (part.sign * costs.astype(price) - outcome.v).min(axis=1)

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError
-from bigsap.methods.parts import Counts
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array, CostSource, Fill, Resident, read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
+from bigsap.strategies.start.samples import Counts
 
 #: Rows and columns of the two samples: most other costs fail in the first.
 _SAMPLES = (6, 16)

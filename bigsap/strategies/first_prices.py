@@ -22,17 +22,17 @@ import numpy as np
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.ordering import compact_order
-from bigsap.methods import ssp
-from bigsap.methods.levels import SHARE, reached
-from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
-from bigsap.methods.placement import engine_for, unrelated_there
-from bigsap.methods.start import estimate
-from bigsap.methods.strata import Strata, finite, one_of_each, strata_of
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import RowCache, Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Resident
+from bigsap.strategies import whole_rows
+from bigsap.strategies.levels import SHARE, reached
+from bigsap.strategies.placement import engine_for, unrelated_there
+from bigsap.strategies.start.estimate import estimate
+from bigsap.strategies.start.samples import Counts, pairs_are_cheap, some_costs
+from bigsap.strategies.start.strata import Strata, finite, one_of_each, strata_of
 
 #: What ``start=`` may be.
 STARTS = ("auto", "levels", "estimate", "none")
@@ -388,5 +388,5 @@ def _engine(signed: Array, team: Team) -> Engine:
 
 def _exact_prices(signed: Array, team: Team) -> Array | None:
     """None where forbidden pairs leave no solution."""
-    outcome = ssp.run(_engine(signed, team), epsilon=True, seed=0, grid=0.0, published=True)
+    outcome = whole_rows.run(_engine(signed, team), epsilon=True, seed=0, grid=0.0, published=True)
     return None if outcome.violator.size else outcome.v

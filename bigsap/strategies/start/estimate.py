@@ -13,8 +13,8 @@ import numpy as np
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.dense.sweep import Survey, first_survey, later_survey
-from bigsap.methods.warm import mean_gap
 from bigsap.sources.base import Array
+from bigsap.strategies.start.warm import mean_gap
 
 # Temporaries of the start are no longer than this.
 _AT_ONCE = 256

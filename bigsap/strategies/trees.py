@@ -21,17 +21,18 @@ from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.snapshot import continued, kept
-from bigsap.methods import compressed, list_phases, list_warm
-from bigsap.methods.classical import solve_classical
-from bigsap.methods.course import MATCH, Course, Setting, Solved
-from bigsap.methods.orientation import refuse_more_rows
-from bigsap.methods.outcome import Outcome
-from bigsap.methods.parts import Counts
-from bigsap.methods.placement import device_forest, list_engine_for
-from bigsap.methods.tight_start import tight_start
-from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
+from bigsap.strategies import list_phases, lists
+from bigsap.strategies.baselines.classical import solve_classical
+from bigsap.strategies.list_run import MATCH, Course, Setting, Solved
+from bigsap.strategies.orientation import refuse_more_rows
+from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.placement import device_forest, list_engine_for
+from bigsap.strategies.start import list_warm
+from bigsap.strategies.start.samples import Counts
+from bigsap.strategies.start.warm import Warm
+from bigsap.strategies.tight_pairs import tight_start
 
 #: What ``variant`` can be.
 VARIANTS = ("auto", "classical", "tree")
@@ -102,12 +103,12 @@ def solve_hungarian(
         return
     if snapshot and "forest_words" not in snapshot:
         # What tight pairs or trees left is searched row by row; of trees the first record tells.
-        compressed.solve_compressed(problem, setting, solved, snapshot, phases)
+        lists.solve_compressed(problem, setting, solved, snapshot, phases)
         solved.trees = {name: phases[0][name] for name in COUNTS if phases and name in phases[0]}
         return
     found = _solve(problem, setting, solved, variant, snapshot or {}, phases, warm)
     if found is None:
-        compressed.solve_compressed(problem, setting, solved, None, phases)
+        lists.solve_compressed(problem, setting, solved, None, phases)
     else:
         solved.outcome = found
 
@@ -138,7 +139,7 @@ def _solve(
             problem, setting.team, monitor, setting.arithmetic, setting.seed, solved.counts
         )
         if start is not None:
-            return compressed.solve_tight(problem, setting, solved, start, phases, clock)
+            return lists.solve_tight(problem, setting, solved, start, phases, clock)
     engine = _engine(problem, setting, solved, None if grown is None else gpu.KEEP)
     growth = Growth(variant, T.forest(n, m, price))
     if saved:
@@ -372,7 +373,7 @@ def _search_rows(
     left = np.flatnonzero(engine.column_of_row < 0).astype(S.ID)
     course = Course(left, plain=True, stage=MATCH, phases=list(phases))
     phases.clear()
-    with setting.monitor.saving(lambda: compressed.kept_course(solved, engine, course)):
+    with setting.monitor.saving(lambda: lists.kept_course(solved, engine, course)):
         outcome = list_phases.run_course(engine, course, setting, phases, time.perf_counter())
     for stage, spent in outcome.seconds.items():
         seconds[stage] += spent

@@ -16,8 +16,8 @@ from bigsap.engine.core import state as S
 from bigsap.engine.lists.bounds import BLOCK, FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
-from bigsap.methods.parts import Counts, read_gently
 from bigsap.sources.base import Array
+from bigsap.strategies.start.samples import Counts, read_gently
 
 #: Problems with fewer rows or columns are not worth the sampled rows.
 _WORTH = 2000

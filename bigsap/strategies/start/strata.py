@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap.engine.lists.ordering import compact_order
-from bigsap.methods.parts import Counts, pairs_are_cheap, some_costs
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Separable
+from bigsap.strategies.start.samples import Counts, pairs_are_cheap, some_costs
 
 #: Landmark rows, and as many landmark columns.
 _LANDMARKS = 8

@@ -15,13 +15,13 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.dense.bidding import auction, run_bids
 from bigsap.errors import OptionError
-from bigsap.methods.orientation import inverse, refuse_more_rows, resident
-from bigsap.methods.parts import all_costs
-from bigsap.methods.placement import device_bids
-from bigsap.methods.warm import Warm
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array
+from bigsap.strategies.orientation import inverse, refuse_more_rows, resident
+from bigsap.strategies.placement import device_bids
+from bigsap.strategies.start.samples import all_costs
+from bigsap.strategies.start.warm import Warm
 
 #: What ``variant`` can be.
 VARIANTS = ("auto", "plain", "scaled")

@@ -35,19 +35,19 @@ from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import InvalidCostError
-from bigsap.methods import ssp
-from bigsap.methods.level_bounds import LevelBounds
-from bigsap.methods.outcome import Outcome
-from bigsap.methods.outlying import outlying, without, worth
-from bigsap.methods.parts import Counts, all_costs, part_of, read_gently
-from bigsap.methods.placement import prices_on_device
-from bigsap.methods.strata import Strata, one_of_each
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, PartMonitor
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
 from bigsap.sources.device.placed import OnDevice
+from bigsap.strategies import whole_rows
+from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.outlying import outlying, without, worth
+from bigsap.strategies.placement import prices_on_device
+from bigsap.strategies.start.level_bounds import LevelBounds
+from bigsap.strategies.start.samples import Counts, all_costs, part_of, read_gently
+from bigsap.strategies.start.strata import Strata, one_of_each
 
 #: A level has one of so many rows and columns of the one above it.
 SHARE = 4
@@ -173,7 +173,9 @@ class Ladder:
             dense = Problem(ArraySource(costs), part.maximize)
             engine = Engine(dense, Rows.in_place(costs), self.team, below, inner.price)
             # Few rows: leaving a last phase (``ssp._PATIENCE``) costs more than it spares.
-            outcome = ssp.run(engine, epsilon=True, seed=self.seed, grid=inner.grid, published=True)
+            outcome = whole_rows.run(
+                engine, epsilon=True, seed=self.seed, grid=inner.grid, published=True
+            )
             self.counts.scans += engine.rows_scanned
             self.counts.pairs += costs.size
             u = (part.sign * costs.astype(inner.price) - outcome.v).min(axis=1)

@@ -13,12 +13,12 @@ from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
-from bigsap.methods.outcome import Outcome
-from bigsap.methods.parts import Counts
-from bigsap.methods.phase_run import PhaseRun
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array
 from bigsap.sources.beside import Beside
+from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.phase_run import PhaseRun
+from bigsap.strategies.start.samples import Counts
 
 # Stages of a course: the first evaluation of all rows; a phase to be begun; its stale
 # rows to be evaluated; its rows to be matched; all done.

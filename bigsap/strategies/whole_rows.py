@@ -17,11 +17,17 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.dense.phase_snapshot import continued, kept
-from bigsap.methods.outcome import Outcome
-from bigsap.methods.phase_run import PhaseRun
-from bigsap.methods.start import estimate, plain
-from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm, adopt, first_epsilon
 from bigsap.sources.base import Array, Grouped
+from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.phase_run import PhaseRun
+from bigsap.strategies.start.estimate import estimate, plain
+from bigsap.strategies.start.warm import (
+    LOOSE_SHARE,
+    LOOSE_SHARE_OF_PICKS,
+    Warm,
+    adopt,
+    first_epsilon,
+)
 
 
 def row_order(engine: Engine, seed: int) -> Array:

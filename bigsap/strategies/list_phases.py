@@ -13,11 +13,12 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import ListsExhausted
-from bigsap.methods import list_sizes, list_warm
-from bigsap.methods.course import DONE, EVALUATE, MATCH, OPEN, REFRESH, Course, Setting
-from bigsap.methods.outcome import Outcome
-from bigsap.methods.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS
 from bigsap.sources.base import Array, Resident
+from bigsap.strategies import list_sizes
+from bigsap.strategies.list_run import DONE, EVALUATE, MATCH, OPEN, REFRESH, Course, Setting
+from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.start import list_warm
+from bigsap.strategies.start.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS
 
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
 #: how many epsilons a row prices may still have moved in a phase for the next to be the

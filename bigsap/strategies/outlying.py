@@ -17,13 +17,13 @@ import numpy as np
 
 from bigsap.engine.core.team import Team
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.methods import ssp
-from bigsap.methods.parts import Counts, some_costs
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Separable
+from bigsap.strategies import whole_rows
+from bigsap.strategies.start.samples import Counts, some_costs
 
 #: A point is outlying so many times as far from the middle as nine of ten are apart.
 _FAR = 100.0
@@ -96,7 +96,7 @@ def _nearest_to_zero(costs: Array, team: Team, monitor: Monitor) -> Array:
     and column that are no outliers, the last ones, is 0."""
     dense = Problem(ArraySource(costs), maximize=False)
     engine = Engine(dense, Rows.in_place(costs), team, monitor, np.dtype(np.float64))
-    found = ssp.run(engine, epsilon=True, seed=0, grid=0.0, published=True).column_of_row
+    found = whole_rows.run(engine, epsilon=True, seed=0, grid=0.0, published=True).column_of_row
     if found is None:
         return np.zeros(costs.shape[0])
     # away[s, j]: by how much j may be dearer than s, at most.

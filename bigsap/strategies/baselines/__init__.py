@@ -1,0 +1,1 @@
+"""Methods of the literature that answers and times are compared with."""
