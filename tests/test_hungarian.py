@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.engine.hungarian import forest as T
-from bigsap.engine.hungarian import growing
+from bigsap.engine.trees import forest as T
+from bigsap.engine.trees import grow
 from bigsap.strategies import trees as H
 from examples_of import examples
 from oracle import optimum
@@ -188,8 +188,8 @@ class Watched:
 
     def __init__(self, cost, monkeypatch):
         self.cost, self.prices, self.now, self.seen = cost, None, 0.0, 0
-        self.true = growing.run_forest
-        monkeypatch.setattr(growing, "run_forest", self)
+        self.true = grow.run_forest
+        monkeypatch.setattr(grow, "run_forest", self)
 
     def __call__(self, lists, v, column_of_row, row_of_column, match_cost, f, *rest):
         status = self.true(lists, v, column_of_row, row_of_column, match_cost, f, *rest)

@@ -10,7 +10,7 @@ import pytest
 import bigsap
 from bigsap.engine.gpu import device_classical, forest_rows, wait
 from bigsap.engine.gpu import device_forest as gpu
-from bigsap.engine.hungarian import grown
+from bigsap.engine.trees import device_result
 from bigsap.sources import as_source
 from bigsap.sources.device.placed import place
 from bigsap.strategies import placement, trees
@@ -83,7 +83,7 @@ def test_what_the_device_leaves_the_host_goes_on_with(
     with monkeypatch.context() as patch:
         patch.setattr(gpu, "KEEP", 4)
         patch.setattr(forest_rows, "KEEP", 4)
-        patch.setattr(grown, "KEEP", 4)
+        patch.setattr(device_result, "KEEP", 4)
         solved(costs_of(kind, 14, 14, 1))
         solved(costs_of(kind, 9, 16, 1))
     monkeypatch.setattr(trees, "_LEVELS", 0)

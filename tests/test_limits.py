@@ -16,9 +16,9 @@ import bigsap
 import bigsap.batch
 from bigsap import progress as monitors
 from bigsap.engine.core.team import Team
-from bigsap.engine.hungarian import star
 from bigsap.engine.lists import list_engine, ordering, pool, private_columns
 from bigsap.engine.lists.private_columns import PrivatePairs, private_frontier, run_private
+from bigsap.engine.trees import first_pairs
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, guarded
 from bigsap.sources import as_source
@@ -300,7 +300,7 @@ def test_stars_and_trees(variant, make, looks, monkeypatch):
     looks.count = 0
     bigsap.solve(cost, **options)
     few = looks.count
-    for module, name in ((star, "_SLICE"), (classical, "_ZEROS")):
+    for module, name in ((first_pairs, "_SLICE"), (classical, "_ZEROS")):
         monkeypatch.setattr(module, name, 1)
     for name in ("_FIRST_WORK", "_LEAST_WORK"):
         monkeypatch.setattr(trees, name, 1)

@@ -14,13 +14,13 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed, refuse_wild
-from bigsap.engine.hungarian import forest as T
-from bigsap.engine.hungarian import growing, reduction, star
-from bigsap.engine.hungarian import grown as gpu
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.snapshot import continued, kept
+from bigsap.engine.trees import device_result as gpu
+from bigsap.engine.trees import first_pairs, grow, reduction
+from bigsap.engine.trees import forest as T
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 from bigsap.strategies import list_phases, lists
@@ -277,7 +277,7 @@ def _run(
         if warm:
             list_warm.adopt(engine, growth.pairs, np.arange(n, dtype=S.ID))
         else:
-            star.star(lists, engine.v, *pairs, engine.infinity, monitor.look)
+            first_pairs.star(lists, engine.v, *pairs, engine.infinity, monitor.look)
         T.plant(lists, engine.v, engine.column_of_row, f, engine.infinity)
         growth.stage, engine.torn = TREES, False
     seconds["start"] = time.perf_counter() - clock
@@ -317,7 +317,7 @@ def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
             short = counts.pool_limit < LIST_SIZE * n or counts.refused
             if short and counts.evaluations > _MOST_EVALUATIONS * n:
                 return int(S.LIMIT)
-        status = growing.run_forest(
+        status = grow.run_forest(
             engine.lists, engine.v, engine.column_of_row, engine.row_of_column, engine.match_cost,
             f, engine.infinity, enough, budget,
         )  # fmt: skip

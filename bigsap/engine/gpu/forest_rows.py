@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.hungarian.grown import KEEP
+from bigsap.engine.trees.device_result import KEEP
 from bigsap.sources.device.device_kernels import compiled, load_cupy, on
 from bigsap.sources.device.device_memory import empty
 

@@ -1,4 +1,4 @@
-// The classical Hungarian method (bigsap/engine/hungarian/zeros.py, strategies/baselines/classical.py) in one
+// The classical Hungarian method (bigsap/engine/trees/zeros.py, strategies/baselines/classical.py) in one
 // persistent launch.
 //
 // The host's operations. Stars, claims, leaves and slacks are minima, so that zeros, trees, duals

@@ -1,5 +1,5 @@
 // First prices: what the smallest c - u of every column is, u the smallest cost of every row (the
-// same numbers as bigsap/engine/hungarian/reduction.py).
+// same numbers as bigsap/engine/trees/reduction.py).
 //
 // Macros set by the host: SIDE (threads), SIGN, PRICE_IS_INT; kernels_price.cu and kernels_least.cu
 // come before.

@@ -16,10 +16,10 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
 from bigsap.engine.core.record import numbers, record, set_numbers
-from bigsap.engine.hungarian import grown, star
-from bigsap.engine.hungarian import zeros as Z
-from bigsap.engine.hungarian.reduction import column_minima
 from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.trees import device_result, first_pairs
+from bigsap.engine.trees import zeros as Z
+from bigsap.engine.trees.reduction import column_minima
 from bigsap.errors import CheckpointError
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, read_while
@@ -154,8 +154,8 @@ def solve_classical(
                     z.v[:], solved.first_prices = v, "columns"
                     solved.counts.add(Counts(n, n * m))
             go_over(everything, passes.zeros)
-            at = np.array([star.free_rows(pairs[0], z), 0, 0])
-            while not star.star_bits(*pairs, z, at, _ZEROS):
+            at = np.array([first_pairs.free_rows(pairs[0], z), 0, 0])
+            while not first_pairs.star_bits(*pairs, z, at, _ZEROS):
                 monitor.look()
             matched = np.flatnonzero(pairs[0] >= 0)
             engine.match_cost[matched] = z.u[matched] + z.v[pairs[0][matched]]
@@ -230,7 +230,7 @@ def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
 
 
 def _solve_there(
-    there: grown.Classical, setting: Setting, solved: Solved, engine: ListEngine,
+    there: device_result.Classical, setting: Setting, solved: Solved, engine: ListEngine,
     saved: dict[str, Any], phases: list[dict[str, Any]], warm: Warm | None,
 ) -> Outcome:  # fmt: skip
     """The same on the device that holds the costs, from the beginning or between two stages."""
@@ -299,14 +299,14 @@ def _solve_there(
             solved.counts.add(Counts(passes * n, passes * n * m))
         progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
         why = there.run(serve, hear)
-        if why == grown.BAD:
+        if why == device_result.BAD:
             engine.complain(there.bad_row())
-        if why == grown.BROKEN:
+        if why == device_result.BROKEN:
             raise changed("an augmenting path had no end")
-        hear(why == grown.DONE)
+        hear(why == device_result.DONE)
         seconds = {"start": 0.0, "search": time.perf_counter() - clock}
         phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
-        if why == grown.INFEASIBLE:
+        if why == device_result.INFEASIBLE:
             return Outcome(None, engine.v, there.forest(), phases, seconds)
         monitor.save_now()
         return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import CHANGED, DONE, EVENT, FREE, INFEASIBLE, LIMIT, YIELD
-from bigsap.engine.hungarian.forest import (
+from bigsap.engine.lists.layout import Lists
+from bigsap.engine.trees.forest import (
     ADVANCE,
     AMIDST,
     CUTS,
@@ -26,7 +27,6 @@ from bigsap.engine.hungarian.forest import (
     Forest,
     ForestStanding,
 )
-from bigsap.engine.lists.layout import Lists
 from bigsap.sources.base import Array
 
 #: One in so many of the first roots, see ``run_forest``.

@@ -12,8 +12,8 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import lowest_bit
 from bigsap.engine.core.state import FREE, ID
-from bigsap.engine.hungarian.zeros import Zeros
 from bigsap.engine.lists.layout import Lists
+from bigsap.engine.trees.zeros import Zeros
 from bigsap.sources.base import Array
 
 #: Entries gone through between two looks at the clock, about.
