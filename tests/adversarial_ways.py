@@ -310,7 +310,7 @@ WAYS = {
 @contextmanager
 def simulated_device() -> Iterator[Place]:
     """Device kernels compiled for this machine, see ``tests/simulated``."""
-    from bigsap.engine.gpu import shares
+    from bigsap.engine.cuda import shares
     from bigsap.sources.device import device_kernels
     from stand_in import few_threads
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsap.engine.gpu.device_lists import SIDE, columns_of
+from bigsap.engine.cuda.device_lists import SIDE, columns_of
 
 INFINITE_BITS = 0xFF800000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bigsap.engine.gpu import shares as gpu_parts
+from bigsap.engine.cuda import shares as gpu_parts
 from bigsap.sources.device import device_kernels
 
 

@@ -1,4 +1,4 @@
-"""The auction on a device (``engine/gpu/bids.py``), run by ``tests/simulated``."""
+"""The auction on a device (``engine/cuda/bids.py``), run by ``tests/simulated``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.gpu import bids, wait
+from bigsap.engine.cuda import bids, wait
 from bigsap.strategies.baselines import auction
 from oracle import optimum
 from test_hungarian import KINDS, costs_of

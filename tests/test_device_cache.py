@@ -14,9 +14,9 @@ import pytest
 
 import bigsap
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu import row_cache as gpu_cache
-from bigsap.engine.gpu.device_lists import DeviceListEngine
-from bigsap.engine.gpu.row_cache import DeviceRows, shares
+from bigsap.engine.cuda import row_cache as gpu_cache
+from bigsap.engine.cuda.device_lists import DeviceListEngine
+from bigsap.engine.cuda.row_cache import DeviceRows, shares
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped

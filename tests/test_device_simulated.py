@@ -17,10 +17,10 @@ import pytest
 
 import bigsap
 from bigsap import options as options_of
-from bigsap.engine.gpu import device_engine as gpu
-from bigsap.engine.gpu import shares as gpu_parts
-from bigsap.engine.gpu.device_engine import DeviceEngine, merge_minima
-from bigsap.engine.gpu.shares import greetings
+from bigsap.engine.cuda import device_engine as gpu
+from bigsap.engine.cuda import shares as gpu_parts
+from bigsap.engine.cuda.device_engine import DeviceEngine, merge_minima
+from bigsap.engine.cuda.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.sources import as_source
 from bigsap.sources.device import device_memory

@@ -13,8 +13,8 @@ import pytest
 import bigsap
 import device_twins as twins
 from bigsap.engine.core.state import BLOCK
-from bigsap.engine.gpu.device_lists import SIDE, columns_of, group_of, span
-from bigsap.engine.gpu.shares import geometry
+from bigsap.engine.cuda.device_lists import SIDE, columns_of, group_of, span
+from bigsap.engine.cuda.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.progress import Monitor
 from bigsap.sources.device.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
@@ -228,7 +228,7 @@ def test_selection_finds_the_best(kind: str, m: int) -> None:
 def test_scrambling_is_undone() -> None:
     from importlib import resources
 
-    text = resources.files("bigsap.engine.gpu").joinpath("kernels_lists.cu").read_text()
+    text = resources.files("bigsap.engine.cuda").joinpath("kernels_lists.cu").read_text()
     names = dict(re.findall(r"#define (\w*SCRAMBLE) (0x[0-9A-F]+)u", text))
     factor, inverse = int(names["SCRAMBLE"], 16), int(names["UNSCRAMBLE"], 16)
     assert factor * inverse % 2**32 == 1

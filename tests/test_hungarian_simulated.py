@@ -1,4 +1,4 @@
-"""Trees on a device (``engine/gpu/device_forest.py``), run by ``tests/simulated``."""
+"""Trees on a device (``engine/cuda/device_forest.py``), run by ``tests/simulated``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.gpu import device_classical, forest_rows, wait
-from bigsap.engine.gpu import device_forest as gpu
+from bigsap.engine.cuda import device_classical, forest_rows, wait
+from bigsap.engine.cuda import device_forest as gpu
 from bigsap.engine.trees import device_result
 from bigsap.sources import as_source
 from bigsap.sources.device.placed import place

@@ -1,4 +1,4 @@
-"""Tight pairs found by a device (``engine/gpu/tight_pass.py``), run by ``tests/simulated``."""
+"""Tight pairs found by a device (``engine/cuda/tight_pass.py``), run by ``tests/simulated``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import bigsap
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu.tight_pass import DevicePass
+from bigsap.engine.cuda.tight_pass import DevicePass
 from bigsap.engine.lists import tight as T
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -149,7 +149,7 @@ def test_whoever_has_the_matrix_goes_through_it() -> None:
 
 
 def call_count(monkeypatch: pytest.MonkeyPatch, pairs: int) -> list[int]:
-    from bigsap.engine.gpu import tight_pass as gpu_tight
+    from bigsap.engine.cuda import tight_pass as gpu_tight
 
     monkeypatch.setattr(gpu_tight, "_PAIRS", pairs)
     reached: list[int] = []

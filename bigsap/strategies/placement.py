@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.team import Team
+from bigsap.engine.cuda.bids import DeviceBids
+from bigsap.engine.cuda.device_classical import DeviceClassical
+from bigsap.engine.cuda.device_engine import DeviceEngine
+from bigsap.engine.cuda.device_forest import DeviceForest
+from bigsap.engine.cuda.device_lists import DeviceListEngine, device_transform
+from bigsap.engine.cuda.row_cache import DeviceRows
+from bigsap.engine.cuda.tight_pass import DevicePass
 from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.gpu.bids import DeviceBids
-from bigsap.engine.gpu.device_classical import DeviceClassical
-from bigsap.engine.gpu.device_engine import DeviceEngine
-from bigsap.engine.gpu.device_forest import DeviceForest
-from bigsap.engine.gpu.device_lists import DeviceListEngine, device_transform
-from bigsap.engine.gpu.row_cache import DeviceRows
-from bigsap.engine.gpu.tight_pass import DevicePass
 from bigsap.engine.lists.bounds import blocks_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.errors import DeviceMemoryError, OptionError

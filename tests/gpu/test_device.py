@@ -12,9 +12,9 @@ import pytest
 import bigsap
 import device_twins as twins
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu import device_engine as gpu
-from bigsap.engine.gpu import shares as gpu_parts
-from bigsap.engine.gpu.device_lists import DeviceListEngine
+from bigsap.engine.cuda import device_engine as gpu
+from bigsap.engine.cuda import shares as gpu_parts
+from bigsap.engine.cuda.device_lists import DeviceListEngine
 from bigsap.errors import CertificateError, DeviceMemoryError, InvalidCostError, OptionError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor

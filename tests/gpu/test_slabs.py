@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.gpu import device_engine as gpu
-from bigsap.engine.gpu import shares as gpu_parts
-from bigsap.engine.gpu.device_engine import DeviceEngine
+from bigsap.engine.cuda import device_engine as gpu
+from bigsap.engine.cuda import shares as gpu_parts
+from bigsap.engine.cuda.device_engine import DeviceEngine
 from bigsap.errors import DeviceMemoryError, OptionError
 
 cupy = pytest.importorskip("cupy")

@@ -24,20 +24,20 @@ Settings = tuple[tuple[str, int], ...]
 #: The package of a module's texts, and the texts in their order.
 _FILES = {
     "dense": (
-        "bigsap.engine.gpu",
+        "bigsap.engine.cuda",
         ("kernels_group", "kernels_post", "kernels_agree", "kernels_dense", "kernels_start"),
     ),
-    "rows": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_lists")),
-    "tight": ("bigsap.engine.gpu", ("kernels_price", "kernels_rows", "kernels_tight")),
-    "forest": ("bigsap.engine.gpu", ("kernels_grid", "kernels_forest")),
-    "forest_rows": ("bigsap.engine.gpu", ("kernels_forest_rows",)),
+    "rows": ("bigsap.engine.cuda", ("kernels_price", "kernels_rows", "kernels_lists")),
+    "tight": ("bigsap.engine.cuda", ("kernels_price", "kernels_rows", "kernels_tight")),
+    "forest": ("bigsap.engine.cuda", ("kernels_grid", "kernels_forest")),
+    "forest_rows": ("bigsap.engine.cuda", ("kernels_forest_rows",)),
     "bids": (
-        "bigsap.engine.gpu",
+        "bigsap.engine.cuda",
         ("kernels_price", "kernels_least", "kernels_grid", "kernels_bids"),
     ),
-    "columns": ("bigsap.engine.gpu", ("kernels_price", "kernels_least", "kernels_columns")),
+    "columns": ("bigsap.engine.cuda", ("kernels_price", "kernels_least", "kernels_columns")),
     "classical": (
-        "bigsap.engine.gpu",
+        "bigsap.engine.cuda",
         ("kernels_price", "kernels_least", "kernels_grid", "kernels_classical"),
     ),
     "pairs": ("bigsap.sources.device", ("kernels_pairs",)),

@@ -148,8 +148,8 @@ def threads() -> None:
 
 def through_host(cupy: Any, device: str, n: int) -> None:
     """The exchange by way of host memory."""
-    from bigsap.engine.gpu import device_engine as gpu
-    from bigsap.engine.gpu import shares as gpu_parts
+    from bigsap.engine.cuda import device_engine as gpu
+    from bigsap.engine.cuda import shares as gpu_parts
 
     usual = gpu.Exchange
 

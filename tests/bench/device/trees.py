@@ -113,7 +113,7 @@ def timed(best: dict[str, float], name: str, call: Any, *args: Any) -> Any:
 
 def parts() -> None:
     """Milliseconds of each part of the device's work."""
-    from bigsap.engine.gpu import device_forest
+    from bigsap.engine.cuda import device_forest
     from bigsap.problem import Problem
     from bigsap.sources.device.placed import device_array
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.state import FREE
-from bigsap.engine.gpu.row_kernels import row_kernels, values_of
-from bigsap.engine.gpu.wait import run_in_launches
+from bigsap.engine.cuda.row_kernels import row_kernels, values_of
+from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 from bigsap.sources.device.device_kernels import load_cupy, on

@@ -13,8 +13,8 @@ import numpy as np
 
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
-from bigsap.engine.gpu.row_cache import DeviceRows
-from bigsap.engine.gpu.wait import Wait
+from bigsap.engine.cuda.row_cache import DeviceRows
+from bigsap.engine.cuda.wait import Wait
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave

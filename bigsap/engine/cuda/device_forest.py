@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.gpu.forest_rows import RANGE, Reading, common_unit, gathered
-from bigsap.engine.gpu.wait import run_in_launches
+from bigsap.engine.cuda.forest_rows import RANGE, Reading, common_unit, gathered
+from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.engine.trees.device_result import DONE, KEEP, YIELD, Grown, KeptLists
 from bigsap.problem import Problem
 from bigsap.sources.base import Array

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.gpu.row_kernels import column_minima, row_kernels
-from bigsap.engine.gpu.wait import run_in_launches
+from bigsap.engine.cuda.row_kernels import column_minima, row_kernels
+from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.engine.trees.device_result import BETWEEN, YIELD
 from bigsap.problem import Problem
 from bigsap.sources.base import Array

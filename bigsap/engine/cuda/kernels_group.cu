@@ -12,7 +12,7 @@
 // With DEVICES > 1 there is a group on each device, which owns a slab of the columns; then the
 // groups' records are exchanged as well (kernels_post.cu).
 //
-// Macros set by the host (bigsap/engine/gpu/device_engine.py): THREADS, GROUP, COLS, WIDTH (costs in
+// Macros set by the host (bigsap/engine/cuda/device_engine.py): THREADS, GROUP, COLS, WIDTH (costs in
 // one load), PRICE_IS_INT, VIRTUAL, USE_CLUSTER, FLAT, AHEAD, DEVICES; types and functions of the
 // costs come from the text before this one: Costs, Row, COST_T, open_row, cost_at, fetch_ahead.
 
