@@ -12,9 +12,9 @@ import pytest
 from bigsap.engine.core import state as S
 from bigsap.engine.core.record import record, records
 from bigsap.engine.core.scan import NOWHERE, Part, locate
-from bigsap.engine.dense.augment import augment
-from bigsap.engine.dense.rectangular import _reduce
-from bigsap.engine.dense.sweep import _find
+from bigsap.engine.rows.augment import augment
+from bigsap.engine.rows.rectangular import _reduce
+from bigsap.engine.rows.sweep import _find
 from pairwise import each
 
 N = 200

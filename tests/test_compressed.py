@@ -14,8 +14,8 @@ from scipy.optimize import linear_sum_assignment as reference
 import bigsap
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists import list_engine as engine_compressed
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source

@@ -203,7 +203,7 @@ def test_content_follows_imports():
     search = "bigsap.engine.lists.search"
     found = digest.imports_of(search)
     assert "bigsap.compile.decorator" in found
-    assert digest.content(search) != digest.content("bigsap.engine.dense.square")
+    assert digest.content(search) != digest.content("bigsap.engine.rows.square")
     assert digest.content("bigsap") is None
     assert digest.content("numba") is None
     assert digest.content("bigsap.nowhere") is None

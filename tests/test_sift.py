@@ -12,7 +12,7 @@ from bigsap.engine.core.record import record, records
 from bigsap.engine.core.scan import NOWHERE
 from bigsap.engine.core.state import ID, LANES, RUNS, CodeScale, Front, Hint
 from bigsap.engine.core.vectors import root_minima, sifted
-from bigsap.engine.dense.queue import (
+from bigsap.engine.rows.queue import (
     OUTSIDE,
     SETTLED,
     Slab,
@@ -25,8 +25,8 @@ from bigsap.engine.dense.queue import (
     set_sieve,
     tell_next,
 )
-from bigsap.engine.dense.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
-from bigsap.engine.dense.stretches import note_lows
+from bigsap.engine.rows.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
+from bigsap.engine.rows.stretches import note_lows
 
 MARGIN = 2.0**-46
 

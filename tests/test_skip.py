@@ -11,7 +11,7 @@ import bigsap
 from bigsap.engine.core import state, team
 from bigsap.engine.core.record import record
 from bigsap.engine.core.state import CODES, LANES, ROOM, RUNS, CodeScale
-from bigsap.engine.dense.stretches import (
+from bigsap.engine.rows.stretches import (
     code_of,
     move_scale,
     note_lows,

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.engine.dense import small_proof as dense_proof
-from bigsap.engine.dense import small_search as dense
-from bigsap.engine.dense import small_sums as dense_sums
+from bigsap.engine.small import proof as dense_proof
+from bigsap.engine.small import search as dense
+from bigsap.engine.small import sums as dense_sums
 from bigsap.result import Result
 from bigsap.run import small_arrays as small
 from bigsap.run import small_batches

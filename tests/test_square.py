@@ -12,9 +12,9 @@ import scipy.optimize
 import bigsap
 from bigsap.engine.core import state as S
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense import dense_engine as cpu
-from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.dense.rectangular import NEXT_ROW
+from bigsap.engine.rows import row_engine as cpu
+from bigsap.engine.rows.rectangular import NEXT_ROW
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
@@ -28,7 +28,7 @@ RESUMED = """
 import shutil, sys, threading
 import numpy as np
 import bigsap
-from bigsap.engine.dense import dense_engine as cpu
+from bigsap.engine.rows import dense_engine as cpu
 
 cpu._SLICE_SECONDS, cpu._FIRST_SLICE_FILLED = 0, 1
 generator = np.random.default_rng(0)

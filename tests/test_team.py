@@ -15,7 +15,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, new_barrier
 from bigsap.engine.core.crowd import Crowd, Waits
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense import dense_engine
+from bigsap.engine.rows import row_engine
 from gate import HANG_S
 
 
@@ -203,7 +203,7 @@ def test_a_width_that_changes_all_the_time_changes_nothing(monkeypatch, name):
         crowd.width = 1 + (crowd.width + 1) % 3
 
     monkeypatch.setattr(Crowd, "judge", restless)
-    monkeypatch.setattr(dense_engine, "_UNSURE_PAIRS", 2000)
+    monkeypatch.setattr(row_engine, "_UNSURE_PAIRS", 2000)
     monkeypatch.setattr(Crowd, "unsure", property(lambda _: True, lambda *_: None), raising=False)
     found = bigsap.solve(costs, threads=3, **given)
     assert seen == {1, 2, 3}

@@ -12,7 +12,7 @@ from bigsap.engine.core.known import Known
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.options import Options, choose_method
 from bigsap.problem import Problem
 from bigsap.progress import Monitor

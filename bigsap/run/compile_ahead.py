@@ -13,8 +13,8 @@ import numpy as np
 
 from bigsap.compile import ahead
 from bigsap.engine.core.team import Team, available_threads
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.minima import kernels_by_bounds

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.dense.small_search import (
+from bigsap.engine.small.search import (
     FACTS,
     INFEASIBLE,
     INVALID,

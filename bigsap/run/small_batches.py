@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.dense.small_search import INFEASIBLE, kept_of, sizes, solve_some
+from bigsap.engine.small.search import INFEASIBLE, kept_of, sizes, solve_some
 from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
 from bigsap.result import Result

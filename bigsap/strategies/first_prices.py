@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.ordering import compact_order
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import RowCache, Rows

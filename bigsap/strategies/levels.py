@@ -30,10 +30,10 @@ import numpy as np
 
 from bigsap.engine.core.precision import Arithmetic, choose
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.errors import InvalidCostError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, PartMonitor

@@ -16,13 +16,13 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.bounds import BLOCK, MOST_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.listed import Listed
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.engine.lists.snapshot import continued, kept
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows

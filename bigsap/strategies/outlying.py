@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense.dense_engine import Engine
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows

@@ -17,9 +17,9 @@ from bigsap.engine.cuda.device_forest import DeviceForest
 from bigsap.engine.cuda.device_lists import DeviceListEngine, device_transform
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.tight_pass import DevicePass
-from bigsap.engine.dense.dense_engine import Engine
 from bigsap.engine.lists.bounds import blocks_of
 from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.dense.phase_snapshot import continued, kept
+from bigsap.engine.rows.phase_snapshot import continued, kept
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.sources.base import Array, Grouped
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun

@@ -18,9 +18,9 @@ from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda.shares import DevicePart, Exchange
 from bigsap.engine.cuda.wait import ABORT_FLAG, AT_POSITION, AT_SCANS, Wait
-from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.dense.rectangular import NEXT_ROW
-from bigsap.engine.dense.sweep import Survey
+from bigsap.engine.rows.rectangular import NEXT_ROW
+from bigsap.engine.rows.row_engine import Engine
+from bigsap.engine.rows.sweep import Survey
 from bigsap.errors import BigsapError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor

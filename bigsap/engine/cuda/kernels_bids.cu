@@ -1,4 +1,4 @@
-// Rounds of the forward auction (bigsap/engine/dense/bidding.py), a block a bid, in one launch.
+// Rounds of the forward auction (bigsap/engine/rows/bidding.py), a block a bid, in one launch.
 //
 // Macros set by the host: SIDE (threads), SIGN, PRICE_IS_INT; kernels_price.cu, kernels_least.cu
 // and kernels_grid.cu come before.

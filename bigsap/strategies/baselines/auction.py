@@ -13,7 +13,7 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
-from bigsap.engine.dense.bidding import auction, run_bids
+from bigsap.engine.rows.bidding import auction, run_bids
 from bigsap.errors import OptionError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.state import FREE, ID
-from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.dense.sweep import Survey, first_survey, later_survey
+from bigsap.engine.rows.row_engine import Engine
+from bigsap.engine.rows.sweep import Survey, first_survey, later_survey
 from bigsap.sources.base import Array
 from bigsap.strategies.start.warm import mean_gap
 

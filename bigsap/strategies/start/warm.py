@@ -14,10 +14,10 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.virtual import hold_at_cap, rows_for_group
-from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.dense.rectangular import NEXT_ROW
-from bigsap.engine.dense.sweep import Survey, first_survey
 from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.rows.rectangular import NEXT_ROW
+from bigsap.engine.rows.row_engine import Engine
+from bigsap.engine.rows.sweep import Survey, first_survey
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array
 

@@ -27,8 +27,8 @@ from bigsap.engine.core.atomics import lowest_bit, prefetch
 from bigsap.engine.core.scan import LINE, NOWHERE
 from bigsap.engine.core.state import LANES
 from bigsap.engine.core.vectors import root_minima, sifted
-from bigsap.engine.dense.queue import Slab, hear_next, reach, tell_next
-from bigsap.engine.dense.stretches import code_of, plan, step
+from bigsap.engine.rows.queue import Slab, hear_next, reach, tell_next
+from bigsap.engine.rows.stretches import code_of, plan, step
 from bigsap.sources.base import Array
 
 # Bytes that a row is asked for ahead of its use, and the next row's beginning before a row's

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.dense.small_sums import add, rounded, rounded_to
-from bigsap.engine.dense.small_vectors import find, item, least, two_least
+from bigsap.engine.small.sums import add, rounded, rounded_to
+from bigsap.engine.small.vectors import find, item, least, two_least
 from bigsap.proof.scan import two_sum
 from bigsap.sources.base import Array
 

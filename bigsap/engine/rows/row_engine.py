@@ -21,11 +21,11 @@ from bigsap.engine.core.known import Known
 from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.precision import largest_cost
 from bigsap.engine.core.team import Team
-from bigsap.engine.dense.queue import clear_front
-from bigsap.engine.dense.rectangular import NEXT_ROW, run_phase
-from bigsap.engine.dense.row_reader import RowReader
-from bigsap.engine.dense.square import run_square
-from bigsap.engine.dense.sweep import Survey, run_sweep, run_undercut
+from bigsap.engine.rows.queue import clear_front
+from bigsap.engine.rows.rectangular import NEXT_ROW, run_phase
+from bigsap.engine.rows.row_reader import RowReader
+from bigsap.engine.rows.square import run_square
+from bigsap.engine.rows.sweep import Survey, run_sweep, run_undercut
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows

@@ -33,7 +33,7 @@ from bigsap.engine.core.state import (
     State,
     Told,
 )
-from bigsap.engine.dense.augment import TO_GROUP, augment, lower_cap, lower_prices
+from bigsap.engine.rows.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 

@@ -30,8 +30,8 @@ from bigsap.engine.core.state import (
     Note,
     State,
 )
-from bigsap.engine.dense.augment import augment
-from bigsap.engine.dense.queue import (
+from bigsap.engine.rows.augment import augment
+from bigsap.engine.rows.queue import (
     SETTLED,
     Slab,
     forget,
@@ -41,9 +41,9 @@ from bigsap.engine.dense.queue import (
     set_sieve,
     tell_next,
 )
-from bigsap.engine.dense.rectangular import NEXT_ROW, SCAN
-from bigsap.engine.dense.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
-from bigsap.engine.dense.stretches import note_lows
+from bigsap.engine.rows.rectangular import NEXT_ROW, SCAN
+from bigsap.engine.rows.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
+from bigsap.engine.rows.stretches import note_lows
 from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.dense.small_proof import LOOSE as LOOSE_PROOF
-from bigsap.engine.dense.small_proof import PROVED, prove_dense, prove_infeasible
-from bigsap.engine.dense.small_sums import add
-from bigsap.engine.dense.small_vectors import (
+from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
+from bigsap.engine.small.proof import PROVED, prove_dense, prove_infeasible
+from bigsap.engine.small.sums import add
+from bigsap.engine.small.vectors import (
     find,
     item,
     judge,

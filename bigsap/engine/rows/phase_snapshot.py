@@ -13,8 +13,8 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.record import numbers, set_numbers
-from bigsap.engine.dense.dense_engine import Engine
-from bigsap.engine.dense.rectangular import NEXT_ROW
+from bigsap.engine.rows.rectangular import NEXT_ROW
+from bigsap.engine.rows.row_engine import Engine
 from bigsap.errors import CheckpointError
 
 

@@ -1,0 +1,1 @@
+"""Small arrays: one call of a kernel on one thread."""
