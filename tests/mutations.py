@@ -85,7 +85,7 @@ MUTATIONS = [
              "here[rows] = excess + 1e9 <= allowed(", _START),
     Mutation("bigsap/engine/lists/first_matching.py", "best - low <= excess[row]:",
              "best - low <= infinity:", _START),
-    Mutation("bigsap/engine/core/known.py", "if self.bound is None or bound > self.bound:\n"
+    Mutation("bigsap/engine/core/incumbent.py", "if self.bound is None or bound > self.bound:\n"
              "            self.bound = bound\n            if self.active:\n"
              "                if n == m:",
              "if self.bound is None or bound < self.bound:\n"
@@ -107,7 +107,7 @@ MUTATIONS = [
              "range(thread, n_blocks, n_threads)", "tests/test_lists.py -k majorants"),
     Mutation("bigsap/engine/small/proof.py", "two_sum(matched[i], -prices[j])",
              "two_sum(matched[i], prices[j])", "tests/test_small.py"),
-    Mutation("bigsap/engine/lists/hiding.py", "if 2 * n_known < size:", "if 2 * n_known > size:",
+    Mutation("bigsap/engine/lists/masked_columns.py", "if 2 * n_known < size:", "if 2 * n_known > size:",
              "tests/test_hiding.py"),
     Mutation("bigsap/engine/trees/grow.py", "            v[j] -= now - f.entered[j]",
              "            v[j] -= 0 * (now - f.entered[j])",
@@ -151,13 +151,13 @@ MUTATIONS = [
     Mutation("bigsap/sources/spread/on_worker.py",
              "            if sent is None or values is None or have != before:",
              "            if sent is None or values is None:", "tests/test_cluster.py -k declines"),
-    Mutation("bigsap/engine/lists/afar.py",
+    Mutation("bigsap/engine/lists/on_workers.py",
              "    fresh = store.lists.theta[wave.rows] == -store.infinity",
              "    fresh = np.ones(wave.rows.size, bool)",
              "tests/test_cluster_beside.py -k 'same_bits and more'"),
     Mutation("server/jobs/lending.py", "if address in ours}", "if address}",
              "tests/server/test_spread.py -k a_number_of"),
-    Mutation("bigsap/engine/lists/afar.py",
+    Mutation("bigsap/engine/lists/on_workers.py",
              "        elif not np.array_equal(values, self.shared.values):",
              "        elif not np.array_equal(values[: v.size], self.shared.values[: v.size]):",
              "tests/test_cluster.py -k changed_prices"),

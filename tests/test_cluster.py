@@ -21,8 +21,8 @@ import pytest
 import bigsap
 import cluster_costs
 from bigsap.engine.core import state as S
-from bigsap.engine.lists import afar
-from bigsap.engine.lists.afar import Making, SentPrices, _told, lists_of
+from bigsap.engine.lists import on_workers
+from bigsap.engine.lists.on_workers import Making, SentPrices, _told, lists_of
 from bigsap.sources.base import Foreseeing
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.spread import lookups, on_worker, recipes
@@ -339,13 +339,13 @@ def patient(monkeypatch):
 @pytest.mark.usefixtures("patient")
 def test_what_goes_both_ways_is_little_more_than_the_lists(client, monkeypatch):
     """Prices, rows' numbers and messages counted, where searches ask for many waves."""
-    n, entries, put = 2500, [0], afar._put  # 44 waves
+    n, entries, put = 2500, [0], on_workers._put  # 44 waves
 
     def count(store, rows, body):
         put(store, rows, body)
         entries[0] += int(store.lists.size[rows].sum())
 
-    monkeypatch.setattr(afar, "_put", count)
+    monkeypatch.setattr(on_workers, "_put", count)
     cost = called("row", n, seed=1)
     options = {"method": "compressed", "cache": few_rows(n)}
     told = bigsap.solve(cost, cluster=client, **options).stats["cluster"]

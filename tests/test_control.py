@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.core.known import Known, _row_floors
+from bigsap.engine.core.incumbent import Known, _row_floors
 from bigsap.problem import Problem
 from bigsap.run.interrupted import complete
 from bigsap.sources import as_source

@@ -11,7 +11,7 @@ import bigsap
 from bigsap.engine.core import team as engine_team
 from bigsap.engine.core.state import ID
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists import bounds, opening
+from bigsap.engine.lists import bounded_evaluation, bounds
 from bigsap.engine.lists import layout as lists
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
@@ -279,7 +279,7 @@ def many_columns(generator, n=10, m=70_000):
     source = bigsap.points(generator.random((n, 2)), generator.random((m, 2)) * 2)
     source = source.select(np.arange(n), compact_order(source.separable().y.T))
     engine = ListEngine(Problem(source), Team(1), Monitor(), np.dtype(np.float64), 32, seed=0)
-    assert engine.blocks.offset.size - engine.blocks.n_blocks >= opening._MANY_GROUPS
+    assert engine.blocks.offset.size - engine.blocks.n_blocks >= bounded_evaluation._MANY_GROUPS
     engine.v[:] = -generator.random(m) * 0.01
     engine.open_price[:] = engine.v
     engine.fit_bounds()
@@ -307,7 +307,7 @@ def test_nearest_groups_where_nearly_all_columns_are_settled(n_shown):
     left = np.add.reduceat(np.isfinite(shown), np.arange(0, m, bounds.BLOCK)).astype(np.int32)
     blocked = np.full(m, -np.inf)
     evaluator = engine.evaluator(engine.slots, engine.scratch)
-    opening.evaluate_row(row, 0, shown, blocked, evaluator, engine.lists, left)
+    bounded_evaluation.evaluate_row(row, 0, shown, blocked, evaluator, engine.lists, left)
     found = engine.lists
     ids = found.ids[found.start[row] : found.start[row] + found.size[row]]
     assert np.isin(ids, farthest).all()

@@ -13,7 +13,7 @@ import pytest
 import bigsap
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, new_barrier
-from bigsap.engine.core.crowd import Crowd, Waits
+from bigsap.engine.core.contention import Crowd, Waits
 from bigsap.engine.core.team import Team
 from bigsap.engine.rows import row_engine
 from gate import HANG_S

@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsap import checkpoint
 from bigsap.engine.core.held import Resting
-from bigsap.engine.core.known import Known
+from bigsap.engine.core.incumbent import Known
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.engine.core.team import Team

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.core.known import Known
+from bigsap.engine.core.incumbent import Known
 from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes

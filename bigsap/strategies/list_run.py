@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.core.known import Known
+from bigsap.engine.core.incumbent import Known
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from bigsap.engine.core.crowd import Crowd, Waits
+from bigsap.engine.core.contention import Crowd, Waits
 from bigsap.errors import OptionError, whole
 from bigsap.memory import system_file
 

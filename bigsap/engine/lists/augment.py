@@ -6,7 +6,7 @@ The virtual rows hold free columns at the cap: which, and how many more lie ther
 from __future__ import annotations
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.state import GROUPED
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.workspace import Frontier, Pairs

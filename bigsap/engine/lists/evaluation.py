@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.selection import bracket, extremes, gather, n_within, thin
 from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.bounds import BLOCK, Blocks

@@ -17,8 +17,8 @@ from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
 from bigsap.engine.core.virtual import hold_at_cap
 from bigsap.engine.lists import workspace as F
-from bigsap.engine.lists.afar import SentPrices, evaluate_afar, put_off
 from bigsap.engine.lists.layout import ENTRY_BYTES
+from bigsap.engine.lists.on_workers import SentPrices, evaluate_afar, put_off
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.engine.lists.search import Rules, run_searches
 from bigsap.engine.lists.store import ListStore, Wave

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.row_access import Terms
 from bigsap.engine.lists.layout import (
     ENTRY_BYTES,
     PANEL,

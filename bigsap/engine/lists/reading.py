@@ -15,7 +15,7 @@ import numpy as np
 
 from bigsap.compile.decorator import callback, kernel
 from bigsap.engine.core.atomics import prefetch
-from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.layout import PRICE_BYTES, Scratch

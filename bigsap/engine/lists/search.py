@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import prefetch
-from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.scan import LINE
 from bigsap.engine.core.state import (
     DONE,
@@ -31,10 +31,10 @@ from bigsap.engine.core.state import (
     YIELD,
 )
 from bigsap.engine.lists.augment import VIRTUAL, commit
+from bigsap.engine.lists.bounded_evaluation import RENEWED, UNFINISHED, renew
 from bigsap.engine.lists.evaluation import Evaluator
-from bigsap.engine.lists.hiding import leave_out, reveal, smallest_label
 from bigsap.engine.lists.layout import Lists
-from bigsap.engine.lists.opening import RENEWED, UNFINISHED, renew
+from bigsap.engine.lists.masked_columns import leave_out, reveal, smallest_label
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, is_due, pop, push
 from bigsap.sources.base import Array

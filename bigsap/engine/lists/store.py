@@ -16,15 +16,15 @@ import numpy as np
 
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
-from bigsap.engine.core.fetch import Terms
 from bigsap.engine.core.precision import largest_cost, refuse_large
 from bigsap.engine.core.record import record
+from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import layout as L
+from bigsap.engine.lists.bounded_evaluation import run_evaluations
 from bigsap.engine.lists.bounds import BLOCK, blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.lists.evaluation import Evaluator
 from bigsap.engine.lists.listed import Listed
-from bigsap.engine.lists.opening import run_evaluations
 from bigsap.engine.lists.pool import (
     COPIED,
     NO_GROWTH,

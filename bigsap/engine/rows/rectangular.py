@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import LEAVE, cross
-from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.core.row_access import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.core.scan import NOWHERE, Part, locate, relax_root, relax_row, relax_virtual
 from bigsap.engine.core.state import (
     AT_ROOT,

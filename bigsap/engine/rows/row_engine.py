@@ -16,10 +16,10 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import LEAVE
 from bigsap.engine.core.changed import changed, refuse_wild
-from bigsap.engine.core.fetch import Terms
-from bigsap.engine.core.known import Known
+from bigsap.engine.core.incumbent import Known
 from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.precision import largest_cost
+from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.team import Team
 from bigsap.engine.rows.queue import clear_front
 from bigsap.engine.rows.rectangular import NEXT_ROW, run_phase

@@ -16,7 +16,7 @@ from typing import Any
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import LEAVE, cross, meet
-from bigsap.engine.core.fetch import Terms, fill_own, find, foresee
+from bigsap.engine.core.row_access import Terms, fill_own, find, foresee
 from bigsap.engine.core.scan import NOWHERE
 from bigsap.engine.core.state import (
     AT_ROOT,

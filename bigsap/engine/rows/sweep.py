@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, prefetch
-from bigsap.engine.core.fetch import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.core.row_access import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.core.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
 from bigsap.engine.core.state import (
     BLOCK,

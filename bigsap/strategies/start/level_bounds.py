@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from bigsap.engine.core.known import Known
+from bigsap.engine.core.incumbent import Known
 from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
 from bigsap.progress import Monitor

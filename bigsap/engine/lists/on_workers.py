@@ -23,7 +23,7 @@ from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Crewed
 from bigsap.sources.beside import read_by_kernels
 
-_LISTS = "bigsap.engine.lists.afar:lists_of"
+_LISTS = "bigsap.engine.lists.on_workers:lists_of"
 #: int64: pairs looked at, first bad row's place or -1, entries noted.
 _HEAD = 3
 #: Minima of blocks are kept for all rows at once: up to so many bytes on a worker.

@@ -14,8 +14,8 @@ from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.selection import cheapest_blocks, gather, thin
 from bigsap.engine.lists.bounds import BLOCK, GROUP, Blocks, bound_row
 from bigsap.engine.lists.evaluation import Evaluator, evaluate, smallest, store
-from bigsap.engine.lists.hiding import hide
 from bigsap.engine.lists.layout import Lists, Scratch
+from bigsap.engine.lists.masked_columns import hide
 from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
 from bigsap.engine.lists.workspace import Frontier, Pairs, is_due
 from bigsap.sources.base import Array

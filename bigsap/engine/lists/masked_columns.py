@@ -11,7 +11,7 @@ when the search has ended.
 from __future__ import annotations
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.core.fetch import Terms
+from bigsap.engine.core.row_access import Terms
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.workspace import Frontier
