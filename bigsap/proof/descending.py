@@ -11,7 +11,7 @@ import numpy as np
 from bigsap.proof import scan
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, geometry, select
 from bigsap.proof.row_minima import NearPairs, Prices, joined
-from bigsap.proof.together import Left, first_failure, run_together
+from bigsap.proof.threads import Left, first_failure, run_together
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.filling import fill_of
 

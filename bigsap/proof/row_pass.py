@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bigsap.errors import BigsapError, OptionError
-from bigsap.proof.together import Left, first_failure, run_together
+from bigsap.proof.threads import Left, first_failure, run_together
 from bigsap.sources.base import Array, CostSource, Crewed, Ids, Resident, read_while
 from bigsap.sources.filling import fill_of
 
