@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from bigsap.sources.spread import on_worker
+from bigsap.sources.cluster import on_worker
 from gate import Gate
 
 

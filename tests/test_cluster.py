@@ -24,16 +24,16 @@ from bigsap.engine.core import state as S
 from bigsap.engine.lists import on_workers
 from bigsap.engine.lists.on_workers import Making, SentPrices, _told, lists_of
 from bigsap.sources.base import Foreseeing
+from bigsap.sources.cluster import costs as spread_module
+from bigsap.sources.cluster import lookups, on_worker, recipes
+from bigsap.sources.cluster import row_blocks as wave_module
+from bigsap.sources.cluster.connection import Roster
+from bigsap.sources.cluster.costs import Spread
+from bigsap.sources.cluster.on_worker import Built, KeptOnWorker
+from bigsap.sources.cluster.row_blocks import SpreadWave
+from bigsap.sources.cluster.sharing import Line, applied, changes
+from bigsap.sources.cluster.workers import Crew
 from bigsap.sources.functions.speed import PerformanceWarning
-from bigsap.sources.spread import lookups, on_worker, recipes
-from bigsap.sources.spread import spread as spread_module
-from bigsap.sources.spread import wave as wave_module
-from bigsap.sources.spread.crew import Crew
-from bigsap.sources.spread.on_worker import Built, KeptOnWorker
-from bigsap.sources.spread.roster import Roster
-from bigsap.sources.spread.sharing import Line, applied, changes
-from bigsap.sources.spread.spread import Spread
-from bigsap.sources.spread.wave import SpreadWave
 from gate import Gate, until
 from remote_provider import Provider
 
@@ -880,7 +880,7 @@ def test_a_worker_declines_what_it_does_not_have(monkeypatch, why):
     values = np.zeros(3, np.uint8)
     built.shared = 7, values
     monkeypatch.setattr(on_worker, "_built", OrderedDict(t=built))
-    name = "bigsap.sources.spread.on_worker:rows_of"
+    name = "bigsap.sources.cluster.on_worker:rows_of"
     whole = on_worker._kept_rows("t", name, (7, 7, None), (rows,), "tcp://here")
     _, asked, address, body = on_worker.opened(whole)
     assert (asked, address) == (0, "tcp://here")

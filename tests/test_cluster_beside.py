@@ -10,9 +10,9 @@ import pytest
 import bigsap
 from bigsap.engine.lists import list_engine
 from bigsap.run import kept_rows, proof_on_workers
+from bigsap.sources.cluster import offload
+from bigsap.sources.cluster.offload import Workers
 from bigsap.sources.functions.speed import PerformanceWarning
-from bigsap.sources.spread import handing_over
-from bigsap.sources.spread.handing_over import Workers
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -194,8 +194,8 @@ def dear(i, j):
 
 def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
     """Of one thread here and two workers it pays by itself, but for the little that it is."""
-    monkeypatch.setattr(handing_over, "_LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(handing_over, "_WAVE_SECONDS", 0.0)
+    monkeypatch.setattr(offload, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(offload, "_WAVE_SECONDS", 0.0)
     monkeypatch.setattr(kept_rows, "is_dear", lambda problem: True)
     cost = bigsap.from_function(dear, (700, 700), kind="value")
     options = {"method": "compressed", "threads": 1}

@@ -12,9 +12,9 @@ import pytest
 import bigsap
 import cluster_costs
 from bigsap.sources import ArraySource, Counted, SliceableSource, converted
+from bigsap.sources.cluster.recipes import followed, recipe_of
 from bigsap.sources.gated import Gated
 from bigsap.sources.packed import WithoutMissing
-from bigsap.sources.spread.recipes import followed, recipe_of
 from remote_provider import Provider
 
 RNG = np.random.default_rng(5)

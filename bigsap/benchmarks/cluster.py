@@ -26,7 +26,7 @@ import numpy as np
 import bigsap
 from bigsap.engine.core.team import available_threads
 from bigsap.sources.base import Array
-from bigsap.sources.spread.crew import Crew
+from bigsap.sources.cluster.workers import Crew
 
 WORKERS = (1, 2, 4, 8, 12)
 #: Rows that the search may keep where it is to be sent lists.

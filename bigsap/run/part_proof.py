@@ -7,7 +7,7 @@ import numpy as np
 from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.sources.base import Array, Ids
-from bigsap.sources.spread.on_worker import Built
+from bigsap.sources.cluster.on_worker import Built
 
 
 class _Some:

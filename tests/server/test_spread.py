@@ -289,7 +289,7 @@ def test_killed_workers(server: LiveServer, lab: Path, own: bool, gate: Gate) ->
 
 def test_no_pickle_of_the_costs_is_sent(lab: Path) -> None:
     """What workers get is the call that builds the source from the spec."""
-    from bigsap.sources.spread.recipes import recipe_of
+    from bigsap.sources.cluster.recipes import recipe_of
 
     request = JobRequest.model_validate(SHARDS | {"spread": True}).model_dump(mode="json")
     given = load(data=lab / "data", stores={"lab": lab}).model_dump(mode="json")

@@ -24,8 +24,8 @@ import numpy as np
 from bigsap.errors import BigsapError
 from bigsap.memory import free_memory
 from bigsap.sources.base import Array, CostSource, Fillable, Ids, Resident
-from bigsap.sources.spread.recipes import followed
-from bigsap.sources.spread.sharing import applied
+from bigsap.sources.cluster.recipes import followed
+from bigsap.sources.cluster.sharing import applied
 
 #: The head: float64 seconds of work and rows asked of the source; the worker's address.
 HEAD = 2

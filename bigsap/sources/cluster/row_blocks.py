@@ -26,11 +26,11 @@ import numpy as np
 
 from bigsap.errors import ClusterError, SourceError
 from bigsap.sources.base import Array
-from bigsap.sources.spread import on_worker
-from bigsap.sources.spread.lookups import Lookup, look_up
-from bigsap.sources.spread.on_worker import Failure, opened
-from bigsap.sources.spread.roster import Roster
-from bigsap.sources.spread.sharing import Shared, n_bytes
+from bigsap.sources.cluster import on_worker
+from bigsap.sources.cluster.connection import Roster
+from bigsap.sources.cluster.lookups import Lookup, look_up
+from bigsap.sources.cluster.on_worker import Failure, opened
+from bigsap.sources.cluster.sharing import Shared, n_bytes
 
 _log = logging.getLogger("bigsap")
 

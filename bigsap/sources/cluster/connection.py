@@ -20,8 +20,8 @@ import numpy as np
 
 from bigsap.errors import ClusterError, OptionError
 from bigsap.sources.base import Array
-from bigsap.sources.spread import on_worker
-from bigsap.sources.spread.sharing import Line, Shared
+from bigsap.sources.cluster import on_worker
+from bigsap.sources.cluster.sharing import Line, Shared
 
 #: Seconds between looks at who is there.
 _LOOK_SECONDS = 1.0

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bigsap.errors import BigsapError
 from bigsap.sources.base import CostSource
-from bigsap.sources.spread.crew import Crew
-from bigsap.sources.spread.recipes import LiesHereError, recipe_of
-from bigsap.sources.spread.spread import Spread
+from bigsap.sources.cluster.costs import Spread
+from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
+from bigsap.sources.cluster.workers import Crew
 
 #: Bytes a second that come from all workers together: an assumption.
 _BYTES_A_SECOND = 5e8

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bigsap.sources.base import Array
-from bigsap.sources.spread.roster import Roster, cores_here
-from bigsap.sources.spread.sharing import Shared
-from bigsap.sources.spread.wave import SpreadWave
+from bigsap.sources.cluster.connection import Roster, cores_here
+from bigsap.sources.cluster.row_blocks import SpreadWave
+from bigsap.sources.cluster.sharing import Shared
 
 __all__ = ["Crew", "cores_here"]
 

@@ -27,13 +27,13 @@ from bigsap.sources.base import (
     range_of,
 )
 from bigsap.sources.beside import read_by_kernels
+from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
+from bigsap.sources.cluster.workers import Crew, cores_here
 from bigsap.sources.convert import check_rows
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.gated import Gated
-from bigsap.sources.spread.crew import Crew, cores_here
-from bigsap.sources.spread.recipes import LiesHereError, recipe_of
 
-_ROWS = "bigsap.sources.spread.on_worker:rows_of"
+_ROWS = "bigsap.sources.cluster.on_worker:rows_of"
 _DUALS = "bigsap.run.part_proof:duals_of"
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from bigsap.sources.base import Array
-from bigsap.sources.spread import on_worker
-from bigsap.sources.spread.roster import Roster
-from bigsap.sources.spread.sharing import Shared
+from bigsap.sources.cluster import on_worker
+from bigsap.sources.cluster.connection import Roster
+from bigsap.sources.cluster.sharing import Shared
 
 #: A worker that has not answered after so many seconds is asked by a task.
 _PATIENCE = 2.0
