@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from bigsap.sources.device.function import cuda_kernel
     from bigsap.sources.expression.formula import expression
     from bigsap.sources.functions.callbacks import from_function
+    from bigsap.sources.http.http_rows import from_http
     from bigsap.sources.lowrank import lowrank, table
     from bigsap.sources.metrics import points
-    from bigsap.sources.remote.http_rows import from_http
     from bigsap.sources.zarr.zarr_store import from_zarr
     from bigsap.warmup import warmup
 
@@ -128,7 +128,7 @@ _HOMES = {
     "bigsap.sources.expression.formula": "expression",
     "bigsap.sources.lowrank": "lowrank table",
     "bigsap.sources.metrics": "points",
-    "bigsap.sources.remote.http_rows": "from_http",
+    "bigsap.sources.http.http_rows": "from_http",
     "bigsap.sources.zarr.zarr_store": "from_zarr",
     "bigsap.warmup": "warmup",
 }

@@ -505,8 +505,8 @@ def test_every_public_member_says_what_it_is():
 
 
 def test_the_wire_format_is_where_from_http_says():
-    from bigsap.sources.remote import http_rows as remote
+    from bigsap.sources.http import http_rows as remote
 
-    assert "bigsap.sources.remote.http_rows" in bigsap.from_http.__doc__
+    assert "bigsap.sources.http.http_rows" in bigsap.from_http.__doc__
     for word in ("BigSAP-Fingerprint", "little-endian", "Content-Length"):
         assert word in remote.__doc__

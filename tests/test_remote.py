@@ -18,7 +18,7 @@ import bigsap
 from bigsap.cli.costspec import open_costs
 from bigsap.errors import DtypeError, InputError, OptionError, ShapeError, SourceError, StoreError
 from bigsap.sources.base import Fingerprinted, Prefetching
-from bigsap.sources.remote import wire as remote_wire
+from bigsap.sources.http import wire as remote_wire
 from contracts import SourceContract, read
 from gate import HANG_S, until
 from remote_provider import Provider

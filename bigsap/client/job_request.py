@@ -18,9 +18,9 @@ from bigsap.errors import InputError
 from bigsap.sources import ArraySource, SliceableSource, as_source
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.expression.formula import ExpressionSource
+from bigsap.sources.http.http_rows import HttpSource
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
-from bigsap.sources.remote.http_rows import HttpSource
 from bigsap.sources.spec_files import load_npy, read_json
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource

@@ -73,7 +73,7 @@ def _expression(
 
 
 def _http_rows(**values: Any) -> CostSource:
-    from bigsap.sources.remote.http_rows import from_http
+    from bigsap.sources.http.http_rows import from_http
 
     return from_http(**values)
 

@@ -21,7 +21,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
 from bigsap.sources.functions.callbacks import FunctionSource, function_again
 from bigsap.sources.functions.carried import state_of, text_of
-from bigsap.sources.remote.http_rows import HttpSource
+from bigsap.sources.http.http_rows import HttpSource
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from bigsap.errors import BigsapError, OptionError, SourceError, StoreError
 from bigsap.sources.base import Array
-from bigsap.sources.remote.wire_format import (
+from bigsap.sources.http.wire_format import (
     DTYPE,
     FINGERPRINT,
     WIRE_DTYPES,

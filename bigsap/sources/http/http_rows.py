@@ -55,9 +55,9 @@ import numpy as np
 from bigsap.errors import BigsapError, DtypeError, OptionError, SourceError, StoreError, number
 from bigsap.sources.base import Array, CostSource, Ids
 from bigsap.sources.convert import check_rows, convert, cost_dtype, cost_shape
-from bigsap.sources.remote.fetcher import Fetcher, Ticket
-from bigsap.sources.remote.wire import Abandoned, Wire, name_rows
-from bigsap.sources.remote.wire_format import WIRE_DTYPES, Description, agree, digest
+from bigsap.sources.http.fetcher import Fetcher, Ticket
+from bigsap.sources.http.wire import Abandoned, Wire, name_rows
+from bigsap.sources.http.wire_format import WIRE_DTYPES, Description, agree, digest
 
 #: A request asks for about this many bytes unless ``block_rows`` says otherwise.
 BLOCK_BYTES = 1 << 20
@@ -79,7 +79,7 @@ def from_http(
 ) -> CostSource:
     """Costs whose rows a remote provider computes or stores.
 
-    url: http or https address of the provider; ``help(bigsap.sources.remote.http_rows)`` shows what
+    url: http or https address of the provider; ``help(bigsap.sources.http.http_rows)`` shows what
         it must speak, the wire format.
     shape, dtype: what the provider must have; asked of it at once, and compared.
     headers: sent with every request (tokens); never repeated in an error.
