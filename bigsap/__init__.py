@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bigsap.sources.arrays.matrix import from_npy
     from bigsap.sources.base import CostSource
     from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
-    from bigsap.sources.device.function import cuda_kernel
+    from bigsap.sources.cuda.function import cuda_kernel
     from bigsap.sources.expression.formula import expression
     from bigsap.sources.functions.callbacks import from_function
     from bigsap.sources.http.http_rows import from_http
@@ -124,7 +124,7 @@ _HOMES = {
     "bigsap.sources.base": "CostSource",
     "bigsap.sources.functions.callbacks": "from_function",
     "bigsap.sources.combined": "forbid_above masked scaled sum_of",
-    "bigsap.sources.device.function": "cuda_kernel",
+    "bigsap.sources.cuda.function": "cuda_kernel",
     "bigsap.sources.expression.formula": "expression",
     "bigsap.sources.lowrank": "lowrank table",
     "bigsap.sources.metrics": "points",

@@ -14,9 +14,9 @@ from bigsap.problem import Problem
 from bigsap.row_cache import RowCache, parse_bytes
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fillable
-from bigsap.sources.device.placed import device_numbers
-from bigsap.sources.device.row_blocks import RowsOnDevices
-from bigsap.sources.device.slabs import SlabsOnDevices
+from bigsap.sources.cuda.placed import device_numbers
+from bigsap.sources.cuda.row_blocks import RowsOnDevices
+from bigsap.sources.cuda.slabs import SlabsOnDevices
 from bigsap.strategies import METHODS
 from bigsap.strategies.baselines import auction
 from bigsap.strategies.first_prices import STARTS

@@ -311,7 +311,7 @@ WAYS = {
 def simulated_device() -> Iterator[Place]:
     """Device kernels compiled for this machine, see ``tests/simulated``."""
     from bigsap.engine.cuda import shares
-    from bigsap.sources.device import device_kernels
+    from bigsap.sources.cuda import device_kernels
     from stand_in import few_threads
 
     folder = str(Path(__file__).parent / "simulated")

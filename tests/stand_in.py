@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bigsap.engine.cuda import shares as gpu_parts
-from bigsap.sources.device import device_kernels
+from bigsap.sources.cuda import device_kernels
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import ABSENT, RowCache
 from bigsap.sources import as_source
-from bigsap.sources.device import device_memory
-from bigsap.sources.device.placed import MatrixOnDevice, StreamedToDevice, place
+from bigsap.sources.cuda import device_memory
+from bigsap.sources.cuda.placed import MatrixOnDevice, StreamedToDevice, place
 from pairwise import pairwise
 from test_rows import LfuModel, SlruModel
 

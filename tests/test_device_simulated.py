@@ -23,9 +23,9 @@ from bigsap.engine.cuda.device_engine import DeviceEngine, merge_minima
 from bigsap.engine.cuda.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.sources import as_source
-from bigsap.sources.device import device_memory
-from bigsap.sources.device.placed import place
-from bigsap.sources.device.slabs import slab_bounds
+from bigsap.sources.cuda import device_memory
+from bigsap.sources.cuda.placed import place
+from bigsap.sources.cuda.slabs import slab_bounds
 from bigsap.strategies import first_prices, list_sizes
 from bigsap.strategies import placement as devices_of
 from bigsap.strategies.placement import few_values, unrelated
@@ -284,7 +284,7 @@ class TestOutcomes:
     def test_a_slab_that_computes_something_else_is_caught(
         self, cupy: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from bigsap.sources.device.slabs import SlabsOnDevices
+        from bigsap.sources.cuda.slabs import SlabsOnDevices
 
         usual = SlabsOnDevices.slabs
 

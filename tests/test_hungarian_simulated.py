@@ -12,7 +12,7 @@ from bigsap.engine.cuda import device_classical, forest_rows, wait
 from bigsap.engine.cuda import device_forest as gpu
 from bigsap.engine.trees import device_result
 from bigsap.sources import as_source
-from bigsap.sources.device.placed import place
+from bigsap.sources.cuda.placed import place
 from bigsap.strategies import placement, trees
 from oracle import optimum
 from test_hungarian import KINDS, costs_of

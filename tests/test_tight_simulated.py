@@ -16,7 +16,7 @@ from bigsap.engine.lists import tight as T
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
-from bigsap.sources.device.placed import place
+from bigsap.sources.cuda.placed import place
 from bigsap.strategies import tight_pairs as tight
 from oracle import optimum
 from test_tight import KINDS, check, costs_of, found

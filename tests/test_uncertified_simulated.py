@@ -10,11 +10,11 @@ import pytest
 
 import bigsap
 from bigsap.sources import as_source
-from bigsap.sources.device.device_kernels import Kernels
-from bigsap.sources.device.pairs import device_pairs
-from bigsap.sources.device.placed import place
-from bigsap.sources.device.row_blocks import RowsOnDevices
-from bigsap.sources.device.slabs import SlabsOnDevices
+from bigsap.sources.cuda.device_kernels import Kernels
+from bigsap.sources.cuda.pairs import device_pairs
+from bigsap.sources.cuda.placed import place
+from bigsap.sources.cuda.row_blocks import RowsOnDevices
+from bigsap.sources.cuda.slabs import SlabsOnDevices
 
 
 @pytest.fixture

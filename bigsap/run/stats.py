@@ -16,7 +16,7 @@ from bigsap.result import Result
 from bigsap.run.call import SolveCall
 from bigsap.run.interrupted import Deadline, Late
 from bigsap.run.kept_rows import KeptRows
-from bigsap.sources.device.placed import OnDevice
+from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies.placement import device_name, device_rows
 
 # That pricing the pairs in order may take; and its share of the time limit.

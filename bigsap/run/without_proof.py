@@ -20,7 +20,7 @@ from bigsap.problem import Problem
 from bigsap.proof.exact import exact_sum
 from bigsap.row_cache import Rows
 from bigsap.sources.base import Array
-from bigsap.sources.device.pairs import device_pairs
+from bigsap.sources.cuda.pairs import device_pairs
 from bigsap.sources.filling import fill_of
 
 #: Where the rounding of the duals, added up, may reach this share of the pairs' costs, it may have

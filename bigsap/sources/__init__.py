@@ -187,7 +187,7 @@ def _recognise(cost: Any, forbid: bool) -> CostSource:
     if root == "xarray" and hasattr(cost, "data"):
         return _from_xarray(cost, forbid)
     if hasattr(cost, "__cuda_array_interface__"):
-        from bigsap.sources.device.placed import device_array
+        from bigsap.sources.cuda.placed import device_array
 
         return device_array(cost)
     if _is_source(cost):
@@ -273,7 +273,7 @@ def _from_dask(cost: Any, forbid: bool) -> CostSource:
 def _from_dlpack(cost: Any, forbid: bool) -> CostSource:
     """Arrays of other libraries in host memory, without a copy."""
     if int(cost.__dlpack_device__()[0]) != _CPU_DEVICE:
-        from bigsap.sources.device.placed import device_array
+        from bigsap.sources.cuda.placed import device_array
 
         return device_array(cost)
     try:

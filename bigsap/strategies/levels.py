@@ -40,7 +40,7 @@ from bigsap.progress import Monitor, PartMonitor
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
-from bigsap.sources.device.placed import OnDevice
+from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies import whole_rows
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.outlying import outlying, without, worth

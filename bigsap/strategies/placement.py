@@ -25,8 +25,8 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array, CostSource
-from bigsap.sources.device.device_kernels import load_cupy
-from bigsap.sources.device.placed import (
+from bigsap.sources.cuda.device_kernels import load_cupy
+from bigsap.sources.cuda.placed import (
     OnDevice,
     Placeable,
     StreamedToDevice,
@@ -34,8 +34,8 @@ from bigsap.sources.device.placed import (
     needed_bytes,
     place,
 )
-from bigsap.sources.device.row_blocks import RowsOnDevices, is_matrix
-from bigsap.sources.device.slabs import SlabsOnDevices
+from bigsap.sources.cuda.row_blocks import RowsOnDevices, is_matrix
+from bigsap.sources.cuda.slabs import SlabsOnDevices
 from bigsap.sources.gated import Gated
 
 #: ``device="auto"``: fewer rows or columns than this stay on the CPU (tests/bench/GPU.md).

@@ -28,7 +28,7 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Resident
-from bigsap.sources.device.placed import OnDevice
+from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies.placement import device_pass
 from bigsap.strategies.start.samples import Counts
 

@@ -12,7 +12,7 @@ import bigsap
 from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.progress import Stopped
 from bigsap.row_cache import RowCache
-from bigsap.sources.device.placed import MatrixOnDevice
+from bigsap.sources.cuda.placed import MatrixOnDevice
 from test_device_cache import (
     by_model,
     by_rows,

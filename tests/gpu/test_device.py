@@ -20,8 +20,8 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.sources import ArraySource, as_source
-from bigsap.sources.device import device_memory
-from bigsap.sources.device.placed import MatrixOnDevice, place
+from bigsap.sources.cuda import device_memory
+from bigsap.sources.cuda.placed import MatrixOnDevice, place
 
 cupy = pytest.importorskip("cupy")
 optimize = pytest.importorskip("scipy.optimize")

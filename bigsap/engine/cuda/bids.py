@@ -12,7 +12,7 @@ from bigsap.engine.cuda.row_kernels import row_kernels, values_of
 from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import load_cupy, on
+from bigsap.sources.cuda.device_kernels import load_cupy, on
 
 #: Threads of a block, and most blocks that look for the range of costs.
 _SIDE, _BLOCKS = 256, 1 << 14

@@ -17,8 +17,8 @@ from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.engine.trees.device_result import BETWEEN, YIELD
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import load_cupy, on
-from bigsap.sources.device.device_memory import empty
+from bigsap.sources.cuda.device_kernels import load_cupy, on
+from bigsap.sources.cuda.device_memory import empty
 
 #: Threads of a block, and items from which all blocks work on a step.
 _TEAM = 1024

@@ -26,8 +26,8 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import load_cupy
-from bigsap.sources.device.slabs import DeviceSlab, SlabsOnDevices
+from bigsap.sources.cuda.device_kernels import load_cupy
+from bigsap.sources.cuda.slabs import DeviceSlab, SlabsOnDevices
 
 #: A launch ends after about this long, at the end of a search: displays and listeners
 #: are served in between.

@@ -23,11 +23,11 @@ from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.engine.trees.device_result import DONE, KEEP, YIELD, Grown, KeptLists
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device.code import DeviceCode
-from bigsap.sources.device.device_kernels import compiled, load_cupy, on
-from bigsap.sources.device.device_memory import empty
-from bigsap.sources.device.placed import OnDevice
-from bigsap.sources.device.row_blocks import RowsOnDevices
+from bigsap.sources.cuda.code import DeviceCode
+from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.device_memory import empty
+from bigsap.sources.cuda.placed import OnDevice
+from bigsap.sources.cuda.row_blocks import RowsOnDevices
 
 #: Threads of a block that goes through rows, and of one of the forest's.
 _SIDE, _TEAM = 256, 1024

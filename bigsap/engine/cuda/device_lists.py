@@ -21,10 +21,10 @@ from bigsap.engine.lists.store import Wave
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array
-from bigsap.sources.device.code import DeviceCode
-from bigsap.sources.device.device_kernels import Kernels, compiled, load_cupy, on
-from bigsap.sources.device.device_memory import empty
-from bigsap.sources.device.placed import OnDevice, StreamedToDevice
+from bigsap.sources.cuda.code import DeviceCode
+from bigsap.sources.cuda.device_kernels import Kernels, compiled, load_cupy, on
+from bigsap.sources.cuda.device_memory import empty
+from bigsap.sources.cuda.placed import OnDevice, StreamedToDevice
 
 #: Threads of a block, and columns between two of a group: SIDE in kernels_rows.cu.
 SIDE = 256

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.trees.device_result import KEEP
-from bigsap.sources.device.device_kernels import compiled, load_cupy, on
-from bigsap.sources.device.device_memory import empty
+from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.device_memory import empty
 
 #: Largest range of costs, as in kernels_forest_rows.cu: times stay below three times as much.
 RANGE = 1 << 29

@@ -24,9 +24,9 @@ from bigsap.compile.decorator import kernel
 from bigsap.errors import DeviceMemoryError
 from bigsap.row_cache import ABSENT, HITS, RowCache, Rows, RowTable, claim, touch
 from bigsap.sources.base import Array
-from bigsap.sources.device.code import DeviceCode, matrix_code
-from bigsap.sources.device.device_kernels import Kernels, load_cupy
-from bigsap.sources.device.device_memory import (
+from bigsap.sources.cuda.code import DeviceCode, matrix_code
+from bigsap.sources.cuda.device_kernels import Kernels, load_cupy
+from bigsap.sources.cuda.device_memory import (
     PANEL_BYTES,
     bring,
     empty,
@@ -34,7 +34,7 @@ from bigsap.sources.device.device_memory import (
     naming_bytes,
     panels,
 )
-from bigsap.sources.device.placed import StreamedToDevice
+from bigsap.sources.cuda.placed import StreamedToDevice
 
 #: A panel takes this share of the bytes that rows may take, until it is as large as others.
 _PANEL_PART = 8

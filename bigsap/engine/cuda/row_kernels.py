@@ -9,7 +9,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import Kernels, compiled, load_cupy, on
+from bigsap.sources.cuda.device_kernels import Kernels, compiled, load_cupy, on
 
 _SIDE, _STRIP, _MOST_BLOCKS = 256, 256, 1 << 16
 #: Pairs of one launch.

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, OptionError
-from bigsap.sources.device.device_kernels import Settings, attributes_of, compiled, load_cupy, on
-from bigsap.sources.device.device_memory import empty
-from bigsap.sources.device.slabs import DeviceSlab
+from bigsap.sources.cuda.device_kernels import Settings, attributes_of, compiled, load_cupy, on
+from bigsap.sources.cuda.device_memory import empty
+from bigsap.sources.cuda.slabs import DeviceSlab
 
 _USUAL_CLOCK = 1_500_000  # kHz
 #: How long a group waits for the other devices' before it gives up.

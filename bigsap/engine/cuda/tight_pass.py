@@ -11,8 +11,8 @@ from bigsap.engine.core.state import BLOCK, ID
 from bigsap.engine.lists.tight import PER_BLOCK, ROOM, Tight, valid_costs
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import compiled, load_cupy, on
-from bigsap.sources.device.placed import OnDevice
+from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.placed import OnDevice
 
 #: Threads of a block, a warp of them a row: SIDE in kernels_rows.cu.
 _SIDE = 256

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.device.device_kernels import attributes_of, load_cupy, on
+from bigsap.sources.cuda.device_kernels import attributes_of, load_cupy, on
 
 # As in kernels_agree.cu and kernels_post.cu.
 STOP_FLAG, AT_POSITION, AT_SCANS, ABORT_FLAG, HOST_WORDS = range(5)

@@ -20,7 +20,7 @@ from bigsap.engine.core.state import LANES
 from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Resident
-from bigsap.sources.device.placed import OnDevice
+from bigsap.sources.cuda.placed import OnDevice
 
 #: Rows that a thread takes at a time, and pairs of the first slice; seconds of later ones.
 _CLAIM = 4

@@ -21,7 +21,7 @@ from bigsap.sources.base import (
     read_while,
 )
 from bigsap.sources.compiled import read_pairs
-from bigsap.sources.device.placed import OnDevice
+from bigsap.sources.cuda.placed import OnDevice
 from bigsap.sources.filling import fill_of
 
 _READ_BYTES = 16 << 20

@@ -82,7 +82,7 @@ def classical() -> None:
 def proof() -> None:
     """Milliseconds of the certificate, and what they go into."""
     from bigsap.proof.certificate import certify
-    from bigsap.sources.device.placed import device_array
+    from bigsap.sources.cuda.placed import device_array
 
     for n in SIZES:
         cost = costs(n, 1)
@@ -115,7 +115,7 @@ def parts() -> None:
     """Milliseconds of each part of the device's work."""
     from bigsap.engine.cuda import device_forest
     from bigsap.problem import Problem
-    from bigsap.sources.device.placed import device_array
+    from bigsap.sources.cuda.placed import device_array
 
     def nothing(*_: Any) -> None:
         pass

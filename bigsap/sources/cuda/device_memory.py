@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsap.errors import DeviceMemoryError
 from bigsap.sources.base import Array, CostSource, read_while
-from bigsap.sources.device.device_kernels import load_cupy, on
+from bigsap.sources.cuda.device_kernels import load_cupy, on
 
 #: Bytes of rows that are copied to the device at a time, from pinned memory.
 PANEL_BYTES = 64 << 20

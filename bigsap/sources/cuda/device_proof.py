@@ -14,7 +14,7 @@ import numpy as np
 
 from bigsap.errors import CertificateError
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
 
 #: Rows in one launch: a fraction of a second of work.
 _PAIRS = 1 << 34

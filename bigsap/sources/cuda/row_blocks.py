@@ -17,10 +17,10 @@ from bigsap.sources.base import (
     Resident,
 )
 from bigsap.sources.convert import fingerprint_of
-from bigsap.sources.device.code import source_code
-from bigsap.sources.device.device_memory import moved
-from bigsap.sources.device.placed import MatrixOnDevice, OnDevice, Placeable
-from bigsap.sources.device.slabs import SlabsOnDevices, slab_bounds
+from bigsap.sources.cuda.code import source_code
+from bigsap.sources.cuda.device_memory import moved
+from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice, Placeable
+from bigsap.sources.cuda.slabs import SlabsOnDevices, slab_bounds
 
 
 class RowsOnDevices:

@@ -20,10 +20,10 @@ from bigsap.sources.base import (
     Transposable,
 )
 from bigsap.sources.convert import fingerprint_of
-from bigsap.sources.device.code import DeviceCode, source_code
-from bigsap.sources.device.device_kernels import on
-from bigsap.sources.device.device_memory import bring, empty, free_bytes, moved, panels
-from bigsap.sources.device.placed import (
+from bigsap.sources.cuda.code import DeviceCode, source_code
+from bigsap.sources.cuda.device_kernels import on
+from bigsap.sources.cuda.device_memory import bring, empty, free_bytes, moved, panels
+from bigsap.sources.cuda.placed import (
     MatrixOnDevice,
     OnDevice,
     Placeable,
@@ -215,7 +215,7 @@ class SlabsOnDevices:
         tick: Callable[[int], None],
     ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
         """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
-        from bigsap.sources.device.device_proof import row_minima
+        from bigsap.sources.cuda.device_proof import row_minima
 
         pieces = [(slab.source, slab.start, slab.stop) for slab in self.slabs()]
         return row_minima(self, pieces, matching, prices, low, maximize, tick)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from bigsap.sources.base import Array
-from bigsap.sources.device.device_kernels import compiled, load_cupy, on
-from bigsap.sources.device.placed import MatrixOnDevice, OnDevice
-from bigsap.sources.device.row_blocks import RowsOnDevices
-from bigsap.sources.device.slabs import SlabsOnDevices
+from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice
+from bigsap.sources.cuda.row_blocks import RowsOnDevices
+from bigsap.sources.cuda.slabs import SlabsOnDevices
 
 _BLOCK = 256
 _MOST_BLOCKS = 4096

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from bigsap.errors import KernelError, OptionError
-from bigsap.sources.device.code import PRELUDE, DeviceCode
+from bigsap.sources.cuda.code import PRELUDE, DeviceCode
 
 #: Macros and their values.
 Settings = tuple[tuple[str, int], ...]
@@ -40,8 +40,8 @@ _FILES = {
         "bigsap.engine.cuda",
         ("kernels_price", "kernels_least", "kernels_grid", "kernels_classical"),
     ),
-    "pairs": ("bigsap.sources.device", ("kernels_pairs",)),
-    "proof": ("bigsap.sources.device", ("kernels_proof",)),
+    "pairs": ("bigsap.sources.cuda", ("kernels_pairs",)),
+    "proof": ("bigsap.sources.cuda", ("kernels_proof",)),
 }
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 #: Contraction would make equal formulas differ from the CPU in the last bit.

@@ -11,8 +11,8 @@ import numpy as np
 from bigsap.errors import DtypeError, OptionError, ShapeError
 from bigsap.sources.base import SCANNABLE, Array, Ids
 from bigsap.sources.convert import cost_shape
-from bigsap.sources.device.code import C_TYPES, PairCode
-from bigsap.sources.device.placed import ComputedOnDevice
+from bigsap.sources.cuda.code import C_TYPES, PairCode
+from bigsap.sources.cuda.placed import ComputedOnDevice
 
 
 class CudaKernelSource:

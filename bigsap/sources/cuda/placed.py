@@ -34,9 +34,9 @@ from bigsap.sources.base import (
     range_of,
 )
 from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
-from bigsap.sources.device.code import DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.device.device_kernels import compiled, load_cupy, on
-from bigsap.sources.device.device_memory import (
+from bigsap.sources.cuda.code import DeviceCode, PairCode, matrix_code, source_code
+from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.device_memory import (
     PANEL_BYTES,
     bring,
     copy_of,
@@ -148,7 +148,7 @@ class _Device:
         tick: Callable[[int], None],
     ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
         """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
-        from bigsap.sources.device.device_proof import row_minima
+        from bigsap.sources.cuda.device_proof import row_minima
 
         pieces = [(self, 0, self.shape[1])]
         return row_minima(self, pieces, matching, prices, low, maximize, tick)
