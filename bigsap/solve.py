@@ -32,9 +32,9 @@ from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
+from bigsap.sources.clipped import Gated
 from bigsap.sources.cluster.costs import hired, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
-from bigsap.sources.gated import Gated
 from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
 

@@ -9,8 +9,8 @@ import pytest
 
 import bigsap
 from bigsap.sources.base import range_of
+from bigsap.sources.clipped import Gated
 from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
-from bigsap.sources.gated import Gated
 from bigsap.sources.metrics import METRICS
 from bigsap.sources.wrappers import converted
 from oracle import optimum

@@ -16,7 +16,7 @@ from bigsap.errors import (
     ShapeError,
     StoreError,
 )
-from bigsap.sources.described import KINDS
+from bigsap.sources.cost_specs import KINDS
 
 
 def matrix(source) -> np.ndarray:

@@ -28,8 +28,8 @@ from bigsap.errors import (
 from bigsap.proof.unassigned import certify_gated, ungate, widen_start
 from bigsap.result import Result
 from bigsap.sources import Counted, as_source
+from bigsap.sources.clipped import Gated
 from bigsap.sources.compiled import read_by_fill
-from bigsap.sources.gated import Gated
 from examples_of import examples
 from oracle import brute_force, optimum, value
 from pairwise import pairwise

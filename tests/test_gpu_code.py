@@ -17,11 +17,11 @@ from bigsap.engine.cuda.device_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.cuda.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.progress import Monitor
+from bigsap.sources.clipped import Gated
 from bigsap.sources.cuda.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.cuda.device_kernels import OPTIONS, compile_error, full_text
 from bigsap.sources.cuda.function import cuda_kernel
 from bigsap.sources.cuda.placed import StreamedToDevice, device_numbers
-from bigsap.sources.gated import Gated
 from bigsap.strategies import placement
 from bigsap.strategies.placement import device_method, place_costs, refuse_streaming
 from pairwise import each

@@ -12,8 +12,8 @@ import pytest
 import bigsap
 import cluster_costs
 from bigsap.sources import ArraySource, Counted, SliceableSource, converted
+from bigsap.sources.clipped import Gated
 from bigsap.sources.cluster.recipes import followed, recipe_of
-from bigsap.sources.gated import Gated
 from bigsap.sources.packed import WithoutMissing
 from remote_provider import Provider
 

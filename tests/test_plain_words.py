@@ -13,8 +13,8 @@ import pytest
 import bigsap
 from bigsap.display.text import result_lines
 from bigsap.errors import DtypeError, InvalidCostError, StoreError
+from bigsap.sources.constant import infinities, why_infinite
 from bigsap.sources.functions.speed import PerformanceWarning
-from bigsap.sources.infinite import infinities, why_infinite
 
 
 @pytest.mark.parametrize("name", ["costs.csv", "costs", "costs.txt"])

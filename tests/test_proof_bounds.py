@@ -22,7 +22,7 @@ from bigsap.proof.descent import PointCosts, _plain, _sloped, descend
 from bigsap.proof.geometry import geometry
 from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.proof.unassigned import certify_gated
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 from bigsap.sources.wrappers import Counted
 from examples_of import examples
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.proof.unassigned import ungate
 from bigsap.sources import as_source
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 from examples_of import examples
 from oracle import optimum, value
 

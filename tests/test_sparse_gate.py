@@ -16,7 +16,7 @@ from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.sources import as_source
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 from bigsap.strategies import optional_rows
 from examples_of import examples
 from oracle import optimum, value

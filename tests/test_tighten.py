@@ -17,7 +17,7 @@ from bigsap.proof.row_minima import NearPairs, Prices, row_minima, whole
 from bigsap.proof.scan import no_near
 from bigsap.proof.tighten import largest, tightened
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 from exactly import check_gap, fractions_of
 from examples_of import examples
 from oracle import optimal_prices, optimum

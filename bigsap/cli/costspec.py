@@ -40,7 +40,7 @@ import numpy.typing as npt
 from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
-from bigsap.sources.described import KINDS, RESERVED
+from bigsap.sources.cost_specs import KINDS, RESERVED
 from bigsap.sources.spec_files import load_npy, read_json
 from bigsap.sources.whole_numbers import rounded_among
 

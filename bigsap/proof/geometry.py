@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap.sources.base import Array, CostSource, Fillable, Ids, Selectable, Separable
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
 

@@ -29,8 +29,8 @@ from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.scan import fold
 from bigsap.proof.tighten import largest
 from bigsap.sources.base import Array, CostSource, Minimised, Resident
+from bigsap.sources.clipped import Gated
 from bigsap.sources.filling import fill_of
-from bigsap.sources.gated import Gated
 
 #: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.
 LEAST_ROWS = 4096

@@ -2,7 +2,7 @@
 
 The problem: choose pairs, no row and no column twice, and pay ``price[i]`` for each row
 left out. Its dual, when minimising: the largest ``sum(u) + sum(v)`` with ``u[i] + v[j] <=
-c[i, j]``, ``u[i] <= price[i]`` and ``v[j] <= 0``. ``bigsap.sources.gated`` turns it into
+c[i, j]``, ``u[i] <= price[i]`` and ``v[j] <= 0``. ``bigsap.sources.clipped`` turns it into
 a plain assignment problem, whose duals are duals of this one.
 """
 
@@ -38,9 +38,9 @@ from bigsap.proof.verify import (
     unknown,
 )
 from bigsap.sources.base import Array, CostSource, Resident
+from bigsap.sources.clipped import Gated
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
-from bigsap.sources.gated import Gated
 
 _Claim = TypeVar("_Claim", bound=Claim)
 #: What rounding may have changed, in the size of the largest numbers: a thousand times as much.

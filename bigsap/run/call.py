@@ -22,9 +22,9 @@ from bigsap.result import Status
 from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.run.warm_start import GivenStart
 from bigsap.sources.base import Array, Crewed
+from bigsap.sources.clipped import Gated
 from bigsap.sources.cluster.offload import Workers
 from bigsap.sources.cluster.workers import Crew
-from bigsap.sources.gated import Gated
 from bigsap.strategies.baselines.auction import refuse_many_costs
 from bigsap.strategies.list_run import Solved
 from bigsap.strategies.orientation import resident

@@ -16,7 +16,7 @@ from bigsap.run.kept_rows import KeptRows
 from bigsap.run.proof_on_workers import proof_elsewhere
 from bigsap.run.refine import Solve, refined, settled
 from bigsap.sources.base import Array, CostSource, Crewed
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 from bigsap.strategies import Outcome, whole_rows
 from bigsap.strategies.start.warm import Warm
 

@@ -14,7 +14,7 @@ from bigsap.run.call import BLOCK_SECONDS, SolveCall
 from bigsap.run.interrupted import Conclusion, as_float
 from bigsap.run.stats import last_report, solve_stats
 from bigsap.sources.base import Array
-from bigsap.sources.infinite import infinities
+from bigsap.sources.constant import infinities
 from bigsap.strategies.orientation import exchanged, inverse, rows_outside
 
 

@@ -14,7 +14,7 @@ from bigsap.engine.core.precision import Arithmetic
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.sources.base import Fingerprinted
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 
 _log = logging.getLogger("bigsap")
 

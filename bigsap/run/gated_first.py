@@ -7,7 +7,7 @@ import time
 from bigsap.progress import Stopped
 from bigsap.run.call import SolveCall
 from bigsap.sources.base import Resident
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 from bigsap.strategies import Outcome
 from bigsap.strategies.list_run import Setting, Solved
 from bigsap.strategies.optional_rows import bounded, sparse_gate

@@ -30,7 +30,7 @@ from bigsap.row_cache import parse_bytes
 from bigsap.run.call import SolveCall
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 from bigsap.sources.residual import Residual
 from bigsap.strategies import Outcome
 

@@ -35,8 +35,8 @@ from bigsap.run.stats import first_bounds, list_bounds
 from bigsap.run.warm_start import GivenStart
 from bigsap.run.without_proof import pair_costs, unproved
 from bigsap.sources.base import Array
+from bigsap.sources.clipped import Gated
 from bigsap.sources.cluster.workers import Crew
-from bigsap.sources.gated import Gated
 from bigsap.strategies import ON_LISTS, Outcome, whole_rows
 from bigsap.strategies.baselines.auction import run_auction
 from bigsap.strategies.list_run import Setting, Solved

@@ -8,7 +8,7 @@ from bigsap.proof.unassigned import ungate
 from bigsap.result import Result
 from bigsap.run.small_arrays import solve_small
 from bigsap.sources.base import Array
-from bigsap.sources.gated import Gated
+from bigsap.sources.clipped import Gated
 
 #: Clipped costs of the largest problems that are taken: beyond, searches of the pairs that are
 #: worth it are faster (``methods.sparse_gate``), since many clipped costs tie.

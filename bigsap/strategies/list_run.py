@@ -15,7 +15,7 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array
-from bigsap.sources.beside import Beside
+from bigsap.sources.offloadable import Beside
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun
 from bigsap.strategies.start.samples import Counts

@@ -44,8 +44,8 @@ from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
+from bigsap.sources.clipped import Gated
 from bigsap.sources.filling import fill_of
-from bigsap.sources.gated import Gated
 from bigsap.strategies.list_run import Setting, Solved
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm

@@ -25,6 +25,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array, CostSource
+from bigsap.sources.clipped import Gated
 from bigsap.sources.cuda.device_kernels import load_cupy
 from bigsap.sources.cuda.placed import (
     OnDevice,
@@ -36,7 +37,6 @@ from bigsap.sources.cuda.placed import (
 )
 from bigsap.sources.cuda.row_blocks import RowsOnDevices, is_matrix
 from bigsap.sources.cuda.slabs import SlabsOnDevices
-from bigsap.sources.gated import Gated
 
 #: ``device="auto"``: fewer rows or columns than this stay on the CPU (tests/bench/GPU.md).
 CROSSOVER = 4096

@@ -20,7 +20,7 @@ from bigsap_server.costs.resolver import Resolver, pointer_to_child
 from bigsap_server.problems import HttpProblem, from_error
 
 import bigsap
-from bigsap.sources.described import KINDS, RESERVED
+from bigsap.sources.cost_specs import KINDS, RESERVED
 
 PLUGIN_GROUP = "bigsap.costs"
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 import bigsap
 from bigsap.cli import costspec
-from bigsap.sources.described import KINDS
+from bigsap.sources.cost_specs import KINDS
 
 A = [[4, 1, 3], [2, 0, 5]]
 X, Y = [[0.0, 1], [2, 3]], [[1.0, 1], [0, 2], [5, 5]]

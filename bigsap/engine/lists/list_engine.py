@@ -26,7 +26,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array, Crewed
-from bigsap.sources.beside import Beside
+from bigsap.sources.offloadable import Beside
 
 _SLICE_SECONDS = 0.1
 #: Of a slice of searches: entries gone through, and pairs evaluated, each of which may be dear.

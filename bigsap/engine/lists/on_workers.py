@@ -21,7 +21,7 @@ from bigsap.errors import ClusterError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Crewed
-from bigsap.sources.beside import read_by_kernels
+from bigsap.sources.offloadable import read_by_kernels
 
 _LISTS = "bigsap.engine.lists.on_workers:lists_of"
 #: int64: pairs looked at, first bad row's place or -1, entries noted.

@@ -26,12 +26,12 @@ from bigsap.sources.base import (
     Waiting,
     range_of,
 )
-from bigsap.sources.beside import read_by_kernels
+from bigsap.sources.clipped import Gated
 from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
 from bigsap.sources.cluster.workers import Crew, cores_here
 from bigsap.sources.convert import check_rows
 from bigsap.sources.functions.speed import PerformanceWarning
-from bigsap.sources.gated import Gated
+from bigsap.sources.offloadable import read_by_kernels
 
 _ROWS = "bigsap.sources.cluster.on_worker:rows_of"
 _DUALS = "bigsap.run.part_proof:duals_of"

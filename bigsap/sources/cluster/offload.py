@@ -22,7 +22,7 @@ _WAVE_SECONDS = 0.1
 
 
 class Workers:
-    """See ``bigsap.sources.beside.Beside``. used: whether anything has been handed to them."""
+    """See ``bigsap.sources.offloadable.Beside``. used: whether anything has been handed to them."""
 
     def __init__(self, crew: Crew) -> None:
         self.crew, self.used = crew, False

@@ -159,7 +159,7 @@ class Gated:
         if self._fill is None and not self._check_size and isinstance(self.given, Fillable):
             inner = self.given.fill()
             if inner is not None:
-                from bigsap.sources.gate_kernels import gate_fill
+                from bigsap.sources.clipped_kernels import gate_fill
 
                 self._fill = gate_fill(
                     inner, self.given.dtype, self._cap, self.n_columns, self.maximize

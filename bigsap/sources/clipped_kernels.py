@@ -1,4 +1,4 @@
-"""Compiled fillers that clip what another filler writes: see ``bigsap.sources.gated``.
+"""Compiled fillers that clip what another filler writes: see ``bigsap.sources.clipped``.
 
 One function for each pair of dtypes, named by both: ``f4_f8`` reads float32 costs as
 float64. They stand at module level, one by one, because numba keeps on disk only what
