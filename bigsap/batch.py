@@ -37,16 +37,24 @@ _REFUSED = {
 
 @overload
 def solve_many(
-    costs: Iterable[Any], *, threads: int | None = ..., maximize: bool = ...,
-    errors: Literal["raise"] = ..., **options: Any,
-) -> list[Result]: ...  # fmt: skip
+    costs: Iterable[Any],
+    *,
+    threads: int | None = ...,
+    maximize: bool = ...,
+    errors: Literal["raise"] = ...,
+    **options: Any,
+) -> list[Result]: ...
 
 
 @overload
 def solve_many(
-    costs: Iterable[Any], *, threads: int | None = ..., maximize: bool = ...,
-    errors: Literal["return"], **options: Any,
-) -> list[Result | Exception]: ...  # fmt: skip
+    costs: Iterable[Any],
+    *,
+    threads: int | None = ...,
+    maximize: bool = ...,
+    errors: Literal["return"],
+    **options: Any,
+) -> list[Result | Exception]: ...
 
 
 @quiet
@@ -90,8 +98,7 @@ def solve_many(
             raise OptionError(f"solve_many takes no {name}=: {reason}")
     if isinstance(costs, (str, bytes, os.PathLike)) or not isinstance(costs, Iterable):
         raise OptionError(
-            f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one"
-            " problem call solve"
+            f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"
         )
     options = {**options, "maximize": maximize, "threads": 1}
     # A misspelt option is the caller's error, not that of every problem.
@@ -157,9 +164,8 @@ def _completed(
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool,
-    one: Callable[[Any], Result],
-) -> Iterator[Result | Exception]:  # fmt: skip
+    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool, one: Callable[[Any], Result]
+) -> Iterator[Result | Exception]:
     problems = iter(costs)
     waiting: deque[Future[Result]] = deque()
     for number in itertools.count():

@@ -25,9 +25,7 @@ from bigsap.errors import OptionError
 from bigsap.warmup import warm
 
 
-def build(
-    folder: Path, names: Sequence[str], *, kinds: str = "", processes: int | None = None
-) -> None:
+def build(folder: Path, names: Sequence[str], *, kinds: str = "", processes: int | None = None) -> None:
     """Write the kernels of the levels ``names`` to ``folder``, a folder each.
 
     kinds: only those of ``warmup`` that contain this text. processes: that compile at once, by
@@ -45,9 +43,7 @@ def build(
         first = usable[0] if usable else cpu_levels.own_level()
         kept = folder if usable else Path(scratch) / "unused"
         _call(first, "run", kept, first, scratch, kinds, workers)
-        records = sorted(
-            {record for file in Path(scratch).glob("*.records") for record in _read(file)}
-        )
+        records = sorted({record for file in Path(scratch).glob("*.records") for record in _read(file)})
         for module in sorted({record[0] for record in records}):
             digest.content(module)
         digest.write_summaries(folder)
@@ -118,9 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kinds", default="", help="only those that contain this text")
     parser.add_argument("--processes", type=int)
     options = parser.parse_args(given)
-    build(
-        options.folder, options.levels.split(","), kinds=options.kinds, processes=options.processes
-    )
+    build(options.folder, options.levels.split(","), kinds=options.kinds, processes=options.processes)
 
 
 if __name__ == "__main__":

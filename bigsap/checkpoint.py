@@ -71,9 +71,7 @@ class Saved:
                 )
 
 
-def write(
-    path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapping[str, Any]
-) -> None:
+def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapping[str, Any]) -> None:
     """Replace the checkpoint at ``path``, atomically and durably.
 
     Written beside the target, flushed to the disk, renamed: at every moment the path
@@ -167,8 +165,7 @@ def _judge(file: BinaryIO, size: int, name: str) -> int:
         left -= len(part)
     if left or file.read(_DIGEST + 1) != digest.digest():
         raise CheckpointError(
-            f"{name}: the checkpoint is truncated or damaged: its {size} bytes do not"
-            " match its checksum"
+            f"{name}: the checkpoint is truncated or damaged: its {size} bytes do not match its checksum"
         )
     return length
 

@@ -68,8 +68,7 @@ _EXTRAS = {
 def extras() -> dict[str, dict[str, str | None]]:
     """For each extra its main distributions and their versions, None where absent."""
     return {
-        extra: {name: version(name) for name in distributions}
-        for extra, distributions in _EXTRAS.items()
+        extra: {name: version(name) for name in distributions} for extra, distributions in _EXTRAS.items()
     }
 
 
@@ -91,10 +90,7 @@ def text_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("platform", facts["platform"]),
         ("cpu", facts["cpu"]),
         ("threads", f"{facts['threads']} of {facts['cores']} cores"),
-        (
-            "memory",
-            f"{size('memory_bytes')}, available {size('memory_available_bytes')}{limit}",
-        ),
+        ("memory", f"{size('memory_bytes')}, available {size('memory_available_bytes')}{limit}"),
         ("built kernels", built or "none"),
         ("kernel cache", kept),
     ]

@@ -205,9 +205,8 @@ class Result:
 
     @classmethod
     def later(
-        cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool,
-        shape: tuple[int, int],
-    ) -> Result:  # fmt: skip
+        cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool, shape: tuple[int, int]
+    ) -> Result:
         """A result whose fields are put together when one of them is looked at first.
 
         fields: called once, with ``told``; gives all fields. For small problems, which are
@@ -354,13 +353,7 @@ class Result:
         try:
             with open(temporary, "xb") as file:
                 np.savez(
-                    file,
-                    meta=text,
-                    col4row=self.col4row,
-                    u=self.u,
-                    v=self.v,
-                    violator=self.violator,
-                    **gate,
+                    file, meta=text, col4row=self.col4row, u=self.u, v=self.v, violator=self.violator, **gate
                 )
                 file.flush()
                 os.fsync(file.fileno())

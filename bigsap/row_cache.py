@@ -245,9 +245,7 @@ def parse_bytes(value: int | str, what: str = "a byte size") -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         size = int(value)
     elif isinstance(value, str):
-        match = re.fullmatch(
-            r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*([kKmMgGtT]?)(i?)[bB]?\s*", value
-        )
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*([kKmMgGtT]?)(i?)[bB]?\s*", value)
         if match is None:
             raise OptionError(f"{what} must look like 4GiB, 500MB or 1000000, got {value!r}")
         number, prefix, binary = match.groups()
@@ -318,18 +316,30 @@ class Rows:
         ids = np.arange(n, dtype=np.int32)
         none = np.empty(0, np.int32)
         table = RowTable(
-            _alias(matrix), ids, ids, none, none, np.empty(0, np.uint8),
-            np.empty(0, np.int64), np.empty(0, np.int64), head,
-        )  # fmt: skip
+            _alias(matrix),
+            ids,
+            ids,
+            none,
+            none,
+            np.empty(0, np.uint8),
+            np.empty(0, np.int64),
+            np.empty(0, np.int64),
+            head,
+        )
         rows = cls(table, "in place")
         rows._keep = matrix
         return rows
 
     @classmethod
     def cached(
-        cls, shape: tuple[int, int], dtype: np.dtype[Any], cache: RowCache, budget: int,
-        *, elsewhere: bool = False,
-    ) -> Rows:  # fmt: skip
+        cls,
+        shape: tuple[int, int],
+        dtype: np.dtype[Any],
+        cache: RowCache,
+        budget: int,
+        *,
+        elsewhere: bool = False,
+    ) -> Rows:
         """An empty cache of at most ``budget`` bytes of costs.
 
         elsewhere: the slots are not in this machine's memory; the caller has them.
@@ -340,8 +350,7 @@ class Rows:
         n_slots = min(n, budget // row_bytes)
         if n_slots < 1 and n > 0:
             raise OptionError(
-                f"a cache of {budget} bytes does not hold one row of {m} columns"
-                f" ({row_bytes} bytes)"
+                f"a cache of {budget} bytes does not hold one row of {m} columns ({row_bytes} bytes)"
             )
         policy = cache.policy
         if policy == "auto":

@@ -50,9 +50,7 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
         found = assignment(costs, maximize) if suits(costs) else None
         return _by_solve(costs, maximize) if found is None else found
     except InvalidCostError as error:
-        raise InvalidCostError(
-            "matrix contains invalid numeric entries", error.row, error.column
-        ) from error
+        raise InvalidCostError("matrix contains invalid numeric entries", error.row, error.column) from error
 
 
 def _by_solve(costs: Array, maximize: bool) -> tuple[Array, Array]:
@@ -82,9 +80,7 @@ def _as_scipy_reads(cost_matrix: Any) -> Array:
     """
     if _is_array(cost_matrix):
         return _as_array(cost_matrix)
-    if isinstance(cost_matrix, (list, tuple)) and any(
-        mask_of(row) is not None for row in cost_matrix
-    ):
+    if isinstance(cost_matrix, (list, tuple)) and any(mask_of(row) is not None for row in cost_matrix):
         costs, missing = parted(cost_matrix, "cost_matrix")
         _refuse_masked(missing)
         return costs

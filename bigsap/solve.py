@@ -191,22 +191,34 @@ def solve(
     be stopped. Levels take the costs of a sixteenth of the pairs for a matrix, and their lists.
     """
     monitor = Monitor(
-        time_limit=time_limit, callback=callback, interval=callback_every, cancel=cancel,
-        save_every=checkpoint_every, interval_rows=callback_rows,
-    )  # fmt: skip
+        time_limit=time_limit,
+        callback=callback,
+        interval=callback_every,
+        cancel=cancel,
+        save_every=checkpoint_every,
+        interval_rows=callback_rows,
+    )
     options = Options(
-        maximize=bool(maximize), method=method, epsilon=bool(epsilon), dtype=dtype, cache=cache,
-        memory_limit=memory_limit, threads=threads, device=device, gap=gap,
-        checkpoint=checkpoint, seed=seed, start=start, variant=variant,
+        maximize=bool(maximize),
+        method=method,
+        epsilon=bool(epsilon),
+        dtype=dtype,
+        cache=cache,
+        memory_limit=memory_limit,
+        threads=threads,
+        device=device,
+        gap=gap,
+        checkpoint=checkpoint,
+        seed=seed,
+        start=start,
+        variant=variant,
         certify=certify if isinstance(certify, str) else bool(certify),
-    )  # fmt: skip
+    )
     saved = None
     if isinstance(cost, _Continued):
         cost, saved = cost.cost, cost.saved
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
-    asked_for = (
-        dtype, cache, memory_limit, warm_start, time_limit, callback, cancel, checkpoint, saved,
-    )  # fmt: skip
+    asked_for = (dtype, cache, memory_limit, warm_start, time_limit, callback, cancel, checkpoint, saved)
     plain = (method, variant, device, start) == ("auto", "auto", "cpu", "auto")
     plain = plain and (options.epsilon, options.certify, gap) == (True, True, 0)
     plain = plain and not progress and all(option is None for option in asked_for)
@@ -230,9 +242,13 @@ def solve(
     if cluster is not None and device != "cpu":
         raise OptionError('cluster= evaluates rows on the CPUs of its workers: leave device="cpu"')
     source = place_costs(
-        source, options.device, options.memory_limit, monitor, options.cache,
+        source,
+        options.device,
+        options.memory_limit,
+        monitor,
+        options.cache,
         by_rows=options.method == "hungarian",
-    )  # fmt: skip
+    )
     if monitor.ended:
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)
@@ -256,9 +272,8 @@ def solve(
                 problem = replace(problem, source=spread_out(problem.source, crew))
                 monitor.progress.workers = crew.counts.by_worker
             run = partial(
-                Run, given, problem, monitor, options, n_threads, warm, saved,
-                gated=gated, crew=crew,
-            )  # fmt: skip
+                Run, given, problem, monitor, options, n_threads, warm, saved, gated=gated, crew=crew
+            )
             try:
                 result = run().result()
             except LargeCosts:

@@ -37,8 +37,7 @@ def table() -> str:
             default = field.get_default(call_default_factory=True)
             shown = f"`{default}`" if name == "port" else default_text(default)
             lines.append(
-                f"| `BIGSAP_{prefix}{name.upper()}` | `{place}{name}` | {shown}"
-                f" | {field.description} |"
+                f"| `BIGSAP_{prefix}{name.upper()}` | `{place}{name}` | {shown} | {field.description} |"
             )
     return "\n".join(lines)
 

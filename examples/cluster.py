@@ -47,22 +47,17 @@ def in_shards(store: Path, x: np.ndarray, y: np.ndarray) -> Path:
     """The distances, in chunks of whole rows, eight of them in a file."""
     n = len(x)
     rows = max(1, min(n // 32, (4 << 20) // (8 * n)))
-    array = zarr.create_array(
-        store, shape=(n, n), dtype="float64", chunks=(rows, n), shards=(8 * rows, n)
-    )
+    array = zarr.create_array(store, shape=(n, n), dtype="float64", chunks=(rows, n), shards=(8 * rows, n))
     for start in range(0, n, 8 * rows):
         block = x[start : start + 8 * rows, None] - y
         array[start : start + len(block)] = np.sqrt((block**2).sum(axis=2))
     return store
 
 
-def told(
-    name: str, result: bigsap.Result, seconds: float, first: bigsap.Result, one: float
-) -> None:
+def told(name: str, result: bigsap.Result, seconds: float, first: bigsap.Result, one: float) -> None:
     """One line of what a cluster did. one: seconds that a thread of one machine takes."""
     same = all(
-        getattr(result, part).tobytes() == getattr(first, part).tobytes()
-        for part in ("col4row", "u", "v")
+        getattr(result, part).tobytes() == getattr(first, part).tobytes() for part in ("col4row", "u", "v")
     )
     did = result.stats["cluster"]
     print(
@@ -73,9 +68,7 @@ def told(
     )
 
 
-def main(
-    n: int, micro: float, workers: list[int], scheduler: str | None, shards: bool = True
-) -> None:
+def main(n: int, micro: float, workers: list[int], scheduler: str | None, shards: bool = True) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.random((n, 2)), rng.random((n, 2))
 
@@ -126,9 +119,7 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--scheduler", help="use the workers of this one")
     parser.add_argument("--no-shards", action="store_true", help="the function alone")
-    parser.add_argument(
-        "--full", action="store_true", help="n = 10,000: 2,000 s of one core, each time"
-    )
+    parser.add_argument("--full", action="store_true", help="n = 10,000: 2,000 s of one core, each time")
     chosen = parser.parse_args()
     n = 10_000 if chosen.full else chosen.n
     main(n, chosen.micro, chosen.workers, chosen.scheduler, not chosen.no_shards)

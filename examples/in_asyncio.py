@@ -55,8 +55,7 @@ async def main(n: int, seconds: float | None, seed: int = 0) -> bigsap.Result:
     cost = "unknown" if result.fun is None else f"{result.fun:,.3f}"
     gap = "unknown" if result.gap is None else f"{result.gap:.2g}"
     print(
-        f"asyncio: n = {n:,}, {result.status}, cost {cost}, gap {gap};"
-        f" the loop had {turns} turns meanwhile"
+        f"asyncio: n = {n:,}, {result.status}, cost {cost}, gap {gap}; the loop had {turns} turns meanwhile"
     )
     return result
 

@@ -84,9 +84,7 @@ def create_app(costs: Costs, path: str = "/costs") -> FastAPI:
                 yield i.tobytes() + row.tobytes()
 
         return StreamingResponse(
-            records(),
-            media_type="application/octet-stream",
-            headers=labels | {"Content-Length": str(length)},
+            records(), media_type="application/octet-stream", headers=labels | {"Content-Length": str(length)}
         )
 
     return app

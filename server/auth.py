@@ -80,8 +80,7 @@ class Caller:
         """Count a request that stays open. Raises HttpProblem beyond the limit."""
         if not self.may_wait:
             raise HttpProblem(
-                "too-many-requests",
-                f"{self.max_streams} open streams, polls and uploads are allowed",
+                "too-many-requests", f"{self.max_streams} open streams, polls and uploads are allowed"
             )
         self.streams += 1
         try:
@@ -128,14 +127,16 @@ class Keys:
                 limits.stored_bytes if key.stored_bytes is None else key.stored_bytes,
                 limits.streams if key.streams is None else key.streams,
                 limits.spread_workers if key.spread_workers is None else key.spread_workers,
-                bucket=Bucket(
-                    key.requests_per_s or limits.requests_per_s, key.burst or limits.burst
-                ),
+                bucket=Bucket(key.requests_per_s or limits.requests_per_s, key.burst or limits.burst),
             )
         self._anybody = Caller(
-            "", frozenset({"admin"}), limits.active_jobs, limits.stored_bytes, limits.streams,
+            "",
+            frozenset({"admin"}),
+            limits.active_jobs,
+            limits.stored_bytes,
+            limits.streams,
             limits.spread_workers,
-        )  # fmt: skip
+        )
         # Guessing is hopeless anyway; this keeps it from being a load.
         self._strangers = Bucket(limits.requests_per_s, limits.burst)
 
@@ -169,14 +170,13 @@ class Keys:
         wait = 0.0 if bucket is None else bucket.take()
         if wait:
             raise HttpProblem(
-                "too-many-requests", "too many requests with this key",
+                "too-many-requests",
+                "too many requests with this key",
                 headers={"Retry-After": str(max(1, round(wait + 0.5)))},
-            )  # fmt: skip
+            )
         if known is None:
             detail = "send a key: Authorization: Bearer KEY" if text is None else "unknown key"
-            raise HttpProblem(
-                "unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="bigsap"'}
-            )
+            raise HttpProblem("unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="bigsap"'})
         return known
 
 

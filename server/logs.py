@@ -65,14 +65,7 @@ def configure(level: str) -> None:
     """
     root = logging.getLogger()
     root.handlers = [_Handler()]
-    for name in (
-        "bigsap_server",
-        "bigsap",
-        "uvicorn",
-        "uvicorn.error",
-        "distributed",
-        "py.warnings",
-    ):
+    for name in ("bigsap_server", "bigsap", "uvicorn", "uvicorn.error", "distributed", "py.warnings"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
     set_level(level)

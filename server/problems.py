@@ -103,8 +103,11 @@ class HttpProblem(Exception):
         """The JSON of RFC 9457."""
         status, title = PROBLEMS[self.slug]
         found: dict[str, Any] = {
-            "type": PREFIX + self.slug, "title": title, "status": status, "detail": self.detail,
-        }  # fmt: skip
+            "type": PREFIX + self.slug,
+            "title": title,
+            "status": status,
+            "detail": self.detail,
+        }
         if instance is not None:
             found["instance"] = instance
         if self.pointer is not None:
@@ -149,9 +152,7 @@ def _last(path: str) -> str:
 
 
 def from_error(
-    error: BaseException,
-    pointer: str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    error: BaseException, pointer: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> HttpProblem:
     """The problem that an exception of a source or a solve is, without its traceback.
 
@@ -162,11 +163,7 @@ def from_error(
     text = without_paths(" ".join(str(error).split()), settings)[:2000]
     extra: dict[str, Any] = {}
     if isinstance(error, bigsap.InvalidCostError):
-        extra = {
-            name: getattr(error, name)
-            for name in ("row", "column")
-            if getattr(error, name) is not None
-        }
+        extra = {name: getattr(error, name) for name in ("row", "column") if getattr(error, name) is not None}
         return HttpProblem("invalid-cost", text, pointer=pointer, **extra)
     if isinstance(error, bigsap.CertificateError):
         return HttpProblem("certificate-failed", text)
@@ -178,9 +175,7 @@ def from_error(
         return HttpProblem("out-of-memory", "not enough memory for this problem")
     if is_disk_full(error):
         return HttpProblem("disk-full", "the disk is full")
-    return HttpProblem(
-        "solve-failed", f"{type(error).__name__}: {text}" if text else type(error).__name__
-    )
+    return HttpProblem("solve-failed", f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -34,9 +34,7 @@ class Limits(BaseModel):
     active_jobs: int = Field(1000, ge=1, description="unfinished jobs of one key")
     requests_per_s: float = Field(100.0, gt=0, description="sustained requests of one key")
     burst: int = Field(200, ge=1, description="requests of one key at once")
-    streams: int = Field(
-        500, ge=1, description="open event streams, long polls and row blocks of one key"
-    )
+    streams: int = Field(500, ge=1, description="open event streams, long polls and row blocks of one key")
     idle_s: float = Field(60.0, gt=0, description="longest silence within a body")
     rows: int = Field(4_000_000, ge=1, description="largest number of rows")
     columns: int = Field(4_000_000, ge=1, description="largest number of columns")
@@ -70,9 +68,7 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8765, ge=0, le=65535, description="port to listen on; 0: any free one")
-    root_path: str = Field(
-        "", description="prefix of all paths that a proxy takes away, as `/bigsap`"
-    )
+    root_path: str = Field("", description="prefix of all paths that a proxy takes away, as `/bigsap`")
     data: Path = Field(Path("bigsap-data"), description="folder of jobs, results and uploads")
     scheduler: str | None = Field(None, description="address of a Dask scheduler; default: own")
     executor: Literal["dask", "inline"] = Field("dask", description="inline: threads, for tests")
@@ -191,9 +187,7 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
 
     Filed.__name__ = Settings.__name__  # as errors should call it
     found = Filed(**arguments)
-    return Settings.model_construct(
-        **{name: getattr(found, name) for name in Settings.model_fields}
-    )
+    return Settings.model_construct(**{name: getattr(found, name) for name in Settings.model_fields})
 
 
 def is_loopback(host: str) -> bool:

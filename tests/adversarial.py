@@ -31,13 +31,11 @@ SIZES = {
 #: How a problem is solved: at once, by scipy's name, among others, stopped, continued, kept in a
 #: file.
 WAYS = {
-    "host": (
-        ("solve", 50), ("scipy", 8), ("many", 8), ("stopped", 12), ("resumed", 12), ("kept", 10),
-    ),
+    "host": (("solve", 50), ("scipy", 8), ("many", 8), ("stopped", 12), ("resumed", 12), ("kept", 10)),
     "device": (("solve", 85), ("stopped", 15)),
     "cluster": (("solve", 85), ("stopped", 15)),
     "service": (("served", 100),),
-}  # fmt: skip
+}
 COMPUTED = ("points", "lowrank", "expression", "table", "sum")
 KEPT = ("array", "transposed", "npy", "rows", "values", "blocks", "zarr", "masked", "scaled")
 #: With a forced pair each, or one faulty reading among points: of all sizes, by all methods.
@@ -91,10 +89,7 @@ class Case:
             told["maximize"] = True
         if self.unassigned is not None:
             told["unassigned_cost"] = _short(self.unassigned)
-        return (
-            f"{self.name} {self.family} {n} x {m} {self.matrix.dtype} {self.source} {self.way}"
-            f" {told}"
-        )
+        return f"{self.name} {self.family} {n} x {m} {self.matrix.dtype} {self.source} {self.way} {told}"
 
 
 def _short(value: Any) -> Any:
@@ -111,9 +106,7 @@ def pick(rng: np.random.Generator, weighted: Sequence[tuple[Any, int]]) -> Any:
     return weighted[rng.choice(len(weighted), p=weights / weights.sum())][0]
 
 
-def draw(
-    seed: int, number: int, place: str, folder: Path, most: int = 2500, forced: bool = False
-) -> Case:
+def draw(seed: int, number: int, place: str, folder: Path, most: int = 2500, forced: bool = False) -> Case:
     """A problem. folder: where its files go. most: rows or columns at most. forced: one pair that
     must be taken, or a faulty reading, and nothing else."""
     rng = np.random.default_rng((seed, number, PLACES.index(place)))
@@ -149,9 +142,7 @@ def draw(
     if way not in ("scipy", "many") and rng.random() < (0.05 if forced else 0.2):
         prices = prices_of(rng, matrix, maximize)
     options = options_of(rng, place, way, matrix, maximize, prices is not None)
-    return Case(
-        seed, number, family, place, way, source, cost, matrix, maximize, prices, options, rng
-    )
+    return Case(seed, number, family, place, way, source, cost, matrix, maximize, prices, options, rng)
 
 
 def shape_of(rng: np.random.Generator, sizes: Any, most: int) -> tuple[int, int]:
@@ -170,9 +161,7 @@ def shape_of(rng: np.random.Generator, sizes: Any, most: int) -> tuple[int, int]
     return (n, other) if rng.random() < 0.5 else (other, n)
 
 
-def computed(
-    rng: np.random.Generator, source: str, n: int, m: int, maximize: bool
-) -> tuple[str, Any]:
+def computed(rng: np.random.Generator, source: str, n: int, m: int, maximize: bool) -> tuple[str, Any]:
     """Costs that are a formula of few numbers: a family and what computes them."""
     if source == "points":
         x, y, family = points_of(rng, n, m)
@@ -193,9 +182,19 @@ def computed(
         if rng.random() < 0.3:
             terms["row_terms"] = 10.0 ** rng.uniform(0, 16) * rng.normal(size=n)
         return "lowrank", bigsap.lowrank(a, b, **terms)
-    code = str(rng.choice(["abs(a[i] - b[j])", "a[i] * b[j]", "(a[i] - b[j]) ** 2 + 1e9",
-                           "a[i] + b[j]", "abs(a[i]) // 1 + i * j", "where(i == j, a[i], 1e15)",
-                           "a[i] if i < j else 1e-9 * b[j]"]))  # fmt: skip
+    code = str(
+        rng.choice(
+            [
+                "abs(a[i] - b[j])",
+                "a[i] * b[j]",
+                "(a[i] - b[j]) ** 2 + 1e9",
+                "a[i] + b[j]",
+                "abs(a[i]) // 1 + i * j",
+                "where(i == j, a[i], 1e15)",
+                "a[i] if i < j else 1e-9 * b[j]",
+            ]
+        )
+    )
     return f"expression {code}", bigsap.expression(code, (n, m), a=a, b=b)
 
 
@@ -210,9 +209,7 @@ def vectors(rng: np.random.Generator, n: int, m: int) -> tuple[np.ndarray, np.nd
     return found[0], found[1]
 
 
-def given(
-    rng: np.random.Generator, source: str, matrix: np.ndarray, folder: Path, maximize: bool
-) -> Any:
+def given(rng: np.random.Generator, source: str, matrix: np.ndarray, folder: Path, maximize: bool) -> Any:
     """A matrix as another source."""
     kinds = {"rows": (row_of, "row"), "values": (value_of, "value"), "blocks": (block_of, "block")}
     if source in kinds:

@@ -11,9 +11,21 @@ import numpy as np
 #: Sizes of what stands for *forbidden*, or of a faulty reading.
 SENTINELS = (1e6, 1e9, 1e12, 1e13, 1e14, 1e15, 1e16, 1e18, sys.maxsize, 1e30, 1e100, 1e300)
 FAMILIES = (
-    "sentinel", "outlier", "offset", "tiny", "denormal", "spread", "cancel", "ties", "whole",
-    "large whole", "single", "stairs", "huge", "plain",
-)  # fmt: skip
+    "sentinel",
+    "outlier",
+    "offset",
+    "tiny",
+    "denormal",
+    "spread",
+    "cancel",
+    "ties",
+    "whole",
+    "large whole",
+    "single",
+    "stairs",
+    "huge",
+    "plain",
+)
 
 
 def plain(rng: np.random.Generator, n: int, m: int) -> np.ndarray:
@@ -195,11 +207,22 @@ def forced(rng: np.random.Generator, n: int, m: int) -> np.ndarray:
 
 
 _MAKERS = {
-    "sentinel": sentinel, "outlier": outlier, "offset": offset, "tiny": tiny, "denormal": denormal,
-    "spread": spread, "cancel": cancel, "ties": ties, "whole": whole, "large whole": large_whole,
-    "single": single, "stairs": stairs, "huge": huge, "plain": plain,
+    "sentinel": sentinel,
+    "outlier": outlier,
+    "offset": offset,
+    "tiny": tiny,
+    "denormal": denormal,
+    "spread": spread,
+    "cancel": cancel,
+    "ties": ties,
+    "whole": whole,
+    "large whole": large_whole,
+    "single": single,
+    "stairs": stairs,
+    "huge": huge,
+    "plain": plain,
     "forced": forced,
-}  # fmt: skip
+}
 
 
 def matrix_of(

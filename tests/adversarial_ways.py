@@ -116,9 +116,11 @@ def _asked(case: Case, place: Place) -> dict[str, Any]:
 def _judged(case: Case, truth: Truth, result: Any, found: Outcome) -> None:
     found.results += 1
     verdict = judge(
-        truth, result, certified=case.options.get("certify", True) is not False,
+        truth,
+        result,
+        certified=case.options.get("certify", True) is not False,
         gap=case.options.get("gap", 0.0),
-    )  # fmt: skip
+    )
     found.faults += verdict.faults
     found.imprecise += verdict.imprecise
     found.off += verdict.imprecise and not verdict.exact
@@ -195,12 +197,7 @@ def _assignment(case: Case, truth: Truth, rows: Any, columns: Any, found: Outcom
 
 
 def _many(case: Case, place: Place, folder: Path, found: Outcome) -> None:
-    others = [
-        case.matrix,
-        case.matrix[::-1],
-        case.matrix.T,
-        case.matrix[: 1 + len(case.matrix) // 2],
-    ]
+    others = [case.matrix, case.matrix[::-1], case.matrix.T, case.matrix[: 1 + len(case.matrix) // 2]]
     batch = [np.ascontiguousarray(m) for m in others]
     for matrix, result in zip(
         batch, bigsap.solve_many(batch, maximize=case.maximize, errors="return"), strict=True
@@ -244,9 +241,12 @@ def _resumed(case: Case, place: Place, folder: Path, found: Outcome) -> None:
     path = folder / "adversarial.ck"
     path.unlink(missing_ok=True)
     first = bigsap.solve(
-        case.cost, **asked, checkpoint=path, callback=_stopper(case),
+        case.cost,
+        **asked,
+        checkpoint=path,
+        callback=_stopper(case),
         callback_rows=int(case.rng.integers(1, 50)),
-    )  # fmt: skip
+    )
     _judged(case, truth, first, found)
     if path.exists():
         for name in ("method", "variant", "epsilon", "start", "seed", "maximize"):
@@ -299,9 +299,14 @@ def _served(case: Case, place: Place, folder: Path, found: Outcome) -> None:
 
 
 WAYS = {
-    "solve": _solve, "scipy": _scipy, "many": _many, "stopped": _stopped, "resumed": _resumed,
-    "kept": _kept, "served": _served,
-}  # fmt: skip
+    "solve": _solve,
+    "scipy": _scipy,
+    "many": _many,
+    "stopped": _stopped,
+    "resumed": _resumed,
+    "kept": _kept,
+    "served": _served,
+}
 
 
 # -- places ------------------------------------------------------------------------------------
@@ -338,11 +343,15 @@ def local_cluster() -> Iterator[Place]:
     dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, memory_limit=0,
-            dashboard_address="127.0.0.1:0", silence_logs=50,
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=50,
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
+    ):
         yield Place({"cluster": client})
 
 

@@ -36,9 +36,7 @@ HUNG_SECONDS = 900.0
 _START = 1.0
 
 
-def search(
-    workers: int, places: tuple[str, ...], given: Any, seconds: float, said: Any, at: Any
-) -> None:
+def search(workers: int, places: tuple[str, ...], given: Any, seconds: float, said: Any, at: Any) -> None:
     """Every so-manyth problem of each place, until the time is over.
 
     at: the place at work (-1: none), since when, and the number of each place's next problem.
@@ -50,9 +48,7 @@ def search(
         end = time.monotonic() + seconds
         spent = dict.fromkeys(places, 0.0)
         while time.monotonic() < end:
-            places = tuple(
-                p for p in places if at[2 + PLACES.index(p)] < given.first + given.problems
-            )
+            places = tuple(p for p in places if at[2 + PLACES.index(p)] < given.first + given.problems)
             if not places:
                 break
             place = min(places, key=lambda p: spent[p] / SHARES[p])
@@ -88,8 +84,16 @@ class Counts:
             print(f"{told}\n    " + "\n    ".join(dict.fromkeys(outcome.faults)), flush=True)
 
     def __str__(self) -> str:
-        names = ("problems", "results", "wrong optima", "false bounds", "crashes", "others",
-                 "refused", "imprecise")  # fmt: skip
+        names = (
+            "problems",
+            "results",
+            "wrong optima",
+            "false bounds",
+            "crashes",
+            "others",
+            "refused",
+            "imprecise",
+        )
         told = ", ".join(f"{self.of[name]} {name}" for name in names)
         return f"{told} ({self.of['off']} with an assignment that is not optimal)"
 
@@ -114,9 +118,7 @@ def run(given: argparse.Namespace) -> int:
     def start(worker: int, numbers: list[int]) -> None:
         at = context.Array("q", [-1, 0, *numbers])
         left = end - time.monotonic()
-        process = context.Process(
-            target=search, args=(given.processes, given.places, given, left, said, at)
-        )
+        process = context.Process(target=search, args=(given.processes, given.places, given, left, said, at))
         process.start()
         started[worker] = process, at
 

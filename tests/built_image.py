@@ -45,8 +45,12 @@ class Store:
         """What a command of buildah prints; its complaints in the error if it fails."""
         done = subprocess.run(
             ["buildah", *self._storage, *map(str, arguments)],
-            env=self.environment, capture_output=True, text=True, timeout=seconds, check=False,
-        )  # fmt: skip
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
         if done.returncode:
             said = done.stdout[-3000:] + done.stderr[-3000:]
             raise RuntimeError(f"buildah {shlex.join(map(str, arguments))}\n{said}")
@@ -65,8 +69,12 @@ class Store:
         except (RuntimeError, subprocess.TimeoutExpired):
             done = subprocess.run(
                 [ROOT / "tests" / "base_image.sh", self.folder / "base", BASE, *self._storage],
-                env=self.environment, capture_output=True, text=True, timeout=900, check=False,
-            )  # fmt: skip
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                timeout=900,
+                check=False,
+            )
             if done.returncode:
                 raise RuntimeError(f"no {BASE}, and none could be made: {done.stderr}") from None
             return "made of Debian's packages"
@@ -80,10 +88,20 @@ class Store:
             if Path(path).exists():
                 given.append(f"--volume={path}:{path}:ro")
         self.buildah(
-            "bud", "--pull-never", "--format=docker", f"--build-arg=PYTHON={PYTHON}", *given,
-            "--file", DOCKER / dockerfile, "--ignorefile", DOCKER / f"{dockerfile}.dockerignore",
-            "--tag", tag, ROOT, seconds=3000,
-        )  # fmt: skip
+            "bud",
+            "--pull-never",
+            "--format=docker",
+            f"--build-arg=PYTHON={PYTHON}",
+            *given,
+            "--file",
+            DOCKER / dockerfile,
+            "--ignorefile",
+            DOCKER / f"{dockerfile}.dockerignore",
+            "--tag",
+            tag,
+            ROOT,
+            seconds=3000,
+        )
         return time.perf_counter() - clock
 
 
@@ -123,9 +141,11 @@ class Built:
         """What makes this process a container in which ENTRYPOINT and ``given`` run."""
         at = shlex.quote(str(self.root))
         mounts = {
-            str(self.data): "/data", str(self.cache): "/var/cache/bigsap", str(self.tmp): "/tmp",
+            str(self.data): "/data",
+            str(self.cache): "/var/cache/bigsap",
+            str(self.tmp): "/tmp",
             **volumes,
-        }  # fmt: skip
+        }
         script = [f"mount --bind {at} {at}"]
         script += [f"mount --rbind /{name} {at}/{name}" for name in ("proc", "dev", "sys")]
         # Targets are made as Docker makes them: in the container's own layer.
@@ -134,36 +154,49 @@ class Built:
             script.append(f"mkdir -p {at}{folder}")
             if folder != target:
                 script.append(f"touch {at}{target}")
-        script += [
-            f"mount --bind {shlex.quote(source)} {at}{target}" for source, target in mounts.items()
-        ]
+        script += [f"mount --bind {shlex.quote(source)} {at}{target}" for source, target in mounts.items()]
         script.append(f"mount -o remount,ro,bind {at}")
         config = dict(word.split("=", 1) for word in self.config["Env"])
         variables = [f"{name}={value}" for name, value in {**config, **env}.items()]
         inside = [
-            "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs",
-            "--bounding-set=-all", "--inh-caps=-all",
-            "env", "-i", "-C", self.config["WorkingDir"] or "/", *variables,
-            *self.config["Entrypoint"], *(given or self.config["Cmd"]),
-        ]  # fmt: skip
+            "setpriv",
+            f"--reuid={user}",
+            f"--regid={user}",
+            "--clear-groups",
+            "--no-new-privs",
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+            "env",
+            "-i",
+            "-C",
+            self.config["WorkingDir"] or "/",
+            *variables,
+            *self.config["Entrypoint"],
+            *(given or self.config["Cmd"]),
+        ]
         script.append(f"exec chroot {at} {shlex.join(inside)}")
         whole = " && ".join(script)
         return ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", whole]
 
     def run(
-        self, *command: object, user: int | None = None, seconds: float = 180,
-        volumes: dict[str, str] | None = None, **env: object,
-    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+        self,
+        *command: object,
+        user: int | None = None,
+        seconds: float = 180,
+        volumes: dict[str, str] | None = None,
+        **env: object,
+    ) -> subprocess.CompletedProcess[str]:
         """``docker run --rm --read-only``: until it ends."""
         given = [str(word) for word in command]
         return subprocess.run(
             self.command(given, env, user or self.user, volumes or {}),
-            capture_output=True, text=True, timeout=seconds, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
 
-    def start(
-        self, *command: object, volumes: dict[str, str] | None = None, **env: object
-    ) -> Container:
+    def start(self, *command: object, volumes: dict[str, str] | None = None, **env: object) -> Container:
         """``docker run -d``."""
         return Container(self, [str(word) for word in command], volumes or {}, env)
 
@@ -193,8 +226,10 @@ class Container:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 image.command(command, env, image.user, volumes),
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def healthy(self) -> bool:
         """What HEALTHCHECK says, run as an engine runs it: in the container's place."""

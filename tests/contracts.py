@@ -118,13 +118,9 @@ class SourceContract:
         for start in range(n_columns + 1):
             for stop in range(start, n_columns + 1):
                 # Parts must be the same bits as the whole row, tolerance or not.
-                np.testing.assert_array_equal(
-                    read(source, rows, start, stop), whole[rows, start:stop]
-                )
+                np.testing.assert_array_equal(read(source, rows, start, stop), whole[rows, start:stop])
 
-    def test_only_the_asked_items_of_out_are_written(
-        self, source: CostSource, expected: np.ndarray
-    ) -> None:
+    def test_only_the_asked_items_of_out_are_written(self, source: CostSource, expected: np.ndarray) -> None:
         """Rows of ``out`` are contiguous, ``out`` itself need not be."""
         n_rows, n_columns = expected.shape
         wide = np.full((2 * n_rows, n_columns + 5), 99, source.dtype)
@@ -170,9 +166,7 @@ class SourceContract:
         assert whole.ndim == 2
         assert len(whole) == len(expected)
         assert whole.shape[1] >= expected.shape[1]
-        np.testing.assert_array_equal(
-            whole[:, : expected.shape[1]], read(source, np.arange(len(expected)))
-        )
+        np.testing.assert_array_equal(whole[:, : expected.shape[1]], read(source, np.arange(len(expected))))
 
     def test_transposed_equals_read(self, source: CostSource, expected: np.ndarray) -> None:
         if not isinstance(source, Transposable) or (other := source.transposed()) is None:
@@ -191,9 +185,7 @@ class SourceContract:
             for start, stop in ((0, n_columns), (1, n_columns), (n_columns // 2, n_columns // 2)):
                 out = np.full(n_columns + 2, 99, source.dtype)
                 call(fill.context, row, start, stop, out[1:].ctypes.data)
-                np.testing.assert_array_equal(
-                    out[1 : 1 + stop - start], read(source, [row], start, stop)[0]
-                )
+                np.testing.assert_array_equal(out[1 : 1 + stop - start], read(source, [row], start, stop)[0])
                 assert out[0] == 99
                 assert (out[1 + stop - start :] == 99).all()
 

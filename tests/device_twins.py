@@ -115,15 +115,26 @@ extern "C" void fill(const long long* words, int row, int n, COST_T* out) {
     source, library = folder / "costs.cpp", folder / "costs.so"
     source.write_text(shim + text + end)
     done = subprocess.run(
-        [compiler, "-O1", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-w",
-         "-o", str(library), str(source)],
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        [
+            compiler,
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-std=c++17",
+            "-ffp-contract=off",
+            "-w",
+            "-o",
+            str(library),
+            str(source),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     fill = ctypes.CDLL(str(library)).fill
     out = np.empty(n)
     packed = np.array(words, np.int64)
-    fill(
-        ctypes.c_void_p(packed.ctypes.data), row, n, ctypes.c_void_p(out.ctypes.data)
-    )  # fmt: skip
+    fill(ctypes.c_void_p(packed.ctypes.data), row, n, ctypes.c_void_p(out.ctypes.data))
     return out

@@ -14,15 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from exact_oracle import (
-    dual_bound,
-    grid,
-    grids,
-    nearest,
-    optimum,
-    row_minima,
-    settle,
-)
+from exact_oracle import dual_bound, grid, grids, nearest, optimum, row_minima, settle
 
 #: Up to so many rows or columns of the shorter side the optimum is found first.
 SMALL = 60
@@ -264,8 +256,7 @@ def _gap(truth: Truth, found: Any, cost: int | None, bound: int | None) -> list[
         faults.append(f"false gap: {found.gap!r} is negative")
     if not truth.below_optimum(cost - gap):
         faults.append(
-            f"false gap: {found.gap!r}, and the cost is {_off(cost - truth.settled())}"
-            " above the optimum"
+            f"false gap: {found.gap!r}, and the cost is {_off(cost - truth.settled())} above the optimum"
         )
     # Beside what is shown, by the rounding of what is shown.
     shown = cost - bound

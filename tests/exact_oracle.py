@@ -59,9 +59,7 @@ def grids(numbers: Any) -> np.ndarray:
 # -- the optimum of a small problem ------------------------------------------------------------
 
 
-def optimum(
-    cost: Any, maximize: bool = False, unassigned: Any = None
-) -> tuple[int, list[int]] | None:
+def optimum(cost: Any, maximize: bool = False, unassigned: Any = None) -> tuple[int, list[int]] | None:
     """The optimal cost in units, and the column of each row (-1: none); None when infeasible.
 
     cost: (n, m) doubles or integers; infinities forbid a pair. unassigned: a price or (n,) prices
@@ -112,9 +110,7 @@ def hungarian(numbers: np.ndarray) -> list[int]:
     height = [0] * rows
     owner, chosen = [-1] * columns, [-1] * rows
     for root in range(rows):
-        column, distances, done, before, reached = _path(
-            lambda i: numbers[i], root, height, price, owner
-        )
+        column, distances, done, before, reached = _path(lambda i: numbers[i], root, height, price, owner)
         for j in done:
             price[j] += distances[j] - reached
             if owner[j] >= 0:
@@ -255,9 +251,8 @@ def _nearer(row: Any, v: Any, low: Any, s: Any, near: Any) -> Any:
 
 
 def dual_bound(
-    minima: Sequence[int | None], v: Any, v_low: Any = None, maximize: bool = False,
-    unassigned: Any = None,
-) -> int | None:  # fmt: skip
+    minima: Sequence[int | None], v: Any, v_low: Any = None, maximize: bool = False, unassigned: Any = None
+) -> int | None:
     """What the prices prove: no assignment costs less (more than -1 times it when maximising).
 
     minima: of ``row_minima`` with these prices. None: it is infeasible. With ``unassigned`` the
@@ -270,12 +265,10 @@ def dual_bound(
     n, m = len(minima), len(prices)
     if unassigned is not None:
         assert max(prices, default=0) <= 0
-        own = [
-            None if p is None else sign * p
-            for p in grids(np.broadcast_to(np.asarray(unassigned), (n,)))
+        own = [None if p is None else sign * p for p in grids(np.broadcast_to(np.asarray(unassigned), (n,)))]
+        low = [
+            min((x for x in pair if x is not None), default=None) for pair in zip(minima, own, strict=True)
         ]
-        low = [min((x for x in pair if x is not None), default=None)
-               for pair in zip(minima, own, strict=True)]  # fmt: skip
         return None if None in low else sum(low) + sum(prices)
     known = sorted(x for x in minima if x is not None)
     if len(known) < min(n, m):

@@ -53,31 +53,162 @@ BATCH = 150
 
 # -- texts -----------------------------------------------------------------------------------
 
-LEAVES = ("i", "j", "n", "m", "c", "w[i]", "v[j]", "x[i,0]", "x[i, 2]", "y[j,1]", "inf", "0", "1",
-          "2", "3", "0.1", "1.5e3", "7", "1e-300", "1_0", ".5", "2.", "0x1F", "1e308")  # fmt: skip
+LEAVES = (
+    "i",
+    "j",
+    "n",
+    "m",
+    "c",
+    "w[i]",
+    "v[j]",
+    "x[i,0]",
+    "x[i, 2]",
+    "y[j,1]",
+    "inf",
+    "0",
+    "1",
+    "2",
+    "3",
+    "0.1",
+    "1.5e3",
+    "7",
+    "1e-300",
+    "1_0",
+    ".5",
+    "2.",
+    "0x1F",
+    "1e308",
+)
 TOKENS = (
-    *"ijnmkxywvcDe()[]{},.:=+-*/%<>~^|&@! ", "**", "//", "==", "!=", "<=", ":=", " and ", " or ",
-    " not ", " if ", " else ", "sum(", " for k in ", " range(", "range(D)", "abs(", "min(",
-    "max(", "where(", "x[i,0]", "y[j,", "w[i]", "v[j]", "1", "0.5", "1e999", "1e-999", "0x",
-    "lambda ", "__", "'", '"', "\n", "\t", "\\", "#", ";", "shape", "x.shape[1]", " is ", " in ",
-    "*x", "**x", "\u00e9", "\u2028", "\x00", "f'", "b'", "1j", "...", "None", "True", "await ",
-    "async ", "yield ", "import ", "print(", "9" * 30, "9" * 400,
-)  # fmt: skip
+    *"ijnmkxywvcDe()[]{},.:=+-*/%<>~^|&@! ",
+    "**",
+    "//",
+    "==",
+    "!=",
+    "<=",
+    ":=",
+    " and ",
+    " or ",
+    " not ",
+    " if ",
+    " else ",
+    "sum(",
+    " for k in ",
+    " range(",
+    "range(D)",
+    "abs(",
+    "min(",
+    "max(",
+    "where(",
+    "x[i,0]",
+    "y[j,",
+    "w[i]",
+    "v[j]",
+    "1",
+    "0.5",
+    "1e999",
+    "1e-999",
+    "0x",
+    "lambda ",
+    "__",
+    "'",
+    '"',
+    "\n",
+    "\t",
+    "\\",
+    "#",
+    ";",
+    "shape",
+    "x.shape[1]",
+    " is ",
+    " in ",
+    "*x",
+    "**x",
+    "\u00e9",
+    "\u2028",
+    "\x00",
+    "f'",
+    "b'",
+    "1j",
+    "...",
+    "None",
+    "True",
+    "await ",
+    "async ",
+    "yield ",
+    "import ",
+    "print(",
+    "9" * 30,
+    "9" * 400,
+)
 POWERS = ("0.5", "1.7", "(-1)", "5", "(-3)", "(-0.5)", "0", "inf", "(-inf)", "v[j]", "x[i,1]")
 HOSTILE = (
-    "__import__('os').system('touch /tmp/escaped')", "().__class__.__bases__[0].__subclasses__()",
-    "open('/etc/passwd').read()", "eval('1')", "exec('x=1')", "compile('1','','eval')",
-    "(lambda: 0)()", "[k for k in range(3)]", "{k: k for k in x}", "x.__class__", "x.tofile('a')",
-    "w.base", "(k := 3)", "globals()", "getattr(x, 'shape')", "f'{i}'", "x[i].real", "x[::1]",
-    "x[i][0]", "w[-i]", "w[i+1]", "w[j]", "v[i]", "x[i, 3]", "x[i, -1]", "x[i, k]", "x[i, True]",
-    "sum(k for k in range(10**9))", "sum(k for k in range(4097))", "10**10**10", "9**9**9**9",
-    "sum(sum(1 for l in range(4096)) for k in range(4096))", "i if i", "abs(i, j)", "min(*w)",
-    "max(i, j, key=abs)", "sum(w)", "sum([1])", "range(3)", "breakpoint()", "exit()", "i.i",
-    "1 .real", "i;j", "i\nimport os", "'a' * 10", "b'a'[0]", "i @ j", "~i", "i << 2", "i | j",
-    "i is j", "i in w",
-    "await i", "yield", "*w", "i,", "x[i,0] = 1", "del i", "@i", "print(i)", "\\", "i#",
-    "`i`", "$i",
-)  # fmt: skip
+    "__import__('os').system('touch /tmp/escaped')",
+    "().__class__.__bases__[0].__subclasses__()",
+    "open('/etc/passwd').read()",
+    "eval('1')",
+    "exec('x=1')",
+    "compile('1','','eval')",
+    "(lambda: 0)()",
+    "[k for k in range(3)]",
+    "{k: k for k in x}",
+    "x.__class__",
+    "x.tofile('a')",
+    "w.base",
+    "(k := 3)",
+    "globals()",
+    "getattr(x, 'shape')",
+    "f'{i}'",
+    "x[i].real",
+    "x[::1]",
+    "x[i][0]",
+    "w[-i]",
+    "w[i+1]",
+    "w[j]",
+    "v[i]",
+    "x[i, 3]",
+    "x[i, -1]",
+    "x[i, k]",
+    "x[i, True]",
+    "sum(k for k in range(10**9))",
+    "sum(k for k in range(4097))",
+    "10**10**10",
+    "9**9**9**9",
+    "sum(sum(1 for l in range(4096)) for k in range(4096))",
+    "i if i",
+    "abs(i, j)",
+    "min(*w)",
+    "max(i, j, key=abs)",
+    "sum(w)",
+    "sum([1])",
+    "range(3)",
+    "breakpoint()",
+    "exit()",
+    "i.i",
+    "1 .real",
+    "i;j",
+    "i\nimport os",
+    "'a' * 10",
+    "b'a'[0]",
+    "i @ j",
+    "~i",
+    "i << 2",
+    "i | j",
+    "i is j",
+    "i in w",
+    "await i",
+    "yield",
+    "*w",
+    "i,",
+    "x[i,0] = 1",
+    "del i",
+    "@i",
+    "print(i)",
+    "\\",
+    "i#",
+    "`i`",
+    "$i",
+)
 
 
 class Writer:
@@ -156,9 +287,7 @@ class Writer:
 
     def soup(self) -> str:
         if self.random.random() < 0.1:
-            return "".join(
-                chr(self.random.randrange(1, 300)) for _ in range(self.random.randrange(30))
-            )
+            return "".join(chr(self.random.randrange(1, 300)) for _ in range(self.random.randrange(30)))
         return "".join(self.random.choices(TOKENS, k=self.random.randrange(16)))
 
     def hostile(self) -> str:
@@ -220,12 +349,15 @@ def _libm(name: str) -> Callable[..., float]:
 OWN: dict[str, Any] = {
     "__builtins__": {},
     **{name: _table(ARRAYS[name]) for name in "xywv"},
-    "c": float(ARRAYS["c"]), "n": float(N), "m": float(M), "inf": math.inf,
+    "c": float(ARRAYS["c"]),
+    "n": float(N),
+    "m": float(M),
+    "inf": math.inf,
     **{name: _libm(name) for name in INEXACT},
     **FUNCTIONS,
     "sum": lambda terms: math.fsum(()) + sum(terms, 0.0),
     "range": lambda size: map(float, range(int(size))),
-}  # fmt: skip
+}
 
 
 def own_value(tree: ast.Expression, i: int, j: int) -> float | None:
@@ -448,8 +580,7 @@ def main(argv: list[str] | None = None) -> int:
             for text in wrong:
                 print(f"FOUND {text}", flush=True)
     counts["texts"] = sum(counts[kind] for kind in ("valid", "wrong", "soup", "hostile"))
-    print(json.dumps({**counts, "slowest_s": round(slowest, 3),
-                      "seconds": round(time.monotonic() - clock)}))  # fmt: skip
+    print(json.dumps({**counts, "slowest_s": round(slowest, 3), "seconds": round(time.monotonic() - clock)}))
     return 1 if counts["found"] else 0
 
 

@@ -149,8 +149,7 @@ def value_of(e, names):
 def by_python(code):
     tree = ast.parse(code, mode="eval").body
     names = ARRAYS | {"n": N, "m": M, "inf": math.inf}
-    return np.array([[value_of(tree, names | {"i": i, "j": j}) for j in range(M)]
-                     for i in range(N)])  # fmt: skip
+    return np.array([[value_of(tree, names | {"i": i, "j": j}) for j in range(M)] for i in range(N)])
 
 
 # -- the system's compiler -------------------------------------------------------------
@@ -194,10 +193,20 @@ def by_c(texts, folder, prelude=""):
     file.write_text("".join(parts))
     flags = ["-O1", "-ffp-contract=off", "-march=native", "-fno-builtin", "-shared", "-fPIC"]
     done = subprocess.run(
-        [GCC, "-std=c99", "-Werror=implicit-function-declaration", *flags,
-         str(file), "-o", str(file.with_suffix(".so")), "-lm"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            GCC,
+            "-std=c99",
+            "-Werror=implicit-function-declaration",
+            *flags,
+            str(file),
+            "-o",
+            str(file.with_suffix(".so")),
+            "-lm",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     library = ctypes.CDLL(str(file.with_suffix(".so")))
     results = []

@@ -33,9 +33,7 @@ class Gate:
     folder: of its own. reached: called in the reader's process whenever a reader has to wait.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], reached: Callable[[], Any] | None = None
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str], reached: Callable[[], Any] | None = None) -> None:
         self.folder, self.reached = Path(folder), reached
         self.folder.mkdir(parents=True, exist_ok=True)
 

@@ -189,12 +189,7 @@ def interpreter() -> Path:
     for candidate in own + others:
         try:
             done = subprocess.run(
-                [candidate, "-c", asked],
-                cwd="/",
-                capture_output=True,
-                timeout=30,
-                check=False,
-                **identity(),
+                [candidate, "-c", asked], cwd="/", capture_output=True, timeout=30, check=False, **identity()
             )
         except OSError:
             continue

@@ -178,9 +178,7 @@ class LiveServer:
         patience, tag = self.patience(seconds), ""
         with self.client() as client:
             while not patience.over:
-                answer = client.get(
-                    f"/v1/jobs/{job_id}", params={"wait": 5}, headers={"If-None-Match": tag}
-                )
+                answer = client.get(f"/v1/jobs/{job_id}", params={"wait": 5}, headers={"If-None-Match": tag})
                 if answer.status_code == 304:
                     continue
                 answer.raise_for_status()

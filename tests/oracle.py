@@ -58,9 +58,7 @@ def brute_force(cost, maximize=False):
     n, m = cost.shape
     best = INFINITY
     if n <= m:
-        ways = (
-            zip(range(n), columns, strict=True) for columns in itertools.permutations(range(m), n)
-        )
+        ways = (zip(range(n), columns, strict=True) for columns in itertools.permutations(range(m), n))
     else:
         ways = (zip(rows, range(m), strict=True) for rows in itertools.permutations(range(n), m))
     for pairs in ways:
@@ -73,16 +71,12 @@ def brute_force(cost, maximize=False):
 def value(cost, row_ind, col_ind):
     """The exact cost of an assignment, as a Fraction."""
     cost = np.asarray(cost)
-    return sum(
-        (Fraction(cost[i, j].item()) for i, j in zip(row_ind, col_ind, strict=True)), Fraction(0)
-    )
+    return sum((Fraction(cost[i, j].item()) for i, j in zip(row_ind, col_ind, strict=True)), Fraction(0))
 
 
 def _integers(cost, maximize):
     """The costs to minimise, as integers times a common unit; forbidden = infinity."""
-    ratios = [
-        [None if math.isinf(c) else c.as_integer_ratio() for c in row] for row in cost.tolist()
-    ]
+    ratios = [[None if math.isinf(c) else c.as_integer_ratio() for c in row] for row in cost.tolist()]
     scale = math.lcm(*{ratio[1] for row in ratios for ratio in row if ratio is not None})
     sign = -1 if maximize else 1
     numbers = [

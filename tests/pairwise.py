@@ -50,9 +50,7 @@ def pairwise(**values: Collection[Any]) -> pytest.MarkDecorator:
     return _marked(values, set(cover([len(some) for some in values.values()])))
 
 
-def _marked(
-    values: dict[str, Collection[Any]], needed: set[tuple[int, ...]]
-) -> pytest.MarkDecorator:
+def _marked(values: dict[str, Collection[Any]], needed: set[tuple[int, ...]]) -> pytest.MarkDecorator:
     names = [name for group in values for name in group.replace(",", " ").split()]
     lists = [list(some) for some in values.values()]
     several = ["," in group for group in values]

@@ -158,9 +158,7 @@ class Provider:
 
     def records(self, ids: np.ndarray) -> bytes:
         dtype = self.cost.dtype.newbyteorder("<")
-        return b"".join(
-            struct.pack("<q", i) + self.cost[i].astype(dtype).tobytes() for i in ids.tolist()
-        )
+        return b"".join(struct.pack("<q", i) + self.cost[i].astype(dtype).tobytes() for i in ids.tolist())
 
     def n_posts(self) -> int:
         return sum(method == "POST" for method, _, _ in self.seen)

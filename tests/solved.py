@@ -25,9 +25,15 @@ def solved(cost, maximize=False, **more):
     prices = np.array([int(p) if whole else float(p) for p in prices])
     c = certify(ArraySource(cost), col4row, prices, maximize=maximize)
     return Result.from_assignment(
-        col4row, prices, c, shape=cost.shape, status=Status.OPTIMAL, maximize=maximize, nit=3,
+        col4row,
+        prices,
+        c,
+        shape=cost.shape,
+        status=Status.OPTIMAL,
+        maximize=maximize,
+        nit=3,
         stats={"phases": PHASES, "rows_evaluated": 12, **more},
-    )  # fmt: skip
+    )
 
 
 def cost_of(kind, shape=(6, 6)):

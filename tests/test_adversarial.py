@@ -45,8 +45,7 @@ def test_on_this_machine(part, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("seed", "number"),
-    [(0, 586), (0, 4413), (0, 3524), (7, 3788), (7, 23973), (7, 40608)],
+    ("seed", "number"), [(0, 586), (0, 4413), (0, 3524), (7, 3788), (7, 23973), (7, 40608)]
 )
 def test_what_long_searches_found(seed, number, tmp_path):
     """Integers met after a checkpoint, a stopped solve's gap, large prices without a certificate,
@@ -155,10 +154,14 @@ def told(outcome):
 def plain_case(tmp_path):
     numbers = (draw(0, k, "host", tmp_path, 30) for k in itertools.count())
     fit = (
-        c for c in numbers
-        if c.way == "solve" and c.family == "plain" and c.unassigned is None
-        and min(c.matrix.shape) > 3 and c.options.get("certify") is not False
-    )  # fmt: skip
+        c
+        for c in numbers
+        if c.way == "solve"
+        and c.family == "plain"
+        and c.unassigned is None
+        and min(c.matrix.shape) > 3
+        and c.options.get("certify") is not False
+    )
     return next(fit)
 
 

@@ -110,9 +110,13 @@ print(json.dumps({"compiled": cache.COUNTS.compiled, "loaded": cache.COUNTS.load
 def run(folder, what):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, what], env=environment, capture_output=True, text=True,
-        timeout=200, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", SCRIPT, what],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
     assert done.stderr == ""
     return json.loads(done.stdout)
 
@@ -139,9 +143,18 @@ def test_what_is_not_begun_is_compiled_where_it_is_needed():
 def test_kernels_on_the_disk_are_not_asked_for(monkeypatch):
     row = np.arange(3, dtype=np.int32)
     arguments = (
-        row, np.zeros(3), np.arange(3), row, np.zeros(3), np.zeros(3), row,
-        np.zeros(3, np.uint8), np.inf, np.zeros(3), row,
-    )  # fmt: skip
+        row,
+        np.zeros(3),
+        np.arange(3),
+        row,
+        np.zeros(3),
+        np.zeros(3),
+        row,
+        np.zeros(3, np.uint8),
+        np.inf,
+        np.zeros(3),
+        row,
+    )
     run_greedy(*arguments)
     signature = tuple(map(run_greedy.typeof_pyval, arguments))
     assert kernel_cache.on_disk(run_greedy.py_func, signature)

@@ -73,9 +73,7 @@ def test_a_stop_while_rows_bid(monkeypatch: pytest.MonkeyPatch) -> None:
         raise StopIteration
 
     cost = costs_of("1000n", 60, 60, 8)
-    result = bigsap.solve(
-        cost, method="auction", device="cuda", callback=leave, callback_every=1e-9
-    )
+    result = bigsap.solve(cost, method="auction", device="cuda", callback=leave, callback_every=1e-9)
     best = optimum(cost)[0]
     assert result.status in ("cancelled", "optimal")
     assert result.bound <= best <= result.fun

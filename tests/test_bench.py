@@ -217,18 +217,14 @@ def test_rows_scanned_are_counted_and_not_counted_again(settings, monkeypatch):
     here = {"experiment": "table1", "cls": "random", "n": 60}
     for solver, epsilon in ((table1.PLAIN, False), (table1.SOLVER, True)):
         expected = [
-            bigsap.solve(matrix("random", 60, seed), method="ssp", epsilon=epsilon).stats[
-                "rows_scanned"
-            ]
+            bigsap.solve(matrix("random", 60, seed), method="ssp", epsilon=epsilon).stats["rows_scanned"]
             for seed in (0, 1)
         ]
         assert log.values("rows_scanned", **here, solver=solver) == expected
         assert table1.curves(log, solver) == {"random": {60: sum(expected) / 2}}
     assert log.distinct("cls", experiment="table1") == ["random"]  # the paper has no integers
     shown = cells(table1.render(settings, log))["random"]
-    assert shown[:4] == [
-        "60", "2", f"{sum(expected) / 2:,.0f}", f"{min(expected):,} to {max(expected):,}",
-    ]  # fmt: skip
+    assert shown[:4] == ["60", "2", f"{sum(expected) / 2:,.0f}", f"{min(expected):,} to {max(expected):,}"]
     assert shown[5:] == ["-", "-", "-"]
 
     monkeypatch.setattr(table1, "timed", None)
@@ -239,13 +235,9 @@ def test_table1_compares_with_the_paper(settings, tmp_path):
     log = Log(tmp_path / "runs.jsonl", HEADER)
     for cls, counts in {"random": (13_000, 13_200), "rank1": (3_700, 3_700)}.items():
         for seed, count in enumerate(counts):
-            log.add(
-                "table1", cls, 1000, seed, table1.SOLVER, 1, rows_scanned=count, phases=seed + 1
-            )
+            log.add("table1", cls, 1000, seed, table1.SOLVER, 1, rows_scanned=count, phases=seed + 1)
     shown = cells(table1.render(settings, log))
-    assert shown["random"][2:] == [
-        "13,100", "13,000 to 13,200", "1.5", "12,824", "1.02", "met",
-    ]  # fmt: skip
+    assert shown["random"][2:] == ["13,100", "13,000 to 13,200", "1.5", "12,824", "1.02", "met"]
     assert shown["rank1"][-2:] == ["1.06", "MISSED"]
 
 
@@ -291,9 +283,13 @@ def test_installed_peers_find_the_optimum(name, cls, tmp_path):
 def test_contest(settings):
     peers = ("bench_fakes:identity", "bench_fakes:slow", "bench_fakes:repeated")
     settings = replace(
-        settings, classes=("random",), peers=peers, limit=0.5, methods=("ssp",),
+        settings,
+        classes=("random",),
+        peers=peers,
+        limit=0.5,
+        methods=("ssp",),
         rounds=(Round(sizes=(N,), seeds=2),),
-    )  # fmt: skip
+    )
     log = Log(settings.out / "runs.jsonl", HEADER)
     versus.run(settings, log)
     fun = bigsap.solve(matrix("random", N, 0)).fun
@@ -323,16 +319,17 @@ def test_contest(settings):
 def test_pot_without_a_matrix_runs_beside_the_curve(settings):
     pytest.importorskip("ot", reason="POT, of tests/bench/peers.txt")
     settings = replace(
-        settings, classes=("geometric", "random"), curve_sizes=(40, 80), lazy_sizes=(80,),
-        peers=("POT emd",),
-    )  # fmt: skip
+        settings, classes=("geometric", "random"), curve_sizes=(40, 80), lazy_sizes=(80,), peers=("POT emd",)
+    )
     log = Log(settings.out / "runs.jsonl", HEADER)
     threads = max(settings.thread_counts)
     log.add("curve", "geometric", 40, 0, curve.SOLVER, threads, timeout=600.0)
     curve.run(settings, log)
     assert [(r["n"], r["solver"]) for r in log.of(experiment="curve")] == [
-        (40, curve.SOLVER), (80, curve.SOLVER), (80, curve.LAZY),
-    ]  # fmt: skip
+        (40, curve.SOLVER),
+        (80, curve.SOLVER),
+        (80, curve.LAZY),
+    ]
     ours, theirs = log.values("fun", n=80)
     assert theirs == pytest.approx(ours, rel=1e-12)
     assert "| geometric | 80 |" in curve.render(settings, log).split(curve.LAZY)[2]
@@ -364,19 +361,24 @@ def test_ratios(settings, tmp_path):
 def test_threads_beside_each_other(settings):
     """Who knows one thread runs with one, and is compared with whatever the others use."""
     settings = replace(
-        settings, classes=("random",), methods=("ssp",), peers=("bench_fakes:exact",),
-        peers_threads=(1, 2), rounds=(Round(sizes=(N,)), Round(sizes=(40,), peers=False)),
-    )  # fmt: skip
-    assert versus.entrants(settings) == [
-        ("bigsap ssp", 1), ("bigsap ssp", 2), ("bench_fakes:exact", 1),
-    ]  # fmt: skip
+        settings,
+        classes=("random",),
+        methods=("ssp",),
+        peers=("bench_fakes:exact",),
+        peers_threads=(1, 2),
+        rounds=(Round(sizes=(N,)), Round(sizes=(40,), peers=False)),
+    )
+    assert versus.entrants(settings) == [("bigsap ssp", 1), ("bigsap ssp", 2), ("bench_fakes:exact", 1)]
     log = Log(settings.out / "runs.jsonl", HEADER)
     versus.run(settings, log)
     ran = {(r["n"], r["solver"], r["threads"]) for r in log.of(experiment="peers")}
     assert ran - {(N, versus.CERTIFIED, 2), (40, versus.CERTIFIED, 2)} == {
-        (N, "bigsap ssp", 1), (N, "bigsap ssp", 2), (N, "bench_fakes:exact", 1),
-        (40, "bigsap ssp", 1), (40, "bigsap ssp", 2),
-    }  # fmt: skip
+        (N, "bigsap ssp", 1),
+        (N, "bigsap ssp", 2),
+        (N, "bench_fakes:exact", 1),
+        (40, "bigsap ssp", 1),
+        (40, "bigsap ssp", 2),
+    }
     shown = versus.render(settings, log)
     heads = re.findall("^### n = .*", shown, re.M)
     assert heads == ["### n = 70, 1 thread", "### n = 70, 2 threads"]
@@ -537,10 +539,7 @@ def test_caches_of_all_shares(settings, tmp_path):
     settings = replace(settings, classes=("disjoint", "rank2"), cached_seeds=1)
     cached.run(settings, log)
     for cls in ("disjoint", "rank2"):
-        rows = {
-            r["solver"]: r["rows_evaluated"]
-            for r in log.of(experiment="cached", cls=cls, threads=2)
-        }
+        rows = {r["solver"]: r["rows_evaluated"] for r in log.of(experiment="cached", cls=cls, threads=2)}
         assert list(rows) == ["all rows", "1/4 of the rows", "1/16 of the rows", "one row"]
         assert rows["all rows"] == 50 < rows["1/4 of the rows"] < rows["one row"]
     assert "| NO |" not in cached.render(settings, log)
@@ -581,11 +580,29 @@ def test_settings_of_arguments(tmp_path):
     assert usual.out == Path("bigsap-bench/full").absolute()
     chosen = cli_bench.settings_of(
         arguments(
-            "--sizes", "100..200", "--classes", "random", "int1n", "--methods", "ssp", "--threads",
-            "1", "2", "--cache", "1/4", "row", "--devices", "cpu", "cuda", "--peers",
-            "--seeds", "2", "--out", str(tmp_path),
+            "--sizes",
+            "100..200",
+            "--classes",
+            "random",
+            "int1n",
+            "--methods",
+            "ssp",
+            "--threads",
+            "1",
+            "2",
+            "--cache",
+            "1/4",
+            "row",
+            "--devices",
+            "cpu",
+            "cuda",
+            "--peers",
+            "--seeds",
+            "2",
+            "--out",
+            str(tmp_path),
         )
-    )  # fmt: skip
+    )
     assert (chosen.scale, chosen.out) == ("chosen", tmp_path)
     assert chosen.table1_sizes == chosen.curve_sizes == chosen.cached_sizes == (100, 141, 200)
     assert chosen.rounds == (Round(sizes=(100, 141, 200), seeds=2),)
@@ -668,10 +685,31 @@ runpy.run_module("bigsap", run_name="__main__", alter_sys=True)
 def test_as_a_command_of_its_own(tmp_path):
     """From another folder, as an installed BigSAP runs it."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ALONE, "bench", "--out", "found", "--only", "table1",
-         "--sizes", "40", "--seeds", "1", "--classes", "rank1", "--peers"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            ALONE,
+            "bench",
+            "--out",
+            "found",
+            "--only",
+            "table1",
+            "--sizes",
+            "40",
+            "--seeds",
+            "1",
+            "--classes",
+            "rank1",
+            "--peers",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "| rank1 | 40 | 1 |" in (tmp_path / "found" / "RESULTS.md").read_text()

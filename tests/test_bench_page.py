@@ -109,9 +109,13 @@ def test_places_in_a_chart():
 
 @pytest.mark.parametrize(
     ("low", "high", "found"),
-    [(0.5, 2.1, [0.5, 0.7, 1, 1.2, 1.5, 2]), (1, 100, [1, 3, 10, 30, 100]),
-     (0.009, 9.0, [0.01, 0.03, 0.1, 0.3, 1, 3]), (1, 1e7, [1, 100, 1e4, 1e6])],
-)  # fmt: skip
+    [
+        (0.5, 2.1, [0.5, 0.7, 1, 1.2, 1.5, 2]),
+        (1, 100, [1, 3, 10, 30, 100]),
+        (0.009, 9.0, [0.01, 0.03, 0.1, 0.3, 1, 3]),
+        (1, 1e7, [1, 100, 1e4, 1e6]),
+    ],
+)
 def test_ticks(low, high, found):
     assert charts.ticks(low, high) == pytest.approx(found)
 

@@ -110,10 +110,8 @@ def sliceable(clock):
 
 TAKING_TIME = {
     make.__name__: make
-    for make in (
-        slow_rows, slow_parts, slow_blocks, slow_values, rows_that_become_slow, sliceable,
-    )
-}  # fmt: skip
+    for make in (slow_rows, slow_parts, slow_blocks, slow_values, rows_that_become_slow, sliceable)
+}
 
 
 def cancelled(source, clock, after=0.3, **options):
@@ -163,9 +161,7 @@ def test_a_callback_that_stops_is_as_prompt(clock):
 
 
 def lambda_of_pairs(folder):
-    return bigsap.from_function(
-        lambda i, j: sum(abs((i * k) % 79 - (j * k) % 83) for k in range(9)), (N, N)
-    )
+    return bigsap.from_function(lambda i, j: sum(abs((i * k) % 79 - (j * k) % 83) for k in range(9)), (N, N))
 
 
 def formula(folder):
@@ -222,10 +218,16 @@ def zarr_packed(folder):
 QUICK = {
     make.__name__: make
     for make in (
-        lambda_of_pairs, formula, point_sets, low_rank, npy_in_place, npy_converted, zarr_raw,
+        lambda_of_pairs,
+        formula,
+        point_sets,
+        low_rank,
+        npy_in_place,
+        npy_converted,
+        zarr_raw,
         zarr_packed,
     )
-}  # fmt: skip
+}
 
 
 @each(make=QUICK, method=["ssp", "compressed"], stage=["start", "search"], threads=[1, 2])
@@ -240,9 +242,14 @@ def test_cancelled_at_a_tick(make, method, stage, threads, folder, clock):
             cancel.set()
 
     res = bigsap.solve(
-        QUICK[make](folder), cancel=cancel, callback=tick, callback_every=0, threads=threads,
-        method=method, cache="128KiB",
-    )  # fmt: skip
+        QUICK[make](folder),
+        cancel=cancel,
+        callback=tick,
+        callback_every=0,
+        threads=threads,
+        method=method,
+        cache="128KiB",
+    )
     check_stopped(res)
     assert later == ["done"]
     assert res.fun is not None
@@ -422,10 +429,13 @@ def test_ctrl_c_stops(kind, tmp_path):
     script, gate = tmp_path / "solves.py", Gate(tmp_path / "gate")
     script.write_text(textwrap.dedent(INTERRUPTED))
     with subprocess.Popen(
-        [sys.executable, str(script), kind, str(gate.folder)], cwd=os.path.dirname(__file__),
+        [sys.executable, str(script), kind, str(gate.folder)],
+        cwd=os.path.dirname(__file__),
         env={**os.environ, "PYTHONPATH": os.path.dirname(__file__)},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    ) as child:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as child:
         try:
             if kind != "array":  # it sends itself the signal, from the callback
                 until(lambda: gate.waiting or child.poll() is not None)

@@ -14,12 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap.proof.certificate
-from bigsap.errors import (
-    CertificateError,
-    InvalidCostError,
-    OptionError,
-    OverflowRiskError,
-)
+from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
 from bigsap.proof.certificate import certify, certify_infeasible
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.wrappers import Counted
@@ -74,9 +69,8 @@ def test_any_prices_give_a_true_bound(shape, dtype, kind, maximize, threads, blo
     col4row = complete(rng, shape)
     source = ArraySource(cost)
     c = certify(
-        source, col4row, prices_of(rng, m, kind),
-        maximize=maximize, threads=threads, block_bytes=block_bytes,
-    )  # fmt: skip
+        source, col4row, prices_of(rng, m, kind), maximize=maximize, threads=threads, block_bytes=block_bytes
+    )
 
     best, _ = optimum(cost, maximize)
     sign = -1 if maximize else 1
@@ -248,10 +242,7 @@ def test_first_invalid_cost_is_named(bad, threads, maximize, dtype):
     cost = np.ones((50, 40), dtype=dtype)
     cost[31, 2] = cost[17, 30] = cost[17, 21] = -bad if maximize else bad
     with pytest.raises(InvalidCostError, match=r"cost\[17, 21\] is (nan|-?inf)") as caught:
-        certify(
-            ArraySource(cost), None, np.zeros(40),
-            maximize=maximize, threads=threads, block_bytes=700,
-        )  # fmt: skip
+        certify(ArraySource(cost), None, np.zeros(40), maximize=maximize, threads=threads, block_bytes=700)
     assert (caught.value.row, caught.value.column) == (17, 21)
 
 

@@ -39,13 +39,16 @@ class InParts:
 @examples(80)
 @given(
     shape=st.tuples(st.integers(1, 20), st.integers(1, 20)),
-    dtype=st.sampled_from(["f8", "f4", "i8", "u1"]), maximize=st.booleans(),
-    threads=st.integers(1, 3), part=st.integers(1, 25), seed=st.integers(0, 10**6),
-    block_bytes=st.sampled_from([1, 100, 1 << 20]), wide=st.booleans(), alone=st.booleans(),
-)  # fmt: skip
-def test_parts_of_rows_prove_the_same(
-    shape, dtype, maximize, threads, part, seed, block_bytes, wide, alone
-):
+    dtype=st.sampled_from(["f8", "f4", "i8", "u1"]),
+    maximize=st.booleans(),
+    threads=st.integers(1, 3),
+    part=st.integers(1, 25),
+    seed=st.integers(0, 10**6),
+    block_bytes=st.sampled_from([1, 100, 1 << 20]),
+    wide=st.booleans(),
+    alone=st.booleans(),
+)
+def test_parts_of_rows_prove_the_same(shape, dtype, maximize, threads, part, seed, block_bytes, wide, alone):
     rng = np.random.default_rng(seed)
     cost = costs_of(rng, shape, dtype)
     if dtype == "i8" and wide:  # where c - v leaves int64, in some parts or in all of them
@@ -58,9 +61,7 @@ def test_parts_of_rows_prove_the_same(
 
     def proved(of):
         try:
-            return certify(
-                of, matching, v, maximize=maximize, threads=threads, block_bytes=block_bytes
-            )
+            return certify(of, matching, v, maximize=maximize, threads=threads, block_bytes=block_bytes)
         except BigsapError as error:
             return str(error)
 
@@ -83,9 +84,7 @@ def test_overflow_in_one_part_is_mended_by_another(maximize, monkeypatch):
     monkeypatch.setattr(streaming, "_PART", 1)
     sign = -1 if maximize else 1
     cost, v = sign * np.array([[1.7e308, 1.0], [1.7e308, 1.0]]), np.array([-1e308, 0.0])
-    part, whole = (
-        certify(s, None, v, maximize=maximize) for s in (InParts(cost), ArraySource(cost))
-    )
+    part, whole = (certify(s, None, v, maximize=maximize) for s in (InParts(cost), ArraySource(cost)))
     assert part.bound == whole.bound
     np.testing.assert_array_equal(part.u, [sign, sign])
     cost[1, 1] = sign * np.inf

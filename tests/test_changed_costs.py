@@ -88,9 +88,15 @@ print(*seen)
 """
 # Lists that are evaluated anew each time with other costs may take the search its time.
 OUTCOMES = {
-    "time_limit", "optimal", "feasible", "infeasible", "SourceError", "InvalidCostError",
-    "CertificateError", "OverflowRiskError",
-}  # fmt: skip
+    "time_limit",
+    "optimal",
+    "feasible",
+    "infeasible",
+    "SourceError",
+    "InvalidCostError",
+    "CertificateError",
+    "OverflowRiskError",
+}
 
 
 @pytest.mark.timeout(330)  # as long as its process may take, on a machine that does other work
@@ -102,8 +108,11 @@ OUTCOMES = {
 def test_costs_written_to_all_the_time(method, dtype, threads, n, m):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", RACE, method, dtype, *map(str, (threads, n, m))],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     seen = set(done.stdout.split())
     assert seen

@@ -111,10 +111,14 @@ def _lists_of_integers():
 
 #: Costs, options, and how many ticks to wait at most before a kill.
 PROBLEMS = {
-    "points": _points, "rows": _rows, "tall": _tall_integers,
-    "lists points": _lists_of_points, "lists array": _lists_of_an_array,
-    "lists rows": _lists_of_rows, "lists integers": _lists_of_integers,
-}  # fmt: skip
+    "points": _points,
+    "rows": _rows,
+    "tall": _tall_integers,
+    "lists points": _lists_of_points,
+    "lists array": _lists_of_an_array,
+    "lists rows": _lists_of_rows,
+    "lists integers": _lists_of_integers,
+}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals as on POSIX")
@@ -143,8 +147,11 @@ def test_killed_at_random_moments(name, tmp_path):
         victim = kills < 3 or (in_search == 0 and tries < 20)
         with subprocess.Popen(
             [sys.executable, str(script), name, str(path), str(out), threads, str(victim)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True,
-        ) as child:  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+        ) as child:
             assert child.stdout.readline().strip() == "ready", child.stderr.read()
             if victim:
                 for _ in range(moment.randrange(patience * max(1, tries - 3))):
@@ -170,9 +177,7 @@ def test_killed_at_random_moments(name, tmp_path):
     assert same(result, whole)
     for counter in ("rows_scanned", "pairs_evaluated", "nit"):
         if name.startswith("lists"):
-            assert {**result.stats, "nit": result.nit}[counter] == {
-                **whole.stats, "nit": whole.nit
-            }[counter]  # fmt: skip
+            assert {**result.stats, "nit": result.nit}[counter] == {**whole.stats, "nit": whole.nit}[counter]
     assert result.success
     result.verify(cost)
 
@@ -201,13 +206,14 @@ def test_stopped_at_every_row_and_continued(shape, maximize, dtype, tmp_path):
         cost = np.rint(cost * 1000).astype(np.int32)
     if dtype == "wide":
         cost = np.rint(cost * 2.0**40).astype(np.int64)
-    source = bigsap.from_function(
-        lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False
-    )
+    source = bigsap.from_function(lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False)
     options = {
-        "method": "ssp", "maximize": maximize, "cache": 8 * m * 8, "callback_every": 0,
+        "method": "ssp",
+        "maximize": maximize,
+        "cache": 8 * m * 8,
+        "callback_every": 0,
         "certify": False,
-    }  # fmt: skip
+    }
     whole = bigsap.solve(source, **options)
     path = tmp_path / "c"
     res = None
@@ -223,18 +229,14 @@ def test_stopped_at_every_row_and_continued(shape, maximize, dtype, tmp_path):
     assert stops > 3
     assert np.array_equal(res.col4row, whole.col4row)
     assert res.fun == whole.fun
-    assert [p["epsilon"] for p in res.stats["phases"]] == [
-        p["epsilon"] for p in whole.stats["phases"]
-    ]
+    assert [p["epsilon"] for p in res.stats["phases"]] == [p["epsilon"] for p in whole.stats["phases"]]
     assert 1 <= res.stats["resumed"] <= stops - 1
     done = checkpoint.read(path).snapshot
     assert done["done"]
 
 
 def _as_rows(cost):
-    return bigsap.from_function(
-        lambda i: cost[i], cost.shape, kind="row", dtype=cost.dtype, compiled=False
-    )
+    return bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", dtype=cost.dtype, compiled=False)
 
 
 def _points_in_two_dimensions():
@@ -249,10 +251,7 @@ STOPPED = {
     "tied array": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {}),
     "wide": lambda: (CLASSES["int10n"](150, seed=2)[:120].astype("i4"), {"maximize": True}),
     "large": lambda: (CLASSES["int10n"](120, seed=2) << 39, {}),
-    "limited rows": lambda: (
-        _as_rows(CLASSES["int0.1n"](300, seed=2) // 3),
-        {"memory_limit": 300 * 24 * 6},
-    ),
+    "limited rows": lambda: (_as_rows(CLASSES["int0.1n"](300, seed=2) // 3), {"memory_limit": 300 * 24 * 6}),
     "limited": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {"memory_limit": 300 * 24 * 6}),
 }
 
@@ -475,9 +474,13 @@ def test_what_auto_has_chosen_is_continued_as_it_was_chosen(name, tmp_path):
                 raise StopIteration
 
         left = bigsap.solve(
-            cost, threads=1, checkpoint=tmp_path / "state", checkpoint_every=1e-9, callback=leave,
+            cost,
+            threads=1,
+            checkpoint=tmp_path / "state",
+            checkpoint_every=1e-9,
+            callback=leave,
             callback_every=1e-9,
-        )  # fmt: skip
+        )
         assert left.status == "cancelled"
         again = bigsap.resume(tmp_path / "state", cost, threads=1)
         assert same(again, whole)

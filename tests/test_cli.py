@@ -285,10 +285,10 @@ def test_wrong_usage_is_exit_2(line, capsys):
     assert left.value.code == 2
 
 
-@pytest.mark.parametrize("line", [
-    "--json", "solve --json", "solve c.npy --method nonsense --json", "jobs --json --limit x",
-    "fly --json",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    ["--json", "solve --json", "solve c.npy --method nonsense --json", "jobs --json --limit x", "fly --json"],
+)
 def test_wrong_usage_is_one_json_object_too(line, capsys):
     with pytest.raises(SystemExit) as left:
         run(*line.split())
@@ -335,9 +335,7 @@ def test_info_names_the_machine(capsys):
 def test_info_honours_the_cache_variable(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     run("info", "--json")
-    assert json.loads(capsys.readouterr().out)["kernel_cache"] == str(
-        tmp_path / "kernels" / "bigsap"
-    )
+    assert json.loads(capsys.readouterr().out)["kernel_cache"] == str(tmp_path / "kernels" / "bigsap")
 
 
 def test_warmup_names_what_it_compiles(capsys, monkeypatch):

@@ -155,9 +155,7 @@ def test_submit_takes_them_too(folder: Path, capsys: Any, monkeypatch: pytest.Mo
     result = bigsap.Result.load("r.npz")
     np.save("p.npy", np.array([1.5, np.inf]))
     assert run("submit", "c.npy", "--device", "cuda", "--unassigned-cost", "p.npy") == 0
-    assert client.request["options"] == {
-        "device": "cuda", "unassigned_cost": {"array": "arr_of_2"},
-    }  # fmt: skip
+    assert client.request["options"] == {"device": "cuda", "unassigned_cost": {"array": "arr_of_2"}}
     assert run("submit", "c.npy", "--unassigned-cost", 2**53 + 1, "--warm-start", "job_1a") == 0
     assert client.request["options"] == {"unassigned_cost": 2**53 + 1}
     assert client.request["warm_start"] == {"job": "job_1a"}

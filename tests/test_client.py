@@ -199,10 +199,7 @@ def test_two_submissions_under_one_key_are_one_job(client):
 
 
 def test_list_is_paged_and_limited(client):
-    made = [
-        client.submit({"type": "array", "values": [[k]]}, label="listed", wait=30.0).id
-        for k in range(3)
-    ]
+    made = [client.submit({"type": "array", "values": [[k]]}, label="listed", wait=30.0).id for k in range(3)]
     assert [job.id for job in client.jobs(label="listed")] == made[::-1]
     assert [job.id for job in client.jobs(label="listed", limit=2)] == made[:0:-1]
     assert list(client.jobs(label="nobody's")) == []
@@ -369,10 +366,13 @@ IDS = ["", ".", "..", "../arrays", "../jobs/job_1", "job_1/events", "job_1?wait=
 def test_what_is_no_id_leads_nowhere(name):
     with stub((200, {}, {"id": "job_1"})) as (url, seen), Client(url, patience=0) as client:
         for call in (
-            client.job, client.cancel, client.result, client.delete_array,
+            client.job,
+            client.cancel,
+            client.result,
+            client.delete_array,
             lambda name: list(client.events(name)),
             lambda name: client.upload(np.eye(2), array_id=name),
-        ):  # fmt: skip
+        ):
             with pytest.raises(InputError, match="is no id"):
                 call(name)
         assert seen == []
@@ -560,9 +560,7 @@ def test_half_an_upload_is_continued(client, proxy, monkeypatch):
     assert received == [[0, 375]]
     paths = sent_rows(client, monkeypatch)
     done: list[tuple[int, int]] = []
-    found = client.upload(
-        array, array_id=array_id, block_bytes=8000, progress=lambda *now: done.append(now)
-    )
+    found = client.upload(array, array_id=array_id, block_bytes=8000, progress=lambda *now: done.append(now))
     assert found == array_id
     assert 0 < len(paths) < 8
     assert int(paths[0]) == received[-1][1]

@@ -45,9 +45,7 @@ SENT: dict[str, Callable[[], Any]] = {
     "lowrank": lambda: bigsap.lowrank(A, B),
     "lowrank and terms": lambda: bigsap.lowrank(A, B, row_terms=X[:, 0], column_terms=Y[:, 0]),
     "table": table,
-    "expression": lambda: bigsap.expression(
-        "abs(x[i, 0] - y[j, 1]) * s", (30, 40), x=X, y=Y, s=2.5
-    ),
+    "expression": lambda: bigsap.expression("abs(x[i, 0] - y[j, 1]) * s", (30, 40), x=X, y=Y, s=2.5),
     "array": lambda: COST,
     "float32": lambda: COST.astype(np.float32),
     "bool": lambda: COST > 0.5,
@@ -75,9 +73,7 @@ def test_files_and_stores_arrive(client: Client, tmp_path: Any) -> None:
     zarr = pytest.importorskip("zarr", reason="extra zarr")
     here = bigsap.solve(BIG).fun
     np.save(tmp_path / "costs.npy", BIG)
-    store = zarr.create_array(
-        tmp_path / "costs.zarr", shape=BIG.shape, dtype=BIG.dtype, chunks=(16, 70)
-    )
+    store = zarr.create_array(tmp_path / "costs.zarr", shape=BIG.shape, dtype=BIG.dtype, chunks=(16, 70))
     store[:] = BIG
     spec = {"type": "array", "values": {"npy": "costs.npy"}}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
@@ -178,12 +174,14 @@ class Computed:
 @pytest.mark.parametrize(
     "cost",
     [
-        lambda i, j: i + j, bigsap.from_function(lambda i, j: i + j, (3, 3)), Computed(),
+        lambda i, j: i + j,
+        bigsap.from_function(lambda i, j: i + j, (3, 3)),
+        Computed(),
         bigsap.sum_of([COST, bigsap.from_function(lambda i, j: i + j, (30, 40))]),
         {"cost": lambda i, j: i + j},
     ],
     ids=["lambda", "from_function", "source", "sum", "request"],
-)  # fmt: skip
+)
 def test_code_stays_here_and_the_ways_out_are_named(client: Client, cost: Any) -> None:
     for send in (client.submit, client.estimate):
         with pytest.raises(InputError, match="cannot be sent to a service") as caught:
@@ -217,9 +215,11 @@ def test_what_are_no_costs(client: Client, cost: Any, error: type[Exception], ma
 def test_bad_files_are_named(tmp_path: Any) -> None:
     bad = tmp_path / "bad.json"
     for text, match in (
-        ("{", "not JSON"), ("[1]", "must be an object"), ("{}", "must be an obj"),
+        ("{", "not JSON"),
+        ("[1]", "must be an object"),
+        ("{}", "must be an obj"),
         ('{"type": "array", "values": [[1]], "type": "npy"}', "'type' appears twice"),
-    ):  # fmt: skip
+    ):
         bad.write_text(text)
         with pytest.raises(InputError, match=match) as caught:
             request_of(bad)

@@ -52,9 +52,13 @@ def cluster():
     # Otherwise a worker that is not back soon enough is given up, nanny and all.
     dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, memory_limit=0,
-        dashboard_address="127.0.0.1:0", silence_logs=50,
-    ) as made:  # fmt: skip
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        memory_limit=0,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=50,
+    ) as made:
         yield made
 
 
@@ -85,9 +89,7 @@ class Gated:
         folder.mkdir()
         (folder / "gate").symlink_to(self.gate.folder)
         args = x, y, folder, after
-        self.cost = bigsap.from_function(
-            cluster_costs.gated_row, (n, n), args, kind="row", compiled=False
-        )
+        self.cost = bigsap.from_function(cluster_costs.gated_row, (n, n), args, kind="row", compiled=False)
         self.alone = bigsap.from_function(cluster_costs.row, (n, n), (x, y), "row", compiled=False)
 
     def then(self, act):
@@ -115,9 +117,7 @@ def same(one, other):
     for name in ("col4row", "row4col", "u", "v"):
         a, b = getattr(one, name), getattr(other, name)
         assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
-    assert (one.fun, one.bound, one.gap, one.status) == (
-        other.fun, other.bound, other.gap, other.status,
-    )  # fmt: skip
+    assert (one.fun, one.bound, one.gap, one.status) == (other.fun, other.bound, other.gap, other.status)
     assert one.stats["method"] == other.stats["method"]
     return True
 
@@ -128,9 +128,12 @@ def few_rows(n, m=None):
 
 
 FUNCTIONS = {
-    "row": ("row", "row"), "part": ("part", "part"), "block": ("block", "block"),
-    "integers": ("whole", "row"), "float32": ("single", "row"),
-}  # fmt: skip
+    "row": ("row", "row"),
+    "part": ("part", "part"),
+    "block": ("block", "block"),
+    "integers": ("whole", "row"),
+    "float32": ("single", "row"),
+}
 
 
 @pytest.mark.parametrize("kept", ["all", "few"])
@@ -247,20 +250,15 @@ def combined(which, n=160):
         "sum of compiled": lambda: bigsap.sum_of([near, bigsap.lowrank(x, y)]),
         "own class": lambda: cluster_costs.Own(x, y),
         "sliceable": lambda: cluster_costs.Sliceable(x, y),
-        "lambda": lambda: bigsap.from_function(
-            lambda i, j: abs(x[i, 0] - y[j, 0]), (n, n), compiled=False
-        ),
+        "lambda": lambda: bigsap.from_function(lambda i, j: abs(x[i, 0] - y[j, 0]), (n, n), compiled=False),
     }[which]()
 
 
 @pytest.mark.parametrize("kept", ["all", "few"])
 @pytest.mark.parametrize(
     "which",
-    [
-        "scaled", "sum", "masked", "forbid_above", "sum of compiled", "own class", "sliceable",
-        "lambda",
-    ],
-)  # fmt: skip
+    ["scaled", "sum", "masked", "forbid_above", "sum of compiled", "own class", "sliceable", "lambda"],
+)
 def test_every_kind_of_source(client, which, kept):
     cost = combined(which)
     options = {} if kept == "all" else {"cache": few_rows(160), "method": "compressed"}
@@ -661,9 +659,13 @@ def test_a_lost_scheduler_ends_with_a_checkpoint(client, tmp_path):
     gated = Gated(tmp_path, 300, 250, seed=8)
     cost, options = gated.cost, {"method": "compressed", "cache": few_rows(300)}
     own = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, memory_limit=0,
-        dashboard_address="127.0.0.1:0", silence_logs=50,
-    )  # fmt: skip
+        n_workers=1,
+        threads_per_worker=1,
+        processes=True,
+        memory_limit=0,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=50,
+    )
     try:
         thread = gated.then(lambda: own.close(timeout=5))
         with pytest.raises(bigsap.errors.ClusterError):
@@ -919,14 +921,19 @@ def wave_of(rows, keepers, **crew):
     found = object.__new__(Crew)
     vars(found).update(
         {
-            "seats": ["a", "b"], "threads": {"a": 1, "b": 1}, "_known": {"a": 0, "b": 1},
-            "keepers": {"t": np.array(keepers)}, "forgotten": 0.0, "_pace": {("f", True): 0.001},
-            "_dear": None, "late": {}, "look": lambda: None,
-        } | crew
-    )  # fmt: skip
-    return SpreadWave(
-        found, ("t", None), "f", np.array(rows), "list", 8, None, lambda positions: ()
+            "seats": ["a", "b"],
+            "threads": {"a": 1, "b": 1},
+            "_known": {"a": 0, "b": 1},
+            "keepers": {"t": np.array(keepers)},
+            "forgotten": 0.0,
+            "_pace": {("f", True): 0.001},
+            "_dear": None,
+            "late": {},
+            "look": lambda: None,
+        }
+        | crew
     )
+    return SpreadWave(found, ("t", None), "f", np.array(rows), "list", 8, None, lambda positions: ())
 
 
 def cut(wave, seat):

@@ -28,11 +28,15 @@ def client():
     dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, memory_limit=0,
-            dashboard_address="127.0.0.1:0", silence_logs=50,
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=50,
         ) as made,
         distributed.Client(made, set_as_default=False) as client,
-    ):  # fmt: skip
+    ):
         yield client
 
 
@@ -57,9 +61,7 @@ def same(one, other):
     for name in ("col4row", "row4col", "u", "v"):
         a, b = getattr(one, name), getattr(other, name)
         assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
-    assert (one.fun, one.bound, one.gap, one.status) == (
-        other.fun, other.bound, other.gap, other.status,
-    )  # fmt: skip
+    assert (one.fun, one.bound, one.gap, one.status) == (other.fun, other.bound, other.gap, other.status)
     assert one.stats["method"] == other.stats["method"]
     return True
 
@@ -103,9 +105,16 @@ def costs_of(which, folder):
 
 
 COMPILED = [
-    "points", "more points", "wide points", "oblong", "tall", "lowrank", "expression",
-    "ordered expression", "function",
-]  # fmt: skip
+    "points",
+    "more points",
+    "wide points",
+    "oblong",
+    "tall",
+    "lowrank",
+    "expression",
+    "ordered expression",
+    "function",
+]
 MAPPED = ["mapped", "mapped integers", "mapped distances"]
 
 
@@ -134,11 +143,15 @@ def test_the_same_bits(client, tmp_path, which, maximize):
 @pytest.mark.parametrize(
     "options",
     [
-        {"start": "levels"}, {"unassigned_cost": 0.01}, {"certify": False}, {"epsilon": False},
-        {"memory_limit": 400_000}, {"gap": 0.5},
+        {"start": "levels"},
+        {"unassigned_cost": 0.01},
+        {"certify": False},
+        {"epsilon": False},
+        {"memory_limit": 400_000},
+        {"gap": 0.5},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_options(client, options):
     cost = bigsap.points(*points(900))
     options = {"method": "compressed", **options}
@@ -170,9 +183,14 @@ def test_stopped_within_a_wave_and_resumed(client, tmp_path, which):
             event.set()
 
     stopped = bigsap.solve(
-        cost, method="compressed", cluster=client, checkpoint=file, cancel=event,
-        callback=strike, callback_every=0.001,
-    )  # fmt: skip
+        cost,
+        method="compressed",
+        cluster=client,
+        checkpoint=file,
+        cancel=event,
+        callback=strike,
+        callback_every=0.001,
+    )
     if stopped.status == "cancelled":
         assert same(one, bigsap.resume(file, cost))
 

@@ -62,16 +62,19 @@ def check(cost, solved, maximize=False):
     columns = found.column_of_row[rows]
     assert len(rows) == min(cost.shape) == len(set(columns.tolist()))
     value = cost[rows, columns].sum(dtype=float)
-    assert value == pytest.approx(
-        best, abs=1e-9 * max(1.0, float(np.abs(cost[rows, columns]).max()))
-    )
+    assert value == pytest.approx(best, abs=1e-9 * max(1.0, float(np.abs(cost[rows, columns]).max())))
 
 
 @examples(150)
 @given(
-    st.integers(1, 14), st.integers(1, 14), st.integers(1, 6), st.integers(0, 2**32 - 1),
-    st.sampled_from(["real", "ties", "holes", "integers", "offset"]), st.booleans(), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 14),
+    st.integers(1, 14),
+    st.integers(1, 6),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["real", "ties", "holes", "integers", "offset"]),
+    st.booleans(),
+    st.booleans(),
+)
 def test_small_problems(n, m, k, seed, kind, epsilon, maximize):
     generator = np.random.default_rng(seed)
     cost = generator.random((n, m))
@@ -149,10 +152,16 @@ def test_points_agree_with_their_matrix():
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("random", "none"), ("int1n", "none"), ("geometric", "levels"), ("disjoint", "levels"),
-        ("rank2", "levels"), ("rank8", "levels"), ("rank1", "estimate"), ("sanity", "estimate"),
+        ("random", "none"),
+        ("int1n", "none"),
+        ("geometric", "levels"),
+        ("disjoint", "levels"),
+        ("rank2", "levels"),
+        ("rank8", "levels"),
+        ("rank1", "estimate"),
+        ("sanity", "estimate"),
     ],
-)  # fmt: skip
+)
 def test_the_probe_knows_its_classes(name, wanted):
     counts = Counts()
     problem = Problem(as_source(CLASSES[name](1600, seed=4)))
@@ -162,9 +171,17 @@ def test_the_probe_knows_its_classes(name, wanted):
 
 # Bars on evaluations a row, everything before the certificate counted, at n = 2000.
 BARS = {
-    "sanity": 3, "rank1": 8, "random": 1.6, "int0.1n": 1.6, "int1n": 1.6, "int10n": 1.6,
-    "geometric": 4, "disjoint": 4.5, "rank2": 4.5, "rank8": 4.5,
-}  # fmt: skip
+    "sanity": 3,
+    "rank1": 8,
+    "random": 1.6,
+    "int0.1n": 1.6,
+    "int1n": 1.6,
+    "int10n": 1.6,
+    "geometric": 4,
+    "disjoint": 4.5,
+    "rank2": 4.5,
+    "rank8": 4.5,
+}
 
 
 @pytest.mark.parametrize("name", BARS)
@@ -228,9 +245,7 @@ def test_stopped_at_any_tick_the_answer_is_honest(shape, dtype, maximize, monkey
     monkeypatch.setattr(list_sizes, "LIST_SIZE", 8)
     cost = CLASSES["disjoint"](120, seed=1)[: shape[0], : shape[1]]
     cost = np.rint(cost * 1000).astype(dtype) if dtype == "i4" else cost.astype(dtype)
-    source = bigsap.from_function(
-        lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False
-    )
+    source = bigsap.from_function(lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False)
     best, sign = optimum(cost, maximize), -1 if maximize else 1
     gaps = []
     for after in (2, 5, 12, 30, 80, 200, 500, 10**6):
@@ -241,9 +256,7 @@ def test_stopped_at_any_tick_the_answer_is_honest(shape, dtype, maximize, monkey
             if len(seen) > after:
                 raise StopIteration
 
-        res = bigsap.solve(
-            source, maximize=maximize, method="compressed", callback=stop, callback_every=0
-        )
+        res = bigsap.solve(source, maximize=maximize, method="compressed", callback=stop, callback_every=0)
         assert sign * res.fun >= sign * best - 1e-4
         assert len(res.row_ind) == min(shape)
         if res.bound is None:  # not even one pass over the rows
@@ -371,9 +384,7 @@ def test_a_row_without_an_allowed_column_warns_of_nothing():
     assert bigsap.solve(cost, method="compressed").status == "optimal"
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"certify": False}, {"gap": 0.5}, {"callback": lambda _: None}]
-)
+@pytest.mark.parametrize("options", [{}, {"certify": False}, {"gap": 0.5}, {"callback": lambda _: None}])
 def test_lists_build_no_engine_for_whole_rows(options, monkeypatch):
     def never(self, problem, *rest):
         raise AssertionError(f"built for {problem.shape}")

@@ -55,15 +55,12 @@ def test_stopped_anywhere_the_answer_is_honest(shape, dtype, maximize, after):
         if len(ticks) > after:
             raise StopIteration
 
-    source = bigsap.from_function(
-        lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False
-    )
+    source = bigsap.from_function(lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False)
     for certify in (True, False):
         ticks.clear()
         res = bigsap.solve(
-            source, maximize=maximize, callback=stop, callback_every=0, cache=5 * m * 8,
-            certify=certify,
-        )  # fmt: skip
+            source, maximize=maximize, callback=stop, callback_every=0, cache=5 * m * 8, certify=certify
+        )
         best = float(optimum(cost, maximize)[0])
         sign = -1 if maximize else 1
         assert res.fun is not None
@@ -156,9 +153,7 @@ def test_callback_every(every):
     seen = []
     cost = CLASSES["disjoint"](60, seed=1)
     source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
-    res = bigsap.solve(
-        source, callback=lambda s: seen.append(s.phase), callback_every=every, cache=5 * 480
-    )
+    res = bigsap.solve(source, callback=lambda s: seen.append(s.phase), callback_every=every, cache=5 * 480)
     assert set(range(1, res.nit + 1)) <= set(seen)
     if every == 0:
         assert len(seen) > 200
@@ -229,9 +224,11 @@ def test_bounds_of_a_part_are_not_taken_for_the_whole(monkeypatch):
     cost = CLASSES["rank2"](1600, seed=1)
     seen = []
     res = bigsap.solve(
-        cost, method="compressed", callback_every=0,
+        cost,
+        method="compressed",
+        callback_every=0,
         callback=lambda s: seen.append((s.lower_bound, s.upper_bound)),
-    )  # fmt: skip
+    )
     assert res.stats["first_prices"] == "levels"
     for low, high in seen:
         assert low is None or low <= res.fun + 1e-9
@@ -261,9 +258,13 @@ def test_progress_of_compressed_rows(kind, maximize, monkeypatch):
         )
     reports = []
     res = bigsap.solve(
-        source, method="compressed", maximize=maximize, start="levels", callback=reports.append,
+        source,
+        method="compressed",
+        maximize=maximize,
+        start="levels",
+        callback=reports.append,
         callback_every=0,
-    )  # fmt: skip
+    )
     seen = kept(reports)
     assert res.status == "optimal"
     assert res.stats["first_prices"] == "levels"
@@ -330,9 +331,13 @@ def test_callback_rows(rows):
     cost = CLASSES["disjoint"](60, seed=1)
     source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
     res = bigsap.solve(
-        source, callback=lambda s: seen.append((s.phase, s.rows_scanned, s.rows_evaluated)),
-        callback_every=1000, callback_rows=rows, cache=5 * 480, method="ssp",
-    )  # fmt: skip
+        source,
+        callback=lambda s: seen.append((s.phase, s.rows_scanned, s.rows_evaluated)),
+        callback_every=1000,
+        callback_rows=rows,
+        cache=5 * 480,
+        method="ssp",
+    )
     # Every row comes through Python, so each of them is an occasion.
     total = max(res.stats["rows_scanned"], res.stats["rows_evaluated"])
     if rows == 10**9:

@@ -70,15 +70,14 @@ def test_powers_of_what_is_odd(values, power):
     assert (known <= high).all()
     compiled = _costs(source)
     np.testing.assert_allclose(cost, compiled.ravel(), rtol=1e-14)
-    np.testing.assert_array_equal(np.signbit(cost[cost == 0]), np.signbit(
-        compiled.ravel()[compiled.ravel() == 0]))  # fmt: skip
+    np.testing.assert_array_equal(
+        np.signbit(cost[cost == 0]), np.signbit(compiled.ravel()[compiled.ravel() == 0])
+    )
 
 
 def _used(code):
     given = {"x": X, "y": Y, "s": 0.3}
-    return {
-        name: value for name, value in given.items() if name + "[" in code or name + " " in code
-    }
+    return {name: value for name, value in given.items() if name + "[" in code or name + " " in code}
 
 
 def _costs(source):
@@ -110,11 +109,14 @@ def test_of_other_sources():
     base = bigsap.expression("abs(x[i, 0] - y[j, 0]) - 1", (N, M), x=X, y=Y)
     forbidden = (np.arange(N)[:, None] == np.arange(M)).astype(np.uint8)
     for source in (
-        sum_of([base, scaled(base, -2.0)]), scaled(base, 0), masked(base, forbidden),
-        forbid_above(base, 2.0), converted(base, np.float32),
+        sum_of([base, scaled(base, -2.0)]),
+        scaled(base, 0),
+        masked(base, forbidden),
+        forbid_above(base, 2.0),
+        converted(base, np.float32),
         Gated(base, np.where(np.arange(N) == 2, np.inf, -7.5)),
         Gated(base, np.full(N, 3.0), maximize=True),
-    ):  # fmt: skip
+    ):
         cost = _costs(source)
         low, high = range_of(source)
         assert low <= cost[np.isfinite(cost)].min()

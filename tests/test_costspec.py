@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from bigsap.cli.costspec import from_spec, open_costs
-from bigsap.errors import (
-    DtypeError,
-    ExpressionError,
-    InputError,
-    OverflowRiskError,
-    ShapeError,
-    StoreError,
-)
+from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError, StoreError
 from bigsap.sources.cost_specs import KINDS
 
 
@@ -54,13 +47,7 @@ def test_points_inline_and_from_files_relative_to_the_spec(tmp_path, monkeypatch
     folder = tmp_path / "data"
     folder.mkdir()
     np.save(folder / "x.npy", X)
-    spec = {
-        "type": "points",
-        "metric": "cityblock",
-        "x": {"npy": "x.npy"},
-        "y": Y.tolist(),
-        "w": [1, 3],
-    }
+    spec = {"type": "points", "metric": "cityblock", "x": {"npy": "x.npy"}, "y": Y.tolist(), "w": [1, 3]}
     file = write(folder, spec)
     monkeypatch.chdir(tmp_path)  # not the spec's folder
     expected = (np.abs(X[:, None] - Y[None]) * [1, 3]).sum(axis=2)
@@ -89,12 +76,7 @@ def test_lowrank(tmp_path):
 
 
 def test_table(tmp_path):
-    spec = {
-        "type": "table",
-        "values": [[0, 5], [6, 1]],
-        "row_class": [1, 0],
-        "column_class": [0, 1, 1],
-    }
+    spec = {"type": "table", "values": [[0, 5], [6, 1]], "row_class": [1, 0], "column_class": [0, 1, 1]}
     np.testing.assert_array_equal(matrix(from_spec(spec, tmp_path)), [[6, 1, 1], [0, 5, 5]])
 
 

@@ -117,9 +117,7 @@ def test_small_demo_from_end_to_end(tmp_path, capsys):
     assert str(out / "recoloured.png") in printed
     assert str(out / "result.npz") in printed
 
-    small = [
-        pictures.reduced(pictures.photograph(name), 15, 10) for name in ("china.jpg", "flower.jpg")
-    ]
+    small = [pictures.reduced(pictures.photograph(name), 15, 10) for name in ("china.jpg", "flower.jpg")]
     x, y = (pictures.features(image, 1.0) for image in small)
     cost = ((x[:, None] - y[None]) ** 2).sum(axis=2)
     rows, columns = linear_sum_assignment(cost)
@@ -176,9 +174,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT]
-)
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])
 def test_stopped_demo_leaves_no_service_behind(tmp_path, gate, number):
     job = json.dumps(gated_job(gate))
     paths = os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")])

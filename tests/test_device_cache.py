@@ -54,9 +54,7 @@ def optimum(matrix: np.ndarray, maximize: bool = False) -> float:
 def streamed(matrix: np.ndarray, n_slots: int, policy: str = "slru") -> StreamedToDevice:
     """With so many slots."""
     row = matrix.shape[1] * matrix.itemsize
-    return StreamedToDevice(
-        as_source(matrix), 0, (2 * n_slots + 8) * row, RowCache(n_slots * row, policy)
-    )
+    return StreamedToDevice(as_source(matrix), 0, (2 * n_slots + 8) * row, RowCache(n_slots * row, policy))
 
 
 @pytest.fixture
@@ -122,9 +120,7 @@ def test_a_solve_counts_what_the_policy_would(
     hits, misses, _ = by_model(evaluated, policy, min(n_slots, 84))
     stats = result.stats
     assert stats["method"] == "compressed"
-    assert (stats["cache_policy"], stats["cache_hits"], stats["cache_misses"]) == (
-        policy, hits, misses
-    )  # fmt: skip
+    assert (stats["cache_policy"], stats["cache_hits"], stats["cache_misses"]) == (policy, hits, misses)
     assert stats["cache_slots"] == min(n_slots, 84)  # of 95 rows an eighth are panel
     assert stats["cache_bytes"] == stats["cache_slots"] * row
     assert stats["copied_bytes"] == misses * row
@@ -167,9 +163,13 @@ def same_lists(one: DeviceListEngine, other: DeviceListEngine) -> None:
 @pytest.mark.parametrize(("dtype", "maximize"), [("f8", False), ("i4", True)])
 @pytest.mark.parametrize("policy", ["slru", "lfu"])
 def test_any_evaluations_give_the_lists_of_whole_costs(
-    cupy: Any, evaluated: list[np.ndarray], monkeypatch: pytest.MonkeyPatch, dtype: str,
-    maximize: bool, policy: str,
-) -> None:  # fmt: skip
+    cupy: Any,
+    evaluated: list[np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: str,
+    maximize: bool,
+    policy: str,
+) -> None:
     """Many ties, panels of three rows, batches across panels: only slots matter."""
     g = np.random.default_rng(7)
     matrix = g.integers(0, 9, (N, N)).astype(dtype)
@@ -227,9 +227,7 @@ class TestLeftInBetween:
     @pytest.mark.parametrize("at", [1, 2, 4])
     def test_a_stop_empties_the_cache(self, cupy: Any, evaluated: list[Any], at: int) -> None:
         matrix = costs()
-        cached, whole = engines(
-            matrix, streamed(matrix, 20), MatrixOnDevice(cupy.asarray(matrix))
-        )  # fmt: skip
+        cached, whole = engines(matrix, streamed(matrix, 20), MatrixOnDevice(cupy.asarray(matrix)))
         v = np.zeros(N)
         evaluate(cached, np.arange(30), v)
         assert resident(cached.cache).size == 20
@@ -275,12 +273,8 @@ class TestRoom:
         assert shares(1 << 40, 100) == (device_memory.PANEL_BYTES, (1 << 40) - (64 << 20))
         assert shares(8000, 100) == (1000, 7000)
 
-    @pairwise(
-        method=["auto", "compressed"], shape=[(1, 4), (30, 30), (20, 45), (45, 20)], rows=[1, 2, 4]
-    )
-    def test_down_to_one_row(
-        self, cupy: Any, shape: tuple[int, int], method: str, rows: int
-    ) -> None:
+    @pairwise(method=["auto", "compressed"], shape=[(1, 4), (30, 30), (20, 45), (45, 20)], rows=[1, 2, 4])
+    def test_down_to_one_row(self, cupy: Any, shape: tuple[int, int], method: str, rows: int) -> None:
         matrix = costs(*shape)
         limit = min(rows * 8 * shape[1], matrix.nbytes - 1)
         if limit < 8 * shape[1]:
@@ -384,9 +378,7 @@ def test_transposes_keep_their_limits(cupy: Any) -> None:
     assert turned is None or (turned.limit, turned.cache) == (1000, RowCache(240))
 
 
-def test_panels_are_read_before_they_are_used_again(
-    cupy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_panels_are_read_before_they_are_used_again(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies from pinned memory are only queued, and made as late as can be here."""
     matrix = costs(90, 40)
     monkeypatch.setattr(device_memory, "PANEL_BYTES", 20 * matrix[0].nbytes)

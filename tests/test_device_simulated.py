@@ -67,9 +67,7 @@ def same(several: bigsap.Result, one: bigsap.Result) -> None:
         ((75, 40), ["cuda:0,0"]),
     ],
 )
-def test_slabs_do_what_one_device_does(
-    cupy: Any, shape: tuple[int, int], devices: list[str]
-) -> None:
+def test_slabs_do_what_one_device_does(cupy: Any, shape: tuple[int, int], devices: list[str]) -> None:
     matrix = costs(*shape)
     one = bigsap.solve(matrix, device="cuda", method="ssp")
     assert one.fun == pytest.approx(optimum(matrix), rel=1e-12)
@@ -107,9 +105,10 @@ def test_computed_costs(cupy: Any) -> None:
     square = ((x[:, None] - y[None]) ** 2).sum(-1)
     for source, matrix in (
         (bigsap.points(x, y), square),
-        (bigsap.lowrank(x, y), x @ y.T), (bigsap.expression(text, (30, 40), x=x, y=y), square),
+        (bigsap.lowrank(x, y), x @ y.T),
+        (bigsap.expression(text, (30, 40), x=x, y=y), square),
         (bigsap.cuda_kernel(KERNEL, (40, 30), (y, x)), square),
-    ):  # fmt: skip
+    ):
         several = bigsap.solve(source, device="cuda:0,1", method="ssp")
         assert several.status == "optimal"
         assert several.fun == pytest.approx(optimum(matrix), rel=1e-12)
@@ -174,9 +173,7 @@ def test_who_is_left_alone_gives_up(cupy: Any, monkeypatch: pytest.MonkeyPatch) 
         bigsap.solve(costs(30, 40), device="cuda:0,1")
 
 
-def test_a_launch_that_fails_leaves_nobody_waiting(
-    cupy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_that_fails_leaves_nobody_waiting(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = gpu_parts.DevicePart.kernel
 
     def broken(self: gpu_parts.DevicePart, name: str, *rest: Any) -> Any:

@@ -139,9 +139,8 @@ def test_gpu_image_differs_only_in_what_concerns_gpus():
 @pytest.mark.parametrize("cuda", ["12", "13"])
 def test_gpu_extras_exist(cuda):
     extras = subprocess.run(
-        [DOCKER / "steps" / "gpu_extras.sh", cuda], capture_output=True, text=True, timeout=200,
-        check=True,
-    ).stdout.strip()  # fmt: skip
+        [DOCKER / "steps" / "gpu_extras.sh", cuda], capture_output=True, text=True, timeout=200, check=True
+    ).stdout.strip()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for extra in extras.split(","):
         assert extra in project["optional-dependencies"]
@@ -152,9 +151,12 @@ def test_gpu_extras_exist(cuda):
 def test_other_cuda_versions_are_refused():
     for bad in ("11", "", "13 evil"):
         done = subprocess.run(
-            [DOCKER / "steps" / "gpu_extras.sh", bad], capture_output=True, text=True, timeout=200,
+            [DOCKER / "steps" / "gpu_extras.sh", bad],
+            capture_output=True,
+            text=True,
+            timeout=200,
             check=False,
-        )  # fmt: skip
+        )
         assert done.returncode == 1
         assert "CUDA must be 12 or 13" in done.stderr
 
@@ -259,9 +261,7 @@ def test_defaults_are_documented_as_they_are():
             number = re.fullmatch(r"(\d+|\d+\.\d+)(?: (MiB|GiB))?|10\^(\d+)", shown)
             assert number, shown
             scale = {"MiB": 2**20, "GiB": 2**30, None: 1}[number.group(2)]
-            value = (
-                10 ** int(number.group(3)) if number.group(3) else float(number.group(1)) * scale
-            )
+            value = 10 ** int(number.group(3)) if number.group(3) else float(number.group(1)) * scale
             assert value == field.default, name
             checked += 1
     assert checked >= 15
@@ -340,9 +340,13 @@ def test_slim_keeps_what_runs(tmp_path):
     assert library.stat().st_size < before / 2
     code = "import uvloop, asyncio; print(uvloop.__file__, uvloop.run(asyncio.sleep(0, 7)))"
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True, text=True, timeout=200, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
     assert done.stdout.split() == [str(site / "uvloop" / "__init__.py"), "7"]
     size = library.stat().st_size
     subprocess.run(step, capture_output=True, timeout=200, check=True)  # twice changes nothing
@@ -361,9 +365,12 @@ def test_the_health_check_asks_the_port_of_the_arguments(tmp_path, given):
     with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         env = {
-            "BIGSAP_VENV": str(tmp_path), "BIGSAP_CACHE": str(tmp_path), "BIGSAP_PORT": "1",
-            "BIGSAP_ROLE_FILE": str(tmp_path / "role"), "PATH": os.environ["PATH"],
-        }  # fmt: skip
+            "BIGSAP_VENV": str(tmp_path),
+            "BIGSAP_CACHE": str(tmp_path),
+            "BIGSAP_PORT": "1",
+            "BIGSAP_ROLE_FILE": str(tmp_path / "role"),
+            "PATH": os.environ["PATH"],
+        }
         arguments = [word.format(server.server_port) for word in given]
         check = [sys.executable, DOCKER / "health.py"]
         for words, code in ((arguments, 0), ([], 1)):
@@ -420,8 +427,8 @@ def test_code_is_read_only_and_complete(image):
     if os.geteuid() == 0:
         script = f"touch {image.venv}/x {image.scripts}/x"
         done = subprocess.run(
-            ["/bin/sh", "-c", script], capture_output=True, timeout=200, check=False, user=USER,
-        )  # fmt: skip
+            ["/bin/sh", "-c", script], capture_output=True, timeout=200, check=False, user=USER
+        )
         assert done.returncode != 0
         assert done.stderr.count(b"denied") == 2
 
@@ -600,10 +607,7 @@ def test_cluster_roles_and_a_stopped_worker(image, waiting):
     roles = []
 
     def start(role: str, **env: object):
-        health = {
-            "BIGSAP_HEALTH_PORT": free_port(),
-            "BIGSAP_ROLE_FILE": image.tmp / f"role{len(roles)}",
-        }
+        health = {"BIGSAP_HEALTH_PORT": free_port(), "BIGSAP_ROLE_FILE": image.tmp / f"role{len(roles)}"}
         roles.append(image.start(role, **health, **env))
         return roles[-1]
 

@@ -74,12 +74,23 @@ class Names(dict):
         x, y = rng.random((n, 2)), rng.random((n, 2))
         cancel = threading.Event()
         super().__init__(
-            np=np, bigsap=bigsap, n=n, m=n, x=x, y=y, a=rng.random(n), b=rng.random(n),
-            u=rng.random((n, 3)), w=rng.random((n, 3)), event=cancel, url=url,
-            costs=bigsap.points(x, y), next_costs=bigsap.points(x + 0.01, y),
+            np=np,
+            bigsap=bigsap,
+            n=n,
+            m=n,
+            x=x,
+            y=y,
+            a=rng.random(n),
+            b=rng.random(n),
+            u=rng.random((n, 3)),
+            w=rng.random((n, 3)),
+            event=cancel,
+            url=url,
+            costs=bigsap.points(x, y),
+            next_costs=bigsap.points(x + 0.01, y),
             cost_matrix=rng.random((n, n)),
             list_of_small_matrices=[rng.random((5, 5)) for _ in range(3)],
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture
@@ -323,9 +334,7 @@ def test_every_command_is_in_the_manual():
 
 
 def test_make_targets_say_what_they_do():
-    done = subprocess.run(
-        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=200, check=True
-    )
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=200, check=True)
     for target in ("demo", "test", "bench", "docs", "lint"):
         assert f"make {target}" in done.stdout
 
@@ -360,16 +369,26 @@ def test_named_files_exist(page):
 
 # What the README calls the solvers and classes of tests/bench/RESULTS.md.
 SOLVERS = {
-    "BigSAP `auto`": "bigsap auto", "Algorithm 1015, C++": "A1015 C++", "POT `emd`": "POT emd",
-    "lapx `lapjvr`": "lapx lapjvr", "scipy": "scipy",
-}  # fmt: skip
+    "BigSAP `auto`": "bigsap auto",
+    "Algorithm 1015, C++": "A1015 C++",
+    "POT `emd`": "POT emd",
+    "lapx `lapjvr`": "lapx lapjvr",
+    "scipy": "scipy",
+}
 CLASSES = {
-    "random": "random", "points, one square": "geometric", "points, two regions": "disjoint",
-    "rank 1": "rank1", "rank 2": "rank2", "integers to 10 n": "int10n",
-    "integers to n / 10": "int0.1n", "identity is optimal": "sanity",
-    "12 tight clusters, 5-D": "clusters", "heavy tails": "lognormal", "64-D cosine": "cosine 64-D",
+    "random": "random",
+    "points, one square": "geometric",
+    "points, two regions": "disjoint",
+    "rank 1": "rank1",
+    "rank 2": "rank2",
+    "integers to 10 n": "int10n",
+    "integers to n / 10": "int0.1n",
+    "identity is optimal": "sanity",
+    "12 tight clusters, 5-D": "clusters",
+    "heavy tails": "lognormal",
+    "64-D cosine": "cosine 64-D",
     "half forbidden": "half forbidden",
-}  # fmt: skip
+}
 
 
 def table_of(text: str, first: str) -> dict[str, dict[str, str]]:
@@ -429,9 +448,7 @@ def test_memory_suffices_for_what_was_measured():
 
 def test_settings_table_is_that_of_the_server():
     pytest.importorskip("fastapi", reason="extra server")
-    spec = importlib.util.spec_from_file_location(
-        "settings_table", ROOT / "docs" / "settings_table.py"
-    )
+    spec = importlib.util.spec_from_file_location("settings_table", ROOT / "docs" / "settings_table.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -459,9 +476,14 @@ def test_metrics_are_those_of_the_server():
 
 def python(*arguments: str, **more) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True,
-        timeout=200, check=False, env={**os.environ, "MPLBACKEND": "Agg"}, **more,
-    )  # fmt: skip
+        [sys.executable, "-W", "error", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        **more,
+    )
     assert done.returncode == 0, done.stderr
     return done.stderr
 

@@ -44,9 +44,7 @@ def looked_up(i, j, c):
 
 
 def by_value(cost):
-    return {
-        "cost": looked_up, "shape": cost.shape, "args": (cost,), "dtype": cost.dtype,
-    }  # fmt: skip
+    return {"cost": looked_up, "shape": cost.shape, "args": (cost,), "dtype": cost.dtype}
 
 
 def by_row(cost):
@@ -64,9 +62,7 @@ def by_block(cost):
     def block(rows, out):
         out[:] = cost[rows]
 
-    return {
-        "cost": bigsap.from_function(block, cost.shape, kind="block", dtype=cost.dtype),
-    }
+    return {"cost": bigsap.from_function(block, cost.shape, kind="block", dtype=cost.dtype)}
 
 
 #: How the same numbers may be presented; each gives the keywords of ``solve``.
@@ -204,9 +200,7 @@ def test_every_shape(name, shape, maximize):
     for source in (Counted(as_source(cost)), cost):
         if shape[0] > shape[1]:  # an array is turned, a source that gives rows is not
             expected = solve(source, maximize=maximize, threads=1)
-        found = solve(
-            source, maximize=maximize, threads=3, cache=3 * max(cost.shape) * cost.itemsize
-        )
+        found = solve(source, maximize=maximize, threads=3, cache=3 * max(cost.shape) * cost.itemsize)
         assert_identical(found, expected)
     assert_optimal(solve(cost, maximize=maximize, epsilon=False), cost, maximize)
 

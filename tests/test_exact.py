@@ -140,9 +140,18 @@ def test_sums_with_what_is_not_finite_stay_within_their_room():
 
 @pytest.mark.parametrize(
     "terms",
-    [[], [1.0], [2.0**-1074], [2.0**-53, 1.0], [-(2.0**-54), 1.0], [5e-324, 2.0**-53, 1.0],
-     [-5e-324, 2.0**-53, 1.0], [-5e-324, 0.0], [1e300, -1e300, 1.0]],
-)  # fmt: skip
+    [
+        [],
+        [1.0],
+        [2.0**-1074],
+        [2.0**-53, 1.0],
+        [-(2.0**-54), 1.0],
+        [5e-324, 2.0**-53, 1.0],
+        [-5e-324, 2.0**-53, 1.0],
+        [-5e-324, 0.0],
+        [1e300, -1e300, 1.0],
+    ],
+)
 def test_sums_are_rounded_to_either_side(terms):
     for signed in (terms, [-x for x in terms]):
         total = sum(map(Fraction, signed), Fraction(0))
@@ -189,11 +198,17 @@ def near_prices(rng, cost, paired, noise):
 
 @examples(300)
 @given(
-    n=st.integers(1, 6), m=st.integers(1, 90), spread=st.sampled_from([0, 3, 16, 150]),
-    ties=st.booleans(), paired=st.booleans(), maximize=st.booleans(), forbidden=st.booleans(),
-    noise=st.sampled_from([0.0, 1e-16, 1e-13, 0.1]), share=st.sampled_from([None, 0.0, 1e-12, 0.3]),
+    n=st.integers(1, 6),
+    m=st.integers(1, 90),
+    spread=st.sampled_from([0, 3, 16, 150]),
+    ties=st.booleans(),
+    paired=st.booleans(),
+    maximize=st.booleans(),
+    forbidden=st.booleans(),
+    noise=st.sampled_from([0.0, 1e-16, 1e-13, 0.1]),
+    share=st.sampled_from([None, 0.0, 1e-12, 0.3]),
     seed=st.integers(0, 10**6),
-)  # fmt: skip
+)
 def test_the_scan_in_parts_finds_the_exact_minima_and_all_near_pairs(
     n, m, spread, ties, paired, maximize, forbidden, noise, share, seed
 ):
@@ -209,9 +224,19 @@ def test_the_scan_in_parts_finds_the_exact_minima_and_all_near_pairs(
     edges = np.unique([0, m, *rng.integers(0, m + 1, 3)]).tolist()
     for first, last in itertools.pairwise(edges):
         flags = scan.scan_rows(
-            cost[:, first:].ctypes.data, m, n, last - first, -1.0 if maximize else 1.0, v, below,
-            0, first, width, found, near,
-        )  # fmt: skip
+            cost[:, first:].ctypes.data,
+            m,
+            n,
+            last - first,
+            -1.0 if maximize else 1.0,
+            v,
+            below,
+            0,
+            first,
+            width,
+            found,
+            near,
+        )
         assert flags in (0, scan.UNREACHED)
     prices = fractions_of(v, low)
     listed = list(zip(*(part[: near.counts[0]].tolist() for part in near[:3]), strict=True))
@@ -221,9 +246,7 @@ def test_the_scan_in_parts_finds_the_exact_minima_and_all_near_pairs(
     noted = {pair[:2] for pair in listed}
     reach = Fraction(width) * (1 - Fraction(1, 2**40))
     for row in range(n):
-        left = {
-            j: Fraction(c) - prices[j] for j, c in enumerate(signed[row].tolist()) if c < math.inf
-        }
+        left = {j: Fraction(c) - prices[j] for j, c in enumerate(signed[row].tolist()) if c < math.inf}
         if not left:
             assert found.high[row] == math.inf
             continue
@@ -250,9 +273,7 @@ def test_the_scan_reports_what_is_invalid():
 def test_near_pairs_that_do_not_fit_are_counted():
     cost, v = np.zeros((3, 50)), np.zeros(50)
     near = scan.no_near(100)
-    scan.scan_rows(
-        cost.ctypes.data, 50, 3, 50, 1.0, v, np.empty(0), 0, 0, 1.0, scan.no_minima(3), near
-    )
+    scan.scan_rows(cost.ctypes.data, 50, 3, 50, 1.0, v, np.empty(0), 0, 0, 1.0, scan.no_minima(3), near)
     assert near.counts.tolist() == [100, 50]
     assert joined([near], 1.0) is None
     near.counts[1] = 0
@@ -261,11 +282,17 @@ def test_near_pairs_that_do_not_fit_are_counted():
 
 @examples(150)
 @given(
-    n=st.integers(1, 30), m=st.integers(1, 60), dtype=st.sampled_from(["f8", "f4", "i8", "i4"]),
-    order=st.sampled_from("CF"), paired=st.booleans(), maximize=st.booleans(),
-    block_bytes=st.sampled_from([1, 300, 1 << 20]), threads=st.integers(1, 3),
-    wide=st.booleans(), seed=st.integers(0, 10**6),
-)  # fmt: skip
+    n=st.integers(1, 30),
+    m=st.integers(1, 60),
+    dtype=st.sampled_from(["f8", "f4", "i8", "i4"]),
+    order=st.sampled_from("CF"),
+    paired=st.booleans(),
+    maximize=st.booleans(),
+    block_bytes=st.sampled_from([1, 300, 1 << 20]),
+    threads=st.integers(1, 3),
+    wide=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
 def test_the_pass_is_exact_whatever_the_costs_lie_in(
     n, m, dtype, order, paired, maximize, block_bytes, threads, wide, seed
 ):
@@ -280,9 +307,7 @@ def test_the_pass_is_exact_whatever_the_costs_lie_in(
     signed = [[(-1 if maximize else 1) * Fraction(c) for c in row] for row in cost.tolist()]
     v, low = near_prices(rng, cost.astype(float) * (-1 if maximize else 1), paired, 1e-15)
     v[0] += 0.25  # no integers
-    found = row_minima(
-        ArraySource(cost), None, Prices(v, low), maximize, threads, block_bytes, None
-    )
+    found = row_minima(ArraySource(cost), None, Prices(v, low), maximize, threads, block_bytes, None)
     prices = fractions_of(v, low)
     expected = [min(c - p for c, p in zip(row, prices, strict=True)) for row in signed]
     got = fractions_of(found.high, found.mid, found.low)

@@ -113,9 +113,8 @@ class Claim:
 
 COST = np.array([[1.0, 2.0, 9.0], [2.0, 5.0, 9.0], [9.0, 9.0, 3.0]])
 RIGHT = Claim(
-    "optimal", 7.0, 7.0, 0.0, np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.0]),
-    np.array([1, 0, 2]),
-)  # fmt: skip
+    "optimal", 7.0, 7.0, 0.0, np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.0]), np.array([1, 0, 2])
+)
 
 
 def kinds_of(claim, cost=COST, **given):

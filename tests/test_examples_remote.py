@@ -18,14 +18,7 @@ pytest.importorskip("uvicorn", reason="extra dev")
 
 def test_remote_rows():
     done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error::ResourceWarning",
-            str(EXAMPLES / "remote_rows.py"),
-            "60",
-            "80",
-        ],
+        [sys.executable, "-W", "error::ResourceWarning", str(EXAMPLES / "remote_rows.py"), "60", "80"],
         capture_output=True,
         text=True,
         timeout=200,

@@ -262,7 +262,7 @@ REFUSED = [
     ("min(" + ",".join(["i"] * 500) + ")", 1003, "too long"),
     ("+".join(["sum(k for k in range(2))"] * 17), 401, "at most 16 sums"),
     ("-" * 32 + "i", 33, "nested too deeply"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("code", "column", "message"), REFUSED)
@@ -307,10 +307,40 @@ def test_monsters_are_refused_cleanly(part, size):
     assert len(caught) == 1
 
 
-TOKENS = [*"ijnmkxywvc()[],.:=+-*/%<>", "**", "//", "==", " and ", " or ", " not ", " if ",
-          " else ", "sum(", " for k in ", "range(", "abs(", "min(", "x[i,0]", "y[j,", "w[i]", "1",
-          "0.5", "1e999", "lambda ", "__", "'", "\n", "shape", "D", " is ",
-          " in ", "*x", "é", "{", "\\"]  # fmt: skip
+TOKENS = [
+    *"ijnmkxywvc()[],.:=+-*/%<>",
+    "**",
+    "//",
+    "==",
+    " and ",
+    " or ",
+    " not ",
+    " if ",
+    " else ",
+    "sum(",
+    " for k in ",
+    "range(",
+    "abs(",
+    "min(",
+    "x[i,0]",
+    "y[j,",
+    "w[i]",
+    "1",
+    "0.5",
+    "1e999",
+    "lambda ",
+    "__",
+    "'",
+    "\n",
+    "shape",
+    "D",
+    " is ",
+    " in ",
+    "*x",
+    "é",
+    "{",
+    "\\",
+]
 
 
 class Watch:
@@ -352,9 +382,7 @@ def test_code_must_be_text(code):
         make(code)
 
 
-@pytest.mark.parametrize(
-    "name", ["i", "n", "sin", "sum", "range", "inf", "__x", "a-b", "", "if", "é"]
-)
+@pytest.mark.parametrize("name", ["i", "n", "sin", "sum", "range", "inf", "__x", "a-b", "", "if", "é"])
 def test_names_of_arrays(name):
     with pytest.raises(ExpressionError, match=r"name of an array|has a meaning"):
         make("1", (2, 2), **{name: [1, 2]})
@@ -396,8 +424,9 @@ def test_fingerprint_is_of_the_meaning():
 
 
 def test_generated_text_holds_nothing_of_the_users():
-    source = make("evil[i] + sum(evil2[i,also] for also in range(2))", (2, 2),
-                  evil=[1, 2], evil2=np.ones((2, 2)))  # fmt: skip
+    source = make(
+        "evil[i] + sum(evil2[i,also] for also in range(2))", (2, 2), evil=[1, 2], evil2=np.ones((2, 2))
+    )
     for text in (source.c_source(), source.cuda_source()):
         assert "evil" not in text
         assert "also" not in text
@@ -434,16 +463,14 @@ def test_solve_equals_numpy():
     steps = np.arange(n)
     matrix = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2)) + 0.01 * np.abs(steps[:, None] - steps)
     matrix[np.abs(steps[:, None] - steps) > 40] = np.inf
-    code = (
-        "inf if abs(i-j) > 40 else sqrt(sum((x[i,k]-y[j,k])**2 for k in range(2))) + 0.01*abs(i-j)"
-    )
+    code = "inf if abs(i-j) > 40 else sqrt(sum((x[i,k]-y[j,k])**2 for k in range(2))) + 0.01*abs(i-j)"
     source = bigsap.expression(code, (n, n), x=x, y=y)
     for maximize in (False, True):
         dense = np.where(np.isinf(matrix), -np.inf, matrix) if maximize else matrix
         res = bigsap.solve(
-            bigsap.expression(code.replace("inf", "-inf"), (n, n), x=x, y=y)
-            if maximize else source, maximize=maximize,
-        )  # fmt: skip
+            bigsap.expression(code.replace("inf", "-inf"), (n, n), x=x, y=y) if maximize else source,
+            maximize=maximize,
+        )
         rows, columns = bigsap.linear_sum_assignment(dense, maximize)
         assert res.success
         assert res.fun == pytest.approx(dense[rows, columns].sum(), rel=1e-12)
@@ -460,13 +487,21 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_command_line(tmp_path):
-    spec = {"type": "expression", "code": "abs(x[i]-y[j])", "shape": [3, 3],
-            "arrays": {"x": [1, 5, 9], "y": [8, 2, 5]}}  # fmt: skip
+    spec = {
+        "type": "expression",
+        "code": "abs(x[i]-y[j])",
+        "shape": [3, 3],
+        "arrays": {"x": [1, 5, 9], "y": [8, 2, 5]},
+    }
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     done = subprocess.run(
         [sys.executable, "-m", "bigsap", "solve", str(tmp_path / "spec.json"), "--json"],
-        capture_output=True, text=True, cwd=ROOT, timeout=200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert '"fun": 2.0' in done.stdout
 

@@ -15,9 +15,27 @@ from expression_oracle import ARRAYS, CUDA, GCC, M, N, by_c, by_python
 # -- random expressions ----------------------------------------------------------------
 
 LEAVES = st.sampled_from(
-    ["i", "j", "n", "m", "c", "w[i]", "v[j]", "x[i,0]", "x[i,2]", "y[j,1]", "inf",
-     "0", "1", "2", "0.1", "1.5e3", "7", "1e-300"]
-)  # fmt: skip
+    [
+        "i",
+        "j",
+        "n",
+        "m",
+        "c",
+        "w[i]",
+        "v[j]",
+        "x[i,0]",
+        "x[i,2]",
+        "y[j,1]",
+        "inf",
+        "0",
+        "1",
+        "2",
+        "0.1",
+        "1.5e3",
+        "7",
+        "1e-300",
+    ]
+)
 TERMS = st.one_of(LEAVES, st.sampled_from(["x[i,k]", "y[j,k]", "k"]))
 OPERATORS = st.sampled_from(["+", "-", "*", "/", "//", "%"])
 COMPARE = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])

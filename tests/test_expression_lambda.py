@@ -42,13 +42,10 @@ INSIDE = [
     lambda i, j: not (i and j),
     lambda i, j: max(i, j, 1.5 if j else 2) if i else min(i, j),
     lambda i, j, W=Y, s=3: W[j, 0] * s + i,
-    lambda i, j: (
-        np.abs(i - j)
-        + math.floor(W[i])
-    ),
+    lambda i, j: np.abs(i - j) + math.floor(W[i]),
     make_closure(2.0, W),
     (lambda f: f)(lambda i, j: i - 2 * j),
-]  # fmt: skip
+]
 
 OUTSIDE = [
     mean,

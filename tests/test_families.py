@@ -92,9 +92,7 @@ def test_a_last_phase_that_takes_too_long_is_left(tmp_path):
         if stop(state):
             raise StopIteration
 
-    stopped = bigsap.solve(
-        cost, threads=1, checkpoint=path, callback=listen, callback_every=0, **options
-    )
+    stopped = bigsap.solve(cost, threads=1, checkpoint=path, callback=listen, callback_every=0, **options)
     assert stopped.status == "cancelled"
     again = bigsap.resume(path, cost)
     assert np.array_equal(again.v, one.v)
@@ -127,13 +125,7 @@ def test_forbidden_pairs_cost_few_scans(share, start):
 
 @pytest.mark.parametrize(
     ("power", "first", "scans"),
-    [
-        (1, "none", 24),
-        (2, "none", 34),
-        (3, "estimate", 45),
-        (6, "estimate", 38),
-        (9, "estimate", 48),
-    ],
+    [(1, "none", 24), (2, "none", 34), (3, "estimate", 45), (6, "estimate", 38), (9, "estimate", 48)],
 )
 def test_costs_that_pile_up(power, first, scans):
     """Powers of uniform costs: lists alone scanned 141 to 2,900 rows a row from the third on."""

@@ -137,9 +137,7 @@ def test_both_methods_through_the_front_door(instance, method):
             assert result.fun == pytest.approx(float(best), rel=1e-13, abs=1e-13)
 
 
-@pairwise(
-    kind=["array", "rows", "lambda"], maximize=[False, True], shape=[(70, 70), (50, 70), (70, 50)]
-)
+@pairwise(kind=["array", "rows", "lambda"], maximize=[False, True], shape=[(70, 70), (50, 70), (70, 50)])
 def test_stopped_and_continued(shape, maximize, kind, tmp_path):
     x, y = points_of(*shape)
     cost = ((x[:, None] - y) ** 2).sum(axis=2)
@@ -161,9 +159,7 @@ def test_stopped_and_continued(shape, maximize, kind, tmp_path):
             if next(count) >= ticks:
                 raise StopIteration
 
-        bigsap.solve(
-            given, **form, **options, checkpoint=path, callback=stop, callback_every=0
-        )  # fmt: skip
+        bigsap.solve(given, **form, **options, checkpoint=path, callback=stop, callback_every=0)
         before = path.read_bytes()
         # The shape is the user's, as the checkpoint remembers it; the prices are not in it.
         again = bigsap.resume(path, given, unassigned_cost=price)
@@ -385,8 +381,7 @@ def _drop(r):
     row, column = r.row_ind[0], r.col_ind[0]
     col4row, row4col = r.col4row.copy(), r.row4col.copy()
     col4row[row] = row4col[column] = -1
-    return {"col4row": col4row, "row4col": row4col, "row_ind": r.row_ind[1:],
-            "col_ind": r.col_ind[1:]}  # fmt: skip
+    return {"col4row": col4row, "row4col": row4col, "row_ind": r.row_ind[1:], "col_ind": r.col_ind[1:]}
 
 
 @pytest.mark.parametrize("maximize", [False, True])
@@ -486,10 +481,7 @@ def test_the_compiled_filler_equals_reading(own, price, dtype, shape, maximize):
     fill = gated.fill()
     for start, stop in ((0, gated.shape[1]), (2, 4), (4, gated.shape[1]), (6, 8), (3, 3)):
         rows = np.array([n - 1, 0, 2, 2])
-        for read in (
-            gated.read,
-            lambda r, c, out: read_by_fill(fill, gated.shape, r, c, out),
-        ):
+        for read in (gated.read, lambda r, c, out: read_by_fill(fill, gated.shape, r, c, out)):
             guard = np.full((4, stop - start + 2), 77, dtype)
             read(rows, slice(start, stop), guard[:, 1:-1])
             np.testing.assert_array_equal(guard[:, 1:-1], expected[rows, start:stop])
@@ -590,9 +582,14 @@ def test_stopped_anywhere_the_bound_is_one(method, maximize, shape):
                 raise StopIteration
 
         found = bigsap.solve(
-            cost, unassigned_cost=price, maximize=maximize, method=method, threads=1,
-            callback=stop, callback_rows=5,
-        )  # fmt: skip
+            cost,
+            unassigned_cost=price,
+            maximize=maximize,
+            method=method,
+            threads=1,
+            callback=stop,
+            callback_rows=5,
+        )
         if found.bound is not None:
             assert sign * (found.bound - best) <= 1e-12
             assert found.fun is None or sign * (found.fun - best) <= found.gap + 1e-12

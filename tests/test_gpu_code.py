@@ -60,12 +60,19 @@ def code_of(source: object) -> DeviceCode:
 
 def full(file: str, code: DeviceCode, **settings: int) -> str:
     usual = {
-        "dense": {"GROUP": 8, "THREADS": 512, "COLS": 4, "USE_CLUSTER": 1, "VIRTUAL": 0,
-                  "FLAT": 0, "AHEAD": 0},
+        "dense": {
+            "GROUP": 8,
+            "THREADS": 512,
+            "COLS": 4,
+            "USE_CLUSTER": 1,
+            "VIRTUAL": 0,
+            "FLAT": 0,
+            "AHEAD": 0,
+        },
         "rows": {"SPAN": 32, "ROWS": 8, "WITH_FREE": 0},
         "tight": {"SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "ROOM": 32, "PER_BLOCK": 8, "BLOCK": BLOCK},
         "proof": {},
-    }[file]  # fmt: skip
+    }[file]
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}
     return full_text(file, code, tuple(sorted(merged.items())))
 
@@ -85,8 +92,10 @@ def compile_text(text: str, arch: str, folder: object) -> None:
     options = [*OPTIONS, f"-arch={arch}"]
     has = subprocess.run(
         [sys.executable, "-c", "from cuda.bindings import nvrtc; nvrtc.nvrtcVersion()"],
-        capture_output=True, timeout=200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        timeout=200,
+        check=False,
+    )
     if has.returncode == 0:
         command = [sys.executable, "-c", code, str(path), *options]
     elif shutil.which("nvcc"):
@@ -107,25 +116,25 @@ U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
 # Both sides of each test of the architecture for each file; sm_80 takes the one or the other. A
 # compilation takes seconds, where there is a compiler.
 @each(
-    **{"file, code, settings": [
-        ("dense", F8, {}),
-        ("dense", F8, {"GROUP": 16, "COLS": 2, "VIRTUAL": 1, "FLAT": 1, "AHEAD": 1}),
-        ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "VIRTUAL": 1, "COLS": 64, "WIDTH": 1}),
-        ("dense", code_of(bigsap.points(X, Y)), {"COLS": 8, "WIDTH": 1}),
-        ("dense", F8, {"GROUP": 16, "COLS": 2, "VIRTUAL": 1, "DEVICES": 2}),
-        ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "COLS": 64, "WIDTH": 1, "DEVICES": 8}),
-        ("rows", F8, {}),
-        ("rows", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "WITH_FREE": 1, "SPAN": 8}),
-        ("tight", F8, {}),
-        ("tight", U1, {"PRICE_IS_INT": 1, "SIGN": -1}),
-        ("proof", F8, {"SIGN": -1}),
-        ("proof", U1, {"PRICE_IS_INT": 1}),
-    ]},
+    **{
+        "file, code, settings": [
+            ("dense", F8, {}),
+            ("dense", F8, {"GROUP": 16, "COLS": 2, "VIRTUAL": 1, "FLAT": 1, "AHEAD": 1}),
+            ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "VIRTUAL": 1, "COLS": 64, "WIDTH": 1}),
+            ("dense", code_of(bigsap.points(X, Y)), {"COLS": 8, "WIDTH": 1}),
+            ("dense", F8, {"GROUP": 16, "COLS": 2, "VIRTUAL": 1, "DEVICES": 2}),
+            ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "COLS": 64, "WIDTH": 1, "DEVICES": 8}),
+            ("rows", F8, {}),
+            ("rows", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "WITH_FREE": 1, "SPAN": 8}),
+            ("tight", F8, {}),
+            ("tight", U1, {"PRICE_IS_INT": 1, "SIGN": -1}),
+            ("proof", F8, {"SIGN": -1}),
+            ("proof", U1, {"PRICE_IS_INT": 1}),
+        ]
+    },
     arch=["sm_90", "sm_75"],
-)  # fmt: skip
-def test_kernels_compile(
-    file: str, code: DeviceCode, settings: dict[str, int], arch: str, tmp_path
-) -> None:
+)
+def test_kernels_compile(file: str, code: DeviceCode, settings: dict[str, int], arch: str, tmp_path) -> None:
     if arch != "sm_90":
         settings = {**settings, "USE_CLUSTER": 0} if file == "dense" else settings
     compile_text(full(file, code, **settings), arch, tmp_path)
@@ -135,9 +144,11 @@ def test_kernels_compile(
     "name",
     [
         *(pytest.param(name, marks=pytest.mark.slow) for name in sources() if name not in TOLD),
-        *TOLD, "cuda_kernel", "part of an expression",
+        *TOLD,
+        "cuda_kernel",
+        "part of an expression",
     ],
-)  # fmt: skip
+)
 def test_costs_compile(name: str, tmp_path) -> None:
     if name == "cuda_kernel":
         code = cuda_kernel(KERNEL, (9, 13), (X, Y, 2.0)).pair.code()
@@ -235,9 +246,7 @@ def test_scrambling_is_undone() -> None:
 
 
 def test_rounding_down_and_bits() -> None:
-    values = np.concatenate(
-        [GENERATOR.normal(size=1000) * 10.0 ** np.arange(1000) ** 0.5, [0, -0.0]]
-    )
+    values = np.concatenate([GENERATOR.normal(size=1000) * 10.0 ** np.arange(1000) ** 0.5, [0, -0.0]])
     low = twins.rounded_down(values)
     assert (low <= values).all()
     assert (np.nextafter(low, np.float32(np.inf)).astype(float) > values)[values != low].all()
@@ -268,9 +277,11 @@ class TestCudaKernel:
         assert source.fingerprint() == cuda_kernel(KERNEL, (9, 13), (X, Y, 2.0)).fingerprint()
         assert source.fingerprint() != cuda_kernel(KERNEL, (9, 13), (X, Y, 3.0)).fingerprint()
         integers = cuda_kernel(
-            "__device__ int cost(long long i, long long j, const int *a, long long b)"
-            "{ return a[i] + b; }", (9, 13), (np.arange(9, dtype="i4"), 5), dtype="i4",
-        )  # fmt: skip
+            "__device__ int cost(long long i, long long j, const int *a, long long b){ return a[i] + b; }",
+            (9, 13),
+            (np.arange(9, dtype="i4"), 5),
+            dtype="i4",
+        )
         assert integers.pair.kinds == ("const int*", "long long")
         assert integers.dtype == np.int32
 

@@ -105,9 +105,7 @@ def test_points_with_bounds(seed):
     result = bigsap.solve(squared(x, y), method="ssp")
     rows = found.rows[np.arange(1400)]
     cost = squared(x, y)
-    assert cost[np.arange(1400), found.outcome.column_of_row].sum() == pytest.approx(
-        result.fun, rel=1e-12
-    )
+    assert cost[np.arange(1400), found.outcome.column_of_row].sum() == pytest.approx(result.fun, rel=1e-12)
     assert found.engine.lists.counts.doubled == 0
     check_thresholds(found.engine, cost[np.ix_(rows, found.columns)])
 
@@ -120,9 +118,10 @@ def test_minima_seen_under_hidden_prices_are_not_kept(monkeypatch, scattered):
     cost = squared(*clusters(n, n, 2, 40.0, generator))
     order = generator.permutation(n).astype(np.int32) if scattered else np.empty(0, np.int32)
     monkeypatch.setattr(
-        sys.modules["bigsap.strategies.lists"], "choose_bounds",
+        sys.modules["bigsap.strategies.lists"],
+        "choose_bounds",
         lambda engine, *rest: engine.keep_minima(order),
-    )  # fmt: skip
+    )
     found = solved_by_lists(as_source(cost), 16)
     best = cost[reference(cost)].sum()
     chosen = found.outcome.column_of_row

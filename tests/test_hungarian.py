@@ -51,9 +51,19 @@ def costs_of(kind, n, m, seed):
 
 
 KINDS = (
-    "equal", "two values", "few cheap", "lonely", "twins", "sanity", "product", "identity",
-    "0.1n", "n", "10n", "1000n",
-)  # fmt: skip
+    "equal",
+    "two values",
+    "few cheap",
+    "lonely",
+    "twins",
+    "sanity",
+    "product",
+    "identity",
+    "0.1n",
+    "n",
+    "10n",
+    "1000n",
+)
 
 
 def check(cost, *, maximize=False, **options):
@@ -127,8 +137,10 @@ def test_multiples_of_a_power_of_two_are_solved_as_whole_numbers_are(dtype, vari
 def test_large_integers(variant):
     g = np.random.default_rng(0)
     for dtype, low, high in (
-        (np.int32, -(2**31), 2**31 - 1), (np.uint32, 0, 2**32 - 1), (np.int64, -(2**50), 2**50),
-    ):  # fmt: skip
+        (np.int32, -(2**31), 2**31 - 1),
+        (np.uint32, 0, 2**32 - 1),
+        (np.int64, -(2**50), 2**50),
+    ):
         cost = g.integers(low, high, (25, 25), dtype=dtype, endpoint=True)
         check(cost, variant=variant)
         check(cost, variant=variant, maximize=True)
@@ -291,9 +303,7 @@ def test_warm_starts(variant):
 def test_trees_with_short_lists_are_left_to_searches(variant, limit):
     """130 rows of rank 1, whose trees would read each row hundreds of times."""
     x, y = np.random.default_rng(0).random((2, 130, 1))
-    result = bigsap.solve(
-        bigsap.lowrank(x, y), method="hungarian", variant=variant, memory_limit=limit
-    )
+    result = bigsap.solve(bigsap.lowrank(x, y), method="hungarian", variant=variant, memory_limit=limit)
     assert result.fun == pytest.approx(np.sort(x[:, 0]) @ np.sort(y[:, 0])[::-1])
     assert result.stats["rows_evaluated"] < 250 * 130
 
@@ -327,9 +337,14 @@ def test_a_checkpoint_continues_bit_for_bit(variant, tmp_path, monkeypatch):
                 raise StopIteration
 
         left = bigsap.solve(
-            cost, method="hungarian", variant=variant, checkpoint=path, checkpoint_every=1e-9,
-            callback=leave, callback_every=1e-9,
-        )  # fmt: skip
+            cost,
+            method="hungarian",
+            variant=variant,
+            checkpoint=path,
+            checkpoint_every=1e-9,
+            callback=leave,
+            callback_every=1e-9,
+        )
         assert left.status == "cancelled"
         done = bigsap.resume(path, cost)
         assert done.stats["resumed"] == 1
@@ -347,9 +362,8 @@ def test_stops_leave_an_assignment_and_a_bound(variant):
             event.set()
 
     result = bigsap.solve(
-        cost, method="hungarian", variant=variant, cancel=event, callback=cancel,
-        callback_every=1e-9,
-    )  # fmt: skip
+        cost, method="hungarian", variant=variant, cancel=event, callback=cancel, callback_every=1e-9
+    )
     assert result.status in ("cancelled", "optimal")
     assert result.bound <= best <= result.fun
     assert sorted(result.col4row.tolist()) == list(range(300))
@@ -399,12 +413,7 @@ def test_what_auto_takes(monkeypatch):
     assert bigsap.solve(ties).stats["method"] == "hungarian"
     assert bigsap.solve(-ties, maximize=True).stats["method"] == "hungarian"
     assert bigsap.solve(ties / 4).stats["method"] == "hungarian"  # ties are what counts
-    for other in (
-        ties[:600, :600],
-        ties[:, :-1],
-        g.integers(0, 1000 * n, (n, n)),
-        g.random((n, n)),
-    ):
+    for other in (ties[:600, :600], ties[:, :-1], g.integers(0, 1000 * n, (n, n)), g.random((n, n))):
         assert bigsap.solve(other, certify=False).stats["method"] != "hungarian"
     x = g.random((n, 2))
     far = (1e5 * ((x[:, None] - g.random((n, 2))) ** 2).sum(2)).astype(int)

@@ -77,9 +77,7 @@ def test_the_hosts_twin(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["product", "sanity", "1000n", "few cheap"])
-def test_what_the_device_leaves_the_host_goes_on_with(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_device_leaves_the_host_goes_on_with(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(gpu, "KEEP", 4)
         patch.setattr(forest_rows, "KEEP", 4)
@@ -119,9 +117,7 @@ def test_a_stop_while_trees_grow() -> None:
         if progress.stage == "search":
             raise StopIteration
 
-    result = bigsap.solve(
-        cost, method="hungarian", device="cuda", callback=leave, callback_every=1e-9
-    )
+    result = bigsap.solve(cost, method="hungarian", device="cuda", callback=leave, callback_every=1e-9)
     assert result.status in ("cancelled", "optimal")
     assert result.bound <= best <= result.fun
 
@@ -292,18 +288,21 @@ def test_classical_continues_from_a_checkpoint(
                 raise StopIteration
 
         left = bigsap.solve(
-            cost, device=first, checkpoint=tmp_path / "state", checkpoint_every=1e-9,
-            callback=leave, callback_every=1e-9, **told,
-        )  # fmt: skip
+            cost,
+            device=first,
+            checkpoint=tmp_path / "state",
+            checkpoint_every=1e-9,
+            callback=leave,
+            callback_every=1e-9,
+            **told,
+        )
         assert left.bound <= whole.fun <= left.fun
         assigned: list[int] = []
 
         def hear(progress: bigsap.Progress, assigned: list[int] = assigned) -> None:
             assigned.append(progress.assigned)
 
-        done = bigsap.resume(
-            tmp_path / "state", cost, device=then, callback=hear, callback_every=1e-9
-        )
+        done = bigsap.resume(tmp_path / "state", cost, device=then, callback=hear, callback_every=1e-9)
         assert max(assigned) <= 40
         assert facts(done) == facts(whole)
         assert done.stats["rows_evaluated"] == whole.stats["rows_evaluated"]

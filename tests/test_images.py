@@ -59,9 +59,7 @@ def store() -> Store:
             pytest.fail(f"no {name}: sudo apt-get install buildah util-linux")
     if os.geteuid() != 0:
         pytest.fail("images are built and run as root here (sudo make test-image)")
-    folder = (
-        Path(os.environ.get("BIGSAP_TEST_IMAGE_STORE", tempfile.gettempdir())) / "bigsap-images"
-    )
+    folder = Path(os.environ.get("BIGSAP_TEST_IMAGE_STORE", tempfile.gettempdir())) / "bigsap-images"
     found = Store(folder)
     print(f"\nbase: {found.base()}")
     return found
@@ -186,9 +184,7 @@ def test_matrices_of_other_kinds_find_theirs(cpu: Built, dtype: type) -> None:
 
 
 def test_the_root_cannot_be_written(image: Built) -> None:
-    done = image.shell(
-        "touch /x /opt/bigsap/x /usr/local/lib/bigsap/x /etc/x; touch /tmp/y /data/y"
-    )
+    done = image.shell("touch /x /opt/bigsap/x /usr/local/lib/bigsap/x /etc/x; touch /tmp/y /data/y")
     assert done.returncode == 0
     assert done.stderr.count("Read-only file system") + done.stderr.count("denied") == 4
     assert image.shell("id -u; id -G").stdout.split() == ["10001", "10001"]
@@ -216,8 +212,9 @@ def test_another_user(image: Built) -> None:
     image.tmp.chmod(0o1777)
     image.cache.chmod(0o750)
     np.save(folder / "c.npy", WHOLE)
-    done = image.run("solve", "/data/c.npy", "--json", "-o", "/data/out.npz", user=1234,
-                     volumes={str(folder): "/data"})  # fmt: skip
+    done = image.run(
+        "solve", "/data/c.npy", "--json", "-o", "/data/out.npz", user=1234, volumes={str(folder): "/data"}
+    )
     assert done.returncode == 0, done.stderr
     assert (folder / "out.npz").stat().st_uid == 1234
     assert kept(image.tmp) == []
@@ -348,14 +345,11 @@ def test_the_cluster_of_the_compose_file(cpu: Built) -> None:
         volumes = {str(stores): "/stores"}
         volumes |= secret if given.get("secrets") else {}
         own = {"BIGSAP_HEALTH_PORT": free_port(), "BIGSAP_ROLE_FILE": f"/tmp/role{len(running)}"}
-        running.append(
-            cpu.start(*given["command"], volumes=volumes, **{**environment, **own, **env})
-        )
+        running.append(cpu.start(*given["command"], volumes=volumes, **{**environment, **own, **env}))
         return running[-1]
 
     try:
-        start("scheduler", BIGSAP_SCHEDULER_HOST="127.0.0.1",
-              BIGSAP_SCHEDULER_PORT=there).wait_healthy()  # fmt: skip
+        start("scheduler", BIGSAP_SCHEDULER_HOST="127.0.0.1", BIGSAP_SCHEDULER_PORT=there).wait_healthy()
         for _ in range(services["worker"]["deploy"]["replicas"]):
             start("worker").wait_healthy()
         start("service", BIGSAP_PORT=port).wait_healthy()

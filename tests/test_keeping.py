@@ -114,8 +114,7 @@ def total(cost, method, **options):
 
 @pytest.mark.parametrize("share", [1, 4, 16])
 @pytest.mark.parametrize(
-    ("cls", "n"),
-    [(cls, 150) for cls in CLASSES] + [("disjoint", 720), ("sanity", 64), ("sanity", 720)],
+    ("cls", "n"), [(cls, 150) for cls in CLASSES] + [("disjoint", 720), ("sanity", 64), ("sanity", 720)]
 )
 def test_never_twice_the_pairs_of_the_better_method(cls, share, n):
     cost = CLASSES[cls](n, 1)
@@ -239,9 +238,8 @@ def test_a_checkpoint_goes_on(tmp_path):
         return progress.phase >= 2
 
     bigsap.solve(
-        Counted(as_source(cost)), method="compressed", checkpoint=path, callback=listen,
-        callback_every=0.0,
-    )  # fmt: skip
+        Counted(as_source(cost)), method="compressed", checkpoint=path, callback=listen, callback_every=0.0
+    )
     again = bigsap.resume(path, Counted(as_source(cost)))
     assert again.fun == whole.fun
     assert (again.col4row == whole.col4row).all()

@@ -76,12 +76,30 @@ def alike(got, expected, ulps=0):
 
 # -- random lambdas --------------------------------------------------------------------
 
-MATH = {"abs": math.fabs, "sqrt": math.sqrt, "floor": math.floor, "exp": math.exp, "log": math.log,
-        "sin": math.sin, "cos": math.cos, "hypot": math.hypot, "atan2": math.atan2,
-        "where": np.where}  # fmt: skip
-NUMPY = {"abs": np.abs, "sqrt": np.sqrt, "floor": np.floor, "exp": np.exp, "log": np.log,
-         "sin": np.sin, "cos": np.cos, "hypot": np.hypot, "atan2": np.arctan2,
-         "where": np.where}  # fmt: skip
+MATH = {
+    "abs": math.fabs,
+    "sqrt": math.sqrt,
+    "floor": math.floor,
+    "exp": math.exp,
+    "log": math.log,
+    "sin": math.sin,
+    "cos": math.cos,
+    "hypot": math.hypot,
+    "atan2": math.atan2,
+    "where": np.where,
+}
+NUMPY = {
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "floor": np.floor,
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "hypot": np.hypot,
+    "atan2": np.arctan2,
+    "where": np.where,
+}
 # Python's pow and x*x*x differ in the last digit, which floor and % may turn into any.
 FIXED = EXACT.filter(lambda text: "**" not in text)
 COUNTS = {"inside": 0, "all": 0}
@@ -131,15 +149,12 @@ LOGGED = np.array([0.5, 0.0, -1.0, 2.0, math.inf, math.nan])
 CASES = {
     "a division by zero": (lambda i, j: 1 / (i - j), CallbackError),
     "one that min would hide": (lambda i, j: min(1 / (i - j), 5.0), CallbackError),
-    "one that a comparison would hide": (
-        lambda i, j: 1.0 if 1 / (i - j) > 3 else 2.0, CallbackError),
-    "one that a sum would hide": (
-        lambda i, j: min(sum(1 / (k - j) for k in range(3)), 9.0), CallbackError),
+    "one that a comparison would hide": (lambda i, j: 1.0 if 1 / (i - j) > 3 else 2.0, CallbackError),
+    "one that a sum would hide": (lambda i, j: min(sum(1 / (k - j) for k in range(3)), 9.0), CallbackError),
     "a remainder by zero": (lambda i, j: (3 + j) % i, CallbackError),
     "a floor by zero": (lambda i, j: 3 // i, CallbackError),
     "a root of a negative number": (lambda i, j: math.sqrt(i - j), CallbackError),
-    "a root that a condition would hide": (
-        lambda i, j: 1.0 if math.sqrt(i - j) < 1 else 2.0, CallbackError),
+    "a root that a condition would hide": (lambda i, j: 1.0 if math.sqrt(i - j) < 1 else 2.0, CallbackError),
     "a logarithm of zero": (lambda i, j: max(math.log(i), -3.0), CallbackError),
     "an exponential too large": (lambda i, j: min(math.exp(400 * i), 7.0), CallbackError),
     "a complex power": (lambda i, j: abs((-1.0 - j) ** 0.5), None),
@@ -156,10 +171,9 @@ CASES = {
     "a guarded division": (lambda i, j: 1 / (i - j) if i != j else 0.0, None),
     "guarded by and": (lambda i, j: i != j and 1 / (i - j) > 0.4, None),
     "guarded by or": (lambda i, j: i == j or 1 / (i - j) > 0.4, None),
-    "a guarded sum": (
-        lambda i, j: sum(1 / (j - i + 0 * k) for k in range(3)) if i < j else 1.0, None),
+    "a guarded sum": (lambda i, j: sum(1 / (j - i + 0 * k) for k in range(3)) if i < j else 1.0, None),
     "a minus zero": (lambda i, j: X[i] * -0.0 + 0 * -i, None),
-}  # fmt: skip
+}
 
 
 SWAPPED = ["a division by zero", "a guarded sum", "numpy's zero divisor"]
@@ -246,14 +260,12 @@ def test_lambda_expression_and_python_agree():
         "numba": bigsap.solve(lambda i, j, y: 0.5 * distance(i, j, x, y), shape=shape, args=(y,)),
     }
     for name, result in results.items():
-        assert result.stats["evaluated_by"] == (None if name == "expression" else name.replace(
-            "lambda", "expression"))  # fmt: skip
+        assert result.stats["evaluated_by"] == (
+            None if name == "expression" else name.replace("lambda", "expression")
+        )
         np.testing.assert_array_equal(result.col4row, results["expression"].col4row)
         assert result.fun == pytest.approx(results["expression"].fun, rel=1e-14)
-    exact = [
-        bigsap.from_function(scaled(x, 0.5), shape, (y,)),
-        bigsap.expression(text, shape, x=x, y=y),
-    ]
+    exact = [bigsap.from_function(scaled(x, 0.5), shape, (y,)), bigsap.expression(text, shape, x=x, y=y)]
     one, two = (read(source, np.arange(150)) for source in exact)
     np.testing.assert_array_equal(one, two)
 

@@ -36,12 +36,7 @@ def test_layers_are_respected():
     # No cache: it remembers where an import led before a module was added or moved.
     code = "from importlinter.cli import lint_imports_command as run; run(['--no-cache'])"
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=200,
-        check=False,
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=200, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken" in done.stdout

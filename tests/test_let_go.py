@@ -51,9 +51,14 @@ def test_nothing_of_a_stopped_solve_waits_for_the_collector(tmp_path: Path, meth
                 cancel.set()
 
         return bigsap.solve(
-            costs, method=method, threads=2, checkpoint=tmp_path / "run.ckpt",
-            callback=look, callback_every=0, cancel=cancel,
-        )  # fmt: skip
+            costs,
+            method=method,
+            threads=2,
+            checkpoint=tmp_path / "run.ckpt",
+            callback=look,
+            callback_every=0,
+            cancel=cancel,
+        )
 
     stopped()  # compiles what is needed: that leaves frames in cycles, ours among them
     gc.collect()

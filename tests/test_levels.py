@@ -64,10 +64,15 @@ def test_the_order_is_a_k_d_trees(n, d):
     assert at == n
 
 
-@pytest.mark.parametrize("points", [
-    np.zeros((700, 2)), np.repeat(np.arange(7.0), 100)[:, None],
-    np.r_[np.zeros(699), 1e300][:, None], np.empty((5, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.zeros((700, 2)),
+        np.repeat(np.arange(7.0), 100)[:, None],
+        np.r_[np.zeros(699), 1e300][:, None],
+        np.empty((5, 0)),
+    ],
+)
 def test_orders_of_odd_points(points):
     order = compact_order(points)
     assert np.array_equal(np.sort(order), np.arange(len(points)))
@@ -88,11 +93,12 @@ def sources(cost, x, y):
     return {
         "points": (bigsap.points(x, y), "coordinates"),
         "matrix": (cost, "landmarks"),
-        "expression": (bigsap.expression(
-            "(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**2", x=x, y=y, shape=cost.shape
-        ), "landmarks"),
+        "expression": (
+            bigsap.expression("(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**2", x=x, y=y, shape=cost.shape),
+            "landmarks",
+        ),
         "rows": (rows_of(cost), "columns"),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", ["points", "matrix", "expression", "rows"])
@@ -148,8 +154,9 @@ def test_an_invalid_cost_of_a_part_has_its_own_name():
 def clusters(n, seed):
     generator = np.random.default_rng(seed)
     centres = generator.random((12, 5))
-    x, y = (centres[generator.integers(0, 12, n)] + 0.01 * generator.standard_normal((n, 5))
-            for _ in range(2))  # fmt: skip
+    x, y = (
+        centres[generator.integers(0, 12, n)] + 0.01 * generator.standard_normal((n, 5)) for _ in range(2)
+    )
     return squared_distances(x, y)
 
 
@@ -167,17 +174,24 @@ def lattice(n, seed):
 
 
 DECISIONS = {
-    "random": (CLASSES["random"], "none"), "int1n": (CLASSES["int1n"], "none"),
+    "random": (CLASSES["random"], "none"),
+    "int1n": (CLASSES["int1n"], "none"),
     "embedded": (embedded, "none"),
     "lognormal": (lambda n, s: np.random.default_rng(s).lognormal(0, 1, (n, n)), "none"),
-    "geometric": (CLASSES["geometric"], "levels"), "disjoint": (CLASSES["disjoint"], "levels"),
-    "rank2": (CLASSES["rank2"], "levels"), "rank8": (CLASSES["rank8"], "levels"),
-    "clusters": (clusters, "levels"), "duplicates": (lattice, "levels"),
-    "noise": (lambda n, s: CLASSES["geometric"](n, s)
-              + 0.1 * np.random.default_rng(s).random((n, n)), "none"),
-    "rank1": (CLASSES["rank1"], "estimate"), "sanity": (CLASSES["sanity"], "estimate"),
+    "geometric": (CLASSES["geometric"], "levels"),
+    "disjoint": (CLASSES["disjoint"], "levels"),
+    "rank2": (CLASSES["rank2"], "levels"),
+    "rank8": (CLASSES["rank8"], "levels"),
+    "clusters": (clusters, "levels"),
+    "duplicates": (lattice, "levels"),
+    "noise": (
+        lambda n, s: CLASSES["geometric"](n, s) + 0.1 * np.random.default_rng(s).random((n, n)),
+        "none",
+    ),
+    "rank1": (CLASSES["rank1"], "estimate"),
+    "sanity": (CLASSES["sanity"], "estimate"),
     "i*j": (lambda n, _: np.outer(np.arange(n), np.arange(n)) * 1.0, "estimate"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -260,8 +274,12 @@ def kinds(n, seed):
     return generator.random((9, 9))[np.ix_(*kinds)]
 
 
-@pairwise(shape=SHAPES, make=[kinds, lattice, CLASSES["rank1"], CLASSES["disjoint"]],
-          method=["compressed", "ssp"], maximize=[False, True])  # fmt: skip
+@pairwise(
+    shape=SHAPES,
+    make=[kinds, lattice, CLASSES["rank1"], CLASSES["disjoint"]],
+    method=["compressed", "ssp"],
+    maximize=[False, True],
+)
 def test_levels_end_there_without_a_proof(shape, make, method, maximize, monkeypatch):
     """A proof would repair what is wrong."""
     monkeypatch.setattr(levels, "COARSEST", 60)
@@ -287,9 +305,7 @@ def test_levels_of_sources(name, method, monkeypatch):
 def test_any_number_of_threads(method, monkeypatch):
     monkeypatch.setattr(levels, "COARSEST", 100)
     source = bigsap.points(*points_of("disjoint", 2000, seed=5))
-    one, *others = (
-        bigsap.solve(source, method=method, start="levels", threads=k) for k in (1, 2, 3)
-    )
+    one, *others = (bigsap.solve(source, method=method, start="levels", threads=k) for k in (1, 2, 3))
     for other in others:
         assert np.array_equal(one.col4row, other.col4row)
         assert np.array_equal(one.v, other.v)
@@ -304,8 +320,7 @@ ODD = {
     ),
     "constant": np.full((300, 300), 7.0),
     "half forbidden": np.where(
-        np.random.default_rng(2).random((300, 300)) < 0.5, np.inf,
-        np.random.default_rng(3).random((300, 300)),
+        np.random.default_rng(2).random((300, 300)) < 0.5, np.inf, np.random.default_rng(3).random((300, 300))
     ),
     "integers": np.random.default_rng(4).integers(-5, 5, (300, 300)),
     "large integers": np.random.default_rng(4).integers(0, 2**46, (300, 300)),
@@ -313,7 +328,7 @@ ODD = {
     "float32": np.random.default_rng(6).random((300, 300)).astype(np.float32),
     "few": np.random.default_rng(7).random((9, 11)),
     "one": np.ones((1, 1)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
@@ -401,8 +416,11 @@ def test_levels_spare_scans(spared):
 
 def test_strata_are_what_spares_them(spared, monkeypatch):
     source, good = spared
-    monkeypatch.setattr(levels, "one_of_each", lambda order, size, generator: np.sort(
-        generator.permutation(order)[: order.size // size]))  # fmt: skip
+    monkeypatch.setattr(
+        levels,
+        "one_of_each",
+        lambda order, size, generator: np.sort(generator.permutation(order)[: order.size // size]),
+    )
     bad = bigsap.solve(source, start="levels")
     assert good.stats["rows_scanned"] < 0.8 * bad.stats["rows_scanned"]
     assert good.fun == pytest.approx(bad.fun, rel=1e-9)

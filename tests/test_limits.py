@@ -140,10 +140,18 @@ def small_numbers(generator):
 KINDS = {
     make.__name__: make
     for make in (
-        equal_columns, equal_columns_apart, equal_rows, equal_both, wide, tall, one_group,
-        two_clusters, table, small_numbers,
+        equal_columns,
+        equal_columns_apart,
+        equal_rows,
+        equal_both,
+        wide,
+        tall,
+        one_group,
+        two_clusters,
+        table,
+        small_numbers,
     )
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -216,9 +224,7 @@ def test_a_stop_in_the_midst_of_a_search(raised, after, tmp_path, monkeypatch):
     def guard():
         if len(under_way) >= after and not engines:
             engines.append(under_way[-1])
-            raise (
-                KeyboardInterrupt if raised is KeyboardInterrupt else monitors.Stopped("time_limit")
-            )
+            raise (KeyboardInterrupt if raised is KeyboardInterrupt else monitors.Stopped("time_limit"))
 
     small_slices(monkeypatch)
     monkeypatch.setattr(list_engine, "run_searches", noted)
@@ -327,9 +333,15 @@ def private_pairs(n, m, generator):
     start = np.concatenate(([0], np.cumsum(size)))
     ids = np.concatenate([generator.permutation(m)[:k] for k in size]).astype(np.int32)
     return PrivatePairs(
-        start, ids, generator.random(start[-1]), np.full(n, 4.0), np.zeros(m),
-        np.full(n, -1, np.int32), np.full(m, -1, np.int32), np.zeros(n),
-    )  # fmt: skip
+        start,
+        ids,
+        generator.random(start[-1]),
+        np.full(n, 4.0),
+        np.zeros(m),
+        np.full(n, -1, np.int32),
+        np.full(m, -1, np.int32),
+        np.zeros(n),
+    )
 
 
 def test_private_columns():
@@ -385,9 +397,7 @@ def test_warm_pairs_of_rows_that_may_stay_unassigned(looks, monkeypatch):
     best = bigsap.solve(cost, unassigned_cost=0.02, method="compressed")
     rounds = []
     usual = optional_rows.free_loose
-    monkeypatch.setattr(
-        optional_rows, "free_loose", lambda *args: rounds.append(looks.count) or usual(*args)
-    )
+    monkeypatch.setattr(optional_rows, "free_loose", lambda *args: rounds.append(looks.count) or usual(*args))
     bigsap.solve(cost * 1.01, unassigned_cost=0.02, method="compressed", warm_start=best)
     assert len(rounds) > 1
     assert (np.diff(rounds) > 0).all()
@@ -415,9 +425,7 @@ def test_a_pool_that_moves(monkeypatch):
     monkeypatch.setattr(pool, "COPIED", 10)
     cost = np.random.default_rng(9).random((40, 60))
     with Team(1) as team:
-        engine = list_engine.ListEngine(
-            Problem(as_source(cost)), team, Monitor(), np.dtype(float), 8, 0
-        )
+        engine = list_engine.ListEngine(Problem(as_source(cost)), team, Monitor(), np.dtype(float), 8, 0)
         engine.evaluate(np.arange(40))
         before = engine.lists
         ids = before.ids[: 40 * 8].copy()

@@ -180,16 +180,12 @@ def test_what_scipy_refuses(name, maximize):
 @pytest.mark.parametrize("sense", [None, 0, 2, "x", "", [], np.True_, np.array([True])])
 def test_maximize_is_taken_for_its_truth(sense):
     cost = [[1, 2], [3, 1]]
-    np.testing.assert_array_equal(
-        linear_sum_assignment(cost, sense), scipys(cost, sense), strict=True
-    )
+    np.testing.assert_array_equal(linear_sum_assignment(cost, sense), scipys(cost, sense), strict=True)
 
 
 def test_the_call_itself():
     cost = [[1, 2], [3, 1]]
-    np.testing.assert_array_equal(
-        linear_sum_assignment(cost_matrix=cost, maximize=True), scipys(cost, True)
-    )
+    np.testing.assert_array_equal(linear_sum_assignment(cost_matrix=cost, maximize=True), scipys(cost, True))
     same_outcome(cost, True)
     both = np.array([1, 2])
     assert str(outcome(linear_sum_assignment, cost, both)) == str(outcome(scipys, cost, both))

@@ -46,9 +46,12 @@ def fill(lists, row):
 
 @examples(200)
 @given(
-    st.integers(1, 9), st.integers(1, 40), st.integers(1, 7), st.lists(st.integers(0, 8)),
+    st.integers(1, 9),
+    st.integers(1, 40),
+    st.integers(1, 7),
+    st.lists(st.integers(0, 8)),
     st.integers(0, 300) | st.none(),
-)  # fmt: skip
+)
 def test_places_never_overlap(n, m, k, rows, spare):
     k = min(k, m)
     share = None if spare is None else 12 * (n * k + m + spare)
@@ -194,9 +197,7 @@ def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
     limit = max(24 * k * n, m * cost.itemsize)
     rows, columns = reference(cost, maximize)
     counted = source.rows if kind.endswith("rows") else 0
-    res = bigsap.solve(
-        source, method="compressed", memory_limit=limit, epsilon=epsilon, maximize=maximize,
-    )  # fmt: skip
+    res = bigsap.solve(source, method="compressed", memory_limit=limit, epsilon=epsilon, maximize=maximize)
     assert res.status == "optimal"
     assert res.fun == cost[rows, columns].sum()
     res.verify(source)
@@ -216,8 +217,7 @@ def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
 def test_any_threads_the_same_under_a_limit():
     cost = ties((800, 800), most=6)
     found = [
-        bigsap.solve(cost, method="compressed", memory_limit=24 * 16 * 800, threads=t)
-        for t in (1, 2, 3)
+        bigsap.solve(cost, method="compressed", memory_limit=24 * 16 * 800, threads=t) for t in (1, 2, 3)
     ]
     for res in found[1:]:
         assert np.array_equal(res.col4row, found[0].col4row)

@@ -27,9 +27,7 @@ from instances import points_of
 
 def engine_for(cost, k, *, threads=1, maximize=False):
     source = as_source(cost)
-    return ListEngine(
-        Problem(source, maximize), Team(threads), Monitor(), np.dtype(np.float64), k, seed=1
-    )
+    return ListEngine(Problem(source, maximize), Team(threads), Monitor(), np.dtype(np.float64), k, seed=1)
 
 
 def dense(source):
@@ -65,9 +63,12 @@ def check_lists(engine, cost, v, free=None):
 
 @examples(60)
 @given(
-    st.integers(1, 6), st.integers(1, 300), st.integers(1, 40), st.integers(0, 2**32 - 1),
+    st.integers(1, 6),
+    st.integers(1, 300),
+    st.integers(1, 40),
+    st.integers(0, 2**32 - 1),
     st.sampled_from(["real", "ties", "holes", "offset", "constant"]),
-)  # fmt: skip
+)
 def test_lists_keep_their_promises(n, m, k, seed, kind):
     generator = np.random.default_rng(seed)
     cost = generator.random((n, m))

@@ -38,8 +38,7 @@ def same(a, b):
 @pytest.mark.parametrize("threads", [1, 3, None])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_equals_one_by_one(threads, maximize):
-    costs = [np.where(np.isinf(c), -c, c) if maximize and c.dtype == float else c
-             for c in problems()]  # fmt: skip
+    costs = [np.where(np.isinf(c), -c, c) if maximize and c.dtype == float else c for c in problems()]
     found = solve_many(costs, threads=threads, maximize=maximize, seed=3)
     assert {"optimal", "infeasible"} == {r.status.value for r in found}
     for cost, result in zip(costs, found, strict=True):

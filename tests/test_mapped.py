@@ -124,9 +124,8 @@ def test_chunks_cut_short_after_they_were_mapped(tmp_path, shards):
     zarr = pytest.importorskip("zarr")
     cost = np.random.default_rng(0).random((8, 6))
     array = zarr.create_array(
-        tmp_path / "c.zarr", shape=cost.shape, chunks=(4, 6), dtype="f8", compressors=None,
-        shards=shards,
-    )  # fmt: skip
+        tmp_path / "c.zarr", shape=cost.shape, chunks=(4, 6), dtype="f8", compressors=None, shards=shards
+    )
     array[:] = cost
     source = bigsap.from_zarr(tmp_path / "c.zarr")
     for _ in range(3):
@@ -207,8 +206,11 @@ def test_truncated_during_a_solve(kind, method, stage, tmp_path):
     threads = "2" if kind == "in place" else "1"
     done = subprocess.run(
         [sys.executable, "-c", CODE, tmp_path / "c.npy", kind, method, stage, threads],
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "c.npy' was truncated while in use" in done.stdout
 
@@ -252,8 +254,11 @@ print(strange.sum())
 def test_missing_pages_are_zeros_where_a_source_reads(tmp_path, kind):
     done = subprocess.run(
         [sys.executable, "-c", TOUCH, tmp_path / "c.npy", tmp_path / "d.npy", kind],
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     lines = done.stdout.splitlines()
     assert lines[:3] == ["6000.0 True", "True", "True"], done.stderr
     if kind == "watched":
@@ -290,8 +295,11 @@ def test_truncated_between_two_looks_at_its_size(method, tmp_path):
     """The kernels look every tenth of a second; this file is cut in between."""
     done = subprocess.run(
         [sys.executable, "-c", RACE, tmp_path / "c.npy", method],
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     answers = done.stdout.split()
     assert len(answers) == 12

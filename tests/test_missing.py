@@ -91,7 +91,7 @@ GIVEN = {
     "polars Decimal": lambda: polars(True),
     "pyarrow": table,
     "NaN": lambda: WITH_NAN,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -209,10 +209,26 @@ def along_axis(rows, out):
 
 
 BLOCKS = [
-    rows_of, a_row_each, an_item_each, a_list, a_part, a_view, copied, copied_where, added,
-    added_in_place, multiplied, clipped, flat, flat_whole, put, numpys_put, numpys_place,
-    numpys_putmask, along_axis,
-]  # fmt: skip
+    rows_of,
+    a_row_each,
+    an_item_each,
+    a_list,
+    a_part,
+    a_view,
+    copied,
+    copied_where,
+    added,
+    added_in_place,
+    multiplied,
+    clipped,
+    flat,
+    flat_whole,
+    put,
+    numpys_put,
+    numpys_place,
+    numpys_putmask,
+    along_axis,
+]
 
 
 @pytest.mark.parametrize("function", BLOCKS)

@@ -86,9 +86,19 @@ def far_from_zero(n, seed):
 
 
 FAMILIES = [
-    rank_one, symmetric, lognormal, of_both_signs, numbered, small_integers, distances,
-    distances_with_terms, squares_of_integers, smaller, exponential, far_from_zero,
-]  # fmt: skip
+    rank_one,
+    symmetric,
+    lognormal,
+    of_both_signs,
+    numbered,
+    small_integers,
+    distances,
+    distances_with_terms,
+    squares_of_integers,
+    smaller,
+    exponential,
+    far_from_zero,
+]
 
 
 def solve(cost, **options):
@@ -323,8 +333,9 @@ def test_sources_of_cheap_pairs():
         results = [solve(source) for source in sources]
         assert {res.stats["first_prices"] for res in results} == {"sorted"}
         assert np.ptp([res.fun for res in results]) <= 1e-12
-        assert len({tuple(res.row4col if res.stats["transposed"] else res.col4row)
-                    for res in results[:1]}) == 1  # fmt: skip
+        assert (
+            len({tuple(res.row4col if res.stats["transposed"] else res.col4row) for res in results[:1]}) == 1
+        )
 
 
 def test_a_mapped_file(tmp_path):

@@ -56,9 +56,7 @@ ANSWER = [6 + 4 + 8, [1.0, 1.0, 1.0]]  # STEP = 1
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     root = tmp_path / "bigsap"
-    shutil.copytree(
-        COMPILE, root / "compile", ignore=shutil.ignore_patterns("__pycache__", "built")
-    )
+    shutil.copytree(COMPILE, root / "compile", ignore=shutil.ignore_patterns("__pycache__", "built"))
     (root / "__init__.py").write_text("")
     (root / "constants.py").write_text("STEP = 1\n")
     (root / "low.py").write_text(LOW)
@@ -71,8 +69,12 @@ def start(package: Path, before: str = "", **env: str) -> subprocess.Popen[str]:
     given |= {"PYTHONPATH": str(package.parent), "HOME": str(package.parent / "home"), **env}
     return subprocess.Popen(
         [sys.executable, "-B", "-c", MAIN.format(before=before)],
-        cwd=package.parent, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=package.parent,
+        env=given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[list[object], int, int]:
@@ -145,9 +147,7 @@ def test_places(package, tmp_path):
     (package / "__pycache__").mkdir(exist_ok=True)
     deny = "import tempfile; from bigsap.compile import kernel_files\n"
     deny += "def deny(real=tempfile.TemporaryFile, dir=None):\n"
-    deny += (
-        "    if {where} in str(dir): raise PermissionError(13, 'no')\n    return real(dir=dir)\n"
-    )
+    deny += "    if {where} in str(dir): raise PermissionError(13, 'no')\n    return real(dir=dir)\n"
     deny += "tempfile.TemporaryFile = deny"
     assert run(package, deny.format(where="'__pycache__'")) == (ANSWER, 2, 0)
     assert len(list((tmp_path / "home" / ".cache" / "bigsap").glob("*.kernel"))) == 2

@@ -29,9 +29,7 @@ def test_what_hangs_is_given_up(child: int) -> None:
         time.sleep(0.05)
 
 
-def test_what_waits_for_a_processor_is_waited_for(
-    child: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_for_a_processor_is_waited_for(child: int, monkeypatch: pytest.MonkeyPatch) -> None:
     patience = Patience(child, 0.5)
     began, tell = time.monotonic(), Path.read_text
 

@@ -75,9 +75,7 @@ def _sources():
         "npy": lambda folder: bigsap.from_npy(_npy(folder)),
         "map": lambda folder: bigsap.as_source(np.load(_npy(folder), mmap_mode="r")),
         "part of a map": lambda folder: ArraySource(np.load(_npy(folder), mmap_mode="r")[3:, 1:-1]),
-        "reversed map": lambda folder: ArraySource(
-            np.load(_npy(folder), mmap_mode="r")[::-2, ::-1]
-        ),
+        "reversed map": lambda folder: ArraySource(np.load(_npy(folder), mmap_mode="r")[::-2, ::-1]),
         "transposed map": lambda folder: ArraySource(np.load(_npy(folder), mmap_mode="r").T[2:]),
         "changed map": lambda folder: ArraySource(_changed(folder)),
         "sliceable": lambda folder: SliceableSource(cluster_costs.Sliceable(X, Y)),
@@ -89,18 +87,14 @@ def _sources():
         "table": lambda folder: bigsap.table([[1, 2], [3, 4]], [0, 1, 1], [1, 0]),
         "expression": lambda folder: bigsap.expression("abs(x[i,0]-y[j,0])", (30, 40), x=X, y=Y),
         "value": lambda folder: bigsap.from_function(difference, many, data),
-        "value in Python": lambda folder: bigsap.from_function(
-            difference, many, data, compiled=False
-        ),
+        "value in Python": lambda folder: bigsap.from_function(difference, many, data, compiled=False),
         "row": lambda folder: bigsap.from_function(row, many, data),
         "block": lambda folder: bigsap.from_function(block, many, data),
         "partial": lambda folder: bigsap.from_function(
             functools.partial(scaled_difference, 2.0), (30, 40), data, kind="value"
         ),
         "callable": lambda folder: bigsap.from_function(Callable(2.5), (30, 40)),
-        "lambda": lambda folder: bigsap.from_function(
-            lambda i, j: abs(x[i, 0] - y[j, 0]) + offset, many
-        ),
+        "lambda": lambda folder: bigsap.from_function(lambda i, j: abs(x[i, 0] - y[j, 0]) + offset, many),
         "lambda by numba": lambda folder: bigsap.from_function(
             lambda i, j: float(np.linalg.norm(x[i] - y[j])), many, compiled=True
         ),

@@ -142,7 +142,7 @@ SAMPLES = [
     "n * m + sum(sum(k * l + i for l in range(3)) for k in range(4)) - sin(i) * cos(j)",
     "1 / (i - j)",
     "exp(400 * i) * exp(400 * j)",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("code", SAMPLES)

@@ -36,9 +36,7 @@ def overlaps(figure):
             ticks = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
             texts += [tick.label1 for tick in ticks if tick.label1.get_visible()]
     boxes = [
-        (text.get_text(), text.get_window_extent(canvas.get_renderer()))
-        for text in texts
-        if text.get_text()
+        (text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in texts if text.get_text()
     ]
     width, height = canvas.get_width_height()
     for _, box in boxes:
@@ -56,9 +54,7 @@ def test_panels(phases):
     assert heights == [p["rows_scanned"] / 6 for p in phases]
     assert len(moves.patches) == len(phases)
     labels = [ax.get_ylabel() for ax in figure.axes]
-    assert [label.partition("\n")[0] for label in labels] == [
-        "epsilon", "rows scanned", "prices moved",
-    ]  # fmt: skip
+    assert [label.partition("\n")[0] for label in labels] == ["epsilon", "rows scanned", "prices moved"]
     assert moves.get_xlabel() == "phase"
     png = io.BytesIO()
     figure.savefig(png)
@@ -132,9 +128,7 @@ def test_augmentations_are_those_of_the_searched_side():
 
 def test_unfinished():
     pytest.importorskip("matplotlib")
-    result = replace(
-        solved(cost_of("real")), status=Status.TIME_LIMIT, fun=None, gap=None, stats={}
-    )
+    result = replace(solved(cost_of("real")), status=Status.TIME_LIMIT, fun=None, gap=None, stats={})
     figure = result.plot()
     assert figure.get_suptitle() == "6 x 6, time limit"
     assert not overlaps(figure)
@@ -148,9 +142,8 @@ def test_leaves_pyplot_and_displays_alone():
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, timeout=200,
-        check=False,
-    )  # fmt: skip
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, timeout=200, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"\x89PNG")
 

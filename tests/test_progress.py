@@ -37,9 +37,7 @@ def clock(monkeypatch):
 
 def test_line_tells_phase_share_and_counts():
     text = progress.line(state(), 200)
-    assert text == (
-        "phase 3, epsilon 0.013 [#####...............] 1:15 12,345 scans, 678 evaluations"
-    )
+    assert text == ("phase 3, epsilon 0.013 [#####...............] 1:15 12,345 scans, 678 evaluations")
     # Of the rows, only what the last phase assigns stays assigned.
     assert "...] 500/2,000 1:15 12,345 scans" in progress.line(state(epsilon=0.0), 200)
     assert "...] 500/2,000 1:15 12,345 scans" in progress.line(state(stage="done"), 200)

@@ -77,9 +77,15 @@ def test_stopped_in_the_search(kind, limit, threads, tmp_path, clock):
                 cancel.set()
 
     res = bigsap.solve(
-        source, threads=threads, cache="128KiB", cancel=cancel, callback=tick, callback_every=0,
-        method="ssp", time_limit=1.0,
-    )  # fmt: skip
+        source,
+        threads=threads,
+        cache="128KiB",
+        cancel=cancel,
+        callback=tick,
+        callback_every=0,
+        method="ssp",
+        time_limit=1.0,
+    )
     assert res.status == over(limit)
     assert told[-2:] == ["search", "done"]
     assert res.fun is not None

@@ -63,10 +63,7 @@ def problem(rng, metric, family, shape, d, weighted=False):
     n, m = shape
     if metric == "haversine":
         scale = {"far": 1e-7, "tiny": 1e-160, "equal": 0.0}.get(family, 1.0)
-        x, y = (
-            np.column_stack((rng.uniform(-1.5, 1.5, k), rng.uniform(-7, 7, k))) * scale
-            for k in shape
-        )
+        x, y = (np.column_stack((rng.uniform(-1.5, 1.5, k), rng.uniform(-7, 7, k))) * scale for k in shape)
         return bigsap.points(x, y, metric, radius=6371.0)
     x, y = cloud(rng, family, n, d), cloud(rng, family, m, d)
     if family == "apart":
@@ -146,9 +143,7 @@ def some_matching(rng, n, m, full=True):
 
 
 def same(one, other):
-    for mine, theirs in zip(
-        (*whole(one), one.matched), (*whole(other), other.matched), strict=True
-    ):
+    for mine, theirs in zip((*whole(one), one.matched), (*whole(other), other.matched), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 
@@ -190,9 +185,7 @@ def test_what_the_pass_finds(
     width = 1e-9 * float(np.ptp(v)) + 1e-12
     near = proof.by_bounds(source, matching, given_prices, maximize, threads, width=width)[0]
     same(near, found[0])
-    every = row_minima(
-        source, matching, given_prices, maximize, threads, 1 << 20, None, width=width
-    )
+    every = row_minima(source, matching, given_prices, maximize, threads, 1 << 20, None, width=width)
     if near.near is not None and every.near is not None:
         # Either may list some that are a little farther.
         wanted = needed_pairs(source, given_prices, maximize, found[0], width)
@@ -229,9 +222,7 @@ def test_no_bound_is_above_a_pair_of_its_box(metric, family, d, kind, maximize, 
     there, tree, costs, v = in_boxes(source, v, maximize)
     signed = (-1 if maximize else 1) * dense(there)
     for row in range(12):
-        exact = [
-            Fraction(c) - Fraction(w) for c, w in zip(signed[row].tolist(), v.tolist(), strict=True)
-        ]
+        exact = [Fraction(c) - Fraction(w) for c, w in zip(signed[row].tolist(), v.tolist(), strict=True)]
         for node in range(tree.first.size):
             box = slice(tree.first[node], tree.last[node])
             assert _plain(costs, tree, row, node) <= signed[row, box].min()
@@ -337,10 +328,12 @@ def test_certificates_are_the_same(shape, maximize, normalise):
     source = problem(rng, "euclidean", "clusters", shape, 3)
     v = prices(rng, source, maximize, "noisy")
     for matching in (None, some_matching(rng, *shape)):
-        equal_proofs(*(
-            certify(source, matching, v, maximize=maximize, normalise=normalise, pairs=p)
-            for p in (False, True)
-        ))  # fmt: skip
+        equal_proofs(
+            *(
+                certify(source, matching, v, maximize=maximize, normalise=normalise, pairs=p)
+                for p in (False, True)
+            )
+        )
 
 
 def wrong(result, what, rng):
@@ -366,9 +359,15 @@ def wrong(result, what, rng):
     a, b = result.row_ind[rng.permutation(result.row_ind.size)[:2]]
     col4row[[a, b]] = col4row[[b, a]]
     return bigsap.Result.from_assignment(
-        col4row, sign * v, shape=(n, m), status="optimal", maximize=result.maximize,
-        u=sign * u, fun=result.fun, bound=result.bound,
-    )  # fmt: skip
+        col4row,
+        sign * v,
+        shape=(n, m),
+        status="optimal",
+        maximize=result.maximize,
+        u=sign * u,
+        fun=result.fun,
+        bound=result.bound,
+    )
 
 
 @pytest.mark.parametrize("gate", [False, True])

@@ -15,9 +15,16 @@ import bigsap
 
 HUGE = [[1.7e308, -1.7e308], [-1.7e308, 1.7e308]]
 OPTIONS = [
-    {}, {"method": "ssp"}, {"method": "compressed"}, {"method": "hungarian"}, {"method": "auction"},
-    {"epsilon": False}, {"certify": False}, {"maximize": True}, {"unassigned_cost": 1e308},
-]  # fmt: skip
+    {},
+    {"method": "ssp"},
+    {"method": "compressed"},
+    {"method": "hungarian"},
+    {"method": "auction"},
+    {"epsilon": False},
+    {"certify": False},
+    {"maximize": True},
+    {"unassigned_cost": 1e308},
+]
 
 
 @pytest.fixture(autouse=True)

@@ -60,9 +60,7 @@ def test_a_chunk_is_reduced(dtype, price, sign):
             assert free[lane] == (-10_000 if lane == 0 else smallest)
         bad = costs.copy()
         bad[:] = some(rng, n, dtype, price, bad=True)[0]
-        count = int(
-            (~((sign * bad.astype(price) > -high) & (sign * bad.astype(price) <= high))).sum()
-        )
+        count = int((~((sign * bad.astype(price) > -high) & (sign * bad.astype(price) <= high))).sum())
         before = tau.copy()
         if count:
             assert reduce(bad.ctypes.data, n, 1, *given, *arrays) == count

@@ -58,11 +58,19 @@ def test_forced_pairs(size):
     assert result.verify(cost, pairs=True).optimal
 
 
-@pytest.mark.parametrize("options", [
-    {"method": "ssp"}, {"method": "ssp", "epsilon": False}, {"method": "compressed"},
-    {"method": "hungarian"}, {"method": "auction"}, {"method": "compressed", "start": "levels"},
-    {"method": "ssp", "dtype": "float64"},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "ssp"},
+        {"method": "ssp", "epsilon": False},
+        {"method": "compressed"},
+        {"method": "hungarian"},
+        {"method": "auction"},
+        {"method": "compressed", "start": "levels"},
+        {"method": "ssp", "dtype": "float64"},
+    ],
+    ids=str,
+)
 def test_forced_pairs_by_every_method(options):
     cost, best = forced(300, 300, float(sys.maxsize))
     result = right(cost, bigsap.solve(cost, **options))
@@ -221,21 +229,26 @@ def feasible_duals(rng, cost, sign, size, paired):
     v = size * rng.standard_normal(m) - (size * 4 if n < m else 0.0)
     low = np.spacing(np.abs(v)) * rng.uniform(-0.4, 0.4, m) if paired else np.zeros(m)
     c = certify(ArraySource(sign * cost), None, v, low, normalise=n != m)
-    return c.u, np.zeros(n) if c.u_low is None else c.u_low, c.v, (
-        np.zeros(m) if c.v_low is None else c.v_low
-    )  # fmt: skip
+    return (
+        c.u,
+        np.zeros(n) if c.u_low is None else c.u_low,
+        c.v,
+        (np.zeros(m) if c.v_low is None else c.v_low),
+    )
 
 
 @examples(80)
 @given(
-    shape=st.sampled_from([(6, 6), (4, 9), (9, 4), (1, 1)]), maximize=st.booleans(),
-    size=st.sampled_from([0.0, 1.0, 1e9, 1e18, 1e200]), paired=st.booleans(),
-    gap=st.sampled_from([1e-9, 0.5, 1e6, 1e300]), forbidden=st.booleans(),
-    dtype=st.sampled_from(["f8", "f4", "i4"]), seed=st.integers(0, 10**6),
-)  # fmt: skip
-def test_residual_costs_are_rounded_once(
-    shape, maximize, size, paired, gap, forbidden, dtype, seed
-):
+    shape=st.sampled_from([(6, 6), (4, 9), (9, 4), (1, 1)]),
+    maximize=st.booleans(),
+    size=st.sampled_from([0.0, 1.0, 1e9, 1e18, 1e200]),
+    paired=st.booleans(),
+    gap=st.sampled_from([1e-9, 0.5, 1e6, 1e300]),
+    forbidden=st.booleans(),
+    dtype=st.sampled_from(["f8", "f4", "i4"]),
+    seed=st.integers(0, 10**6),
+)
+def test_residual_costs_are_rounded_once(shape, maximize, size, paired, gap, forbidden, dtype, seed):
     rng = np.random.default_rng(seed)
     n, m = shape
     cost = (100 * rng.random(shape)).astype(dtype)
@@ -284,9 +297,12 @@ def test_residual_costs_are_rounded_once(
 def test_the_compiled_residual_is_the_one_that_is_read(dtype, maximize):
     rng = np.random.default_rng(2)
     source = bigsap.from_function(
-        lambda i, j: np.sin(i * 3.0 + j) + (1e12 if (i == 0) != (j == 0) else 0.0), (70, 70),
-        dtype=dtype, kind="value", compiled=True,
-    )  # fmt: skip
+        lambda i, j: np.sin(i * 3.0 + j) + (1e12 if (i == 0) != (j == 0) else 0.0),
+        (70, 70),
+        dtype=dtype,
+        kind="value",
+        compiled=True,
+    )
     assert source.dtype == dtype
     cost = np.empty((70, 70), dtype)
     source.read(np.arange(70), slice(0, 70), cost)

@@ -250,9 +250,7 @@ def status(code, **headers):
 def cut_body(handler, ids):
     body = handler.provider.records(ids)
     handler.send_head(
-        200,
-        handler.labels()
-        | {"Content_Type": "application/octet-stream", "Content_Length": str(len(body))},
+        200, handler.labels() | {"Content_Type": "application/octet-stream", "Content_Length": str(len(body))}
     )
     handler.wfile.write(body[: len(body) // 2])
     handler.drop()
@@ -261,9 +259,7 @@ def cut_body(handler, ids):
 def cut_chunked(handler, ids):
     body = handler.provider.records(ids)
     handler.send_head(
-        200,
-        handler.labels()
-        | {"Content_Type": "application/octet-stream", "Transfer_Encoding": "chunked"},
+        200, handler.labels() | {"Content_Type": "application/octet-stream", "Transfer_Encoding": "chunked"}
     )
     half = body[: len(body) // 2]
     handler.wfile.write(b"%x\r\n%s\r\n" % (len(half), half))
@@ -373,9 +369,7 @@ def drip(handler, ids):
     """A byte at a time: every read succeeds in time, the whole never."""
     body = handler.provider.records(ids)
     handler.send_head(
-        200,
-        handler.labels()
-        | {"Content_Type": "application/octet-stream", "Content_Length": str(len(body))},
+        200, handler.labels() | {"Content_Type": "application/octet-stream", "Content_Length": str(len(body))}
     )
     for k in range(len(body)):
         handler.wfile.write(body[k : k + 1])
@@ -440,9 +434,7 @@ def redirect(code):
 
 def endless(handler, ids):
     handler.send_head(
-        200,
-        handler.labels()
-        | {"Content_Type": "application/octet-stream", "Transfer_Encoding": "chunked"},
+        200, handler.labels() | {"Content_Type": "application/octet-stream", "Transfer_Encoding": "chunked"}
     )
     while not handler.provider.released.is_set():
         handler.wfile.write(b"10000\r\n" + bytes(1 << 16) + b"\r\n")

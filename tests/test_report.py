@@ -59,9 +59,7 @@ def test_text_of_a_result_with_everything():
     assert lines["peak memory"] == "3.0 MiB"
     assert lines["method"] == "ssp, 1 thread"
     text = report.result_text(result)
-    starts = {
-        line.index(value) for line, value in zip(text.split("\n"), lines.values(), strict=True)
-    }
+    starts = {line.index(value) for line, value in zip(text.split("\n"), lines.values(), strict=True)}
     assert len(starts) == 1  # one column of values
 
 
@@ -76,16 +74,21 @@ def test_text_of_a_result_that_knows_nothing():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(5.0, "5"), (10**20, "100,000,000,000,000,000,000"), (-1234, "-1,234"), (0.1, "0.1"),
-     (math.inf, "inf"), (1e300, "1e+300"), (np.int64(7), "7")],
-)  # fmt: skip
+    [
+        (5.0, "5"),
+        (10**20, "100,000,000,000,000,000,000"),
+        (-1234, "-1,234"),
+        (0.1, "0.1"),
+        (math.inf, "inf"),
+        (1e300, "1e+300"),
+        (np.int64(7), "7"),
+    ],
+)
 def test_number(value, text):
     assert report.number(value) == text
 
 
-@pytest.mark.parametrize(
-    ("hits", "misses", "rate"), [(0, 0, None), (1, 3, 0.25), (np.int64(2), 0, 1.0)]
-)
+@pytest.mark.parametrize(("hits", "misses", "rate"), [(0, 0, None), (1, 3, 0.25), (np.int64(2), 0, 1.0)])
 def test_hit_rate(hits, misses, rate):
     assert report.hit_rate({"cache_hits": hits, "cache_misses": misses}) == rate
 

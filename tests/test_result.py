@@ -47,9 +47,7 @@ def test_fields_tell_one_story(kind, shape, maximize):
     assert (res.u[res.col4row == -1] == 0).all()
     assert (res.v[res.row4col == -1] == 0).all()
     assert res.u.sum() + res.v.sum() == pytest.approx(res.bound)
-    assert res.gap == pytest.approx(
-        abs(res.fun - res.bound), abs=4 * np.spacing(float(abs(res.fun)))
-    )
+    assert res.gap == pytest.approx(abs(res.fun - res.bound), abs=4 * np.spacing(float(abs(res.fun))))
     assert res.success
     assert res.status == "optimal" == Status.OPTIMAL
     assert str(res.status) == "optimal"
@@ -61,8 +59,17 @@ def test_reads_like_a_mapping():
     res = solved(cost_of("real"))
     names = res.keys()
     assert names[:10] == [
-        "row_ind", "col_ind", "fun", "u", "v", "bound", "gap", "status", "success", "message",
-    ]  # fmt: skip
+        "row_ind",
+        "col_ind",
+        "fun",
+        "u",
+        "v",
+        "bound",
+        "gap",
+        "status",
+        "success",
+        "message",
+    ]
     assert {"nit", "stats", "col4row", "row4col", "violator", "maximize", "shape"} <= set(names)
     assert dict(res).keys() == set(names)
     assert res["fun"] is res.fun
@@ -83,9 +90,7 @@ def test_repr_is_short_and_says_what_matters():
 
 
 def test_without_assignment():
-    res = Result.from_assignment(
-        None, shape=(2, 3), status=Status.TIME_LIMIT, bound=4.0, message="stopped"
-    )
+    res = Result.from_assignment(None, shape=(2, 3), status=Status.TIME_LIMIT, bound=4.0, message="stopped")
     assert (res.fun, res.bound, res.gap, res.success) == (None, 4.0, None, False)
     assert res.pairs().shape == (0, 2)
     assert res.message == "stopped"
@@ -96,9 +101,15 @@ def test_without_assignment():
 
 def test_without_certificate_the_signs_are_the_users():
     res = Result.from_assignment(
-        [0, 1], [-1.0, 0.0], u=[-2.0, -3.0], fun=6.0, bound=6.0,
-        shape=(2, 2), status=Status.OPTIMAL, maximize=True,
-    )  # fmt: skip
+        [0, 1],
+        [-1.0, 0.0],
+        u=[-2.0, -3.0],
+        fun=6.0,
+        bound=6.0,
+        shape=(2, 2),
+        status=Status.OPTIMAL,
+        maximize=True,
+    )
     np.testing.assert_array_equal(res.u, [2, 3])
     np.testing.assert_array_equal(res.v, [1, 0])
     assert not np.signbit(res.v).any()
@@ -144,9 +155,7 @@ def test_save_and_load_of_odd_values(tmp_path):
 
 
 def test_stats_of_numpy_are_saved_as_numbers(tmp_path):
-    res = solved(
-        cost_of("real"), a=np.int64(3), b=np.float32(0.5), c=np.arange(2), d=(1, 2), e=np.True_
-    )
+    res = solved(cost_of("real"), a=np.int64(3), b=np.float32(0.5), c=np.arange(2), d=(1, 2), e=np.True_)
     res.save(tmp_path / "r.npz")
     stats = Result.load(tmp_path / "r.npz").stats
     assert [stats[k] for k in "abcde"] == [3, 0.5, [0, 1], [1, 2], True]

@@ -94,9 +94,7 @@ def resident(rows: Rows) -> set[int]:
     st.integers(1, 6),
     st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=60),
 )
-def test_policies_follow_their_models(
-    policy: str, n_slots: int, uses: list[tuple[int, bool]]
-) -> None:
+def test_policies_follow_their_models(policy: str, n_slots: int, uses: list[tuple[int, bool]]) -> None:
     follow(policy, n_slots, uses)
 
 
@@ -163,14 +161,7 @@ def test_in_place_shares_memory_even_when_read_only() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [
-        ("4GiB", 4 << 30),
-        ("500 MB", 500_000_000),
-        ("1e6", 1_000_000),
-        ("2k", 2000),
-        (7, 7),
-        ("0.5KiB", 512),
-    ],
+    [("4GiB", 4 << 30), ("500 MB", 500_000_000), ("1e6", 1_000_000), ("2k", 2000), (7, 7), ("0.5KiB", 512)],
 )
 def test_byte_sizes(text: str | int, size: int) -> None:
     assert parse_bytes(text) == size

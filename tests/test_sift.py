@@ -48,12 +48,27 @@ def new_slab(v, row_of_column, start, stop):
     own.free_label = own.known_free = own.sieve_base = np.inf
     own.free_column, own.next_root = NOWHERE, -1
     return Slab(
-        own, record(CodeScale, price), v, np.full(m, np.inf), np.full(m, -7, ID), row_of_column,
-        np.array([rounded_up(x) for x in v], np.float32), np.full(m, OUTSIDE, ID),
-        np.empty(m, ID), np.empty(m, ID), np.empty(2 * (m // LANES + 1), np.int64),
-        np.empty(m // LANES + 1), np.zeros((m, 4), np.uint8), np.empty(RUNS, np.int64),
-        start, stop, max(1, -(-((stop - start) // LANES) // 8)), 0, 1, np.inf,
-    )  # fmt: skip
+        own,
+        record(CodeScale, price),
+        v,
+        np.full(m, np.inf),
+        np.full(m, -7, ID),
+        row_of_column,
+        np.array([rounded_up(x) for x in v], np.float32),
+        np.full(m, OUTSIDE, ID),
+        np.empty(m, ID),
+        np.empty(m, ID),
+        np.empty(2 * (m // LANES + 1), np.int64),
+        np.empty(m // LANES + 1),
+        np.zeros((m, 4), np.uint8),
+        np.empty(RUNS, np.int64),
+        start,
+        stop,
+        max(1, -(-((stop - start) // LANES) // 8)),
+        0,
+        1,
+        np.inf,
+    )
 
 
 def note(slab, row, cost, v):
@@ -81,13 +96,18 @@ def relax(slab, cost, row, entry, price, label, margin, unit, costs):
     if own.known_free + unit < own.sieve_base:
         set_sieve(slab, own.known_free + unit)
     wide = margin * (
-        abs(slab.v).max() + own.sieve_base + abs(entry) + abs(price) + abs(label)
-        + abs(cost.min())
-    )  # fmt: skip
+        abs(slab.v).max() + own.sieve_base + abs(entry) + abs(price) + abs(label) + abs(cost.min())
+    )
     relax_sifted(
-        slab, cost, 1.0, cost.min(), wide + margin**2, records(Hint, slab.v.dtype, 1), costs,
+        slab,
+        cost,
+        1.0,
+        cost.min(),
+        wide + margin**2,
+        records(Hint, slab.v.dtype, 1),
+        costs,
         np.arange(slab.v.size) % len(costs),
-    )  # fmt: skip
+    )
 
 
 def settle(slab, column):
@@ -161,9 +181,7 @@ def test_same_choices_as_relaxing_everything(kind, m):
             break
         assert first == (best, column)
         assert spare[0] > best
-        assert [slab.pred[column] for slab in slabs if slab.start <= column < slab.stop] == [
-            pred[column]
-        ]
+        assert [slab.pred[column] for slab in slabs if slab.start <= column < slab.stop] == [pred[column]]
         label, price, left[column] = max(label, best), v[column], False
         settle(slabs[column >= cut], column)
         cost, entry = costs[row], costs[row, column] if np.isfinite(costs[row, column]) else 2.0
@@ -276,9 +294,7 @@ def test_vectors_are_what_numpy_says(dtype):
             v = generator.random(m)
             labels = (sign * cost[own].astype(float) - 0.3) - v[own]
             free = labels[row_of_column[own] < 0].min(initial=np.inf)
-            assert _root_minima(cost, v, row_of_column, first, sign, 0.3, np.inf) == (
-                labels.min(), free,
-            )  # fmt: skip
+            assert _root_minima(cost, v, row_of_column, first, sign, 0.3, np.inf) == (labels.min(), free)
             hits = sign * cost[own].astype(float) - sieve[own] < 7.0
             bits = _sifted(cost, sieve, first, sign, 7.0)
             assert [bool(bits >> k & 1) for k in range(LANES)] == hits.tolist()

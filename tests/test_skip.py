@@ -11,13 +11,7 @@ import bigsap
 from bigsap.engine.core import state, team
 from bigsap.engine.core.record import record
 from bigsap.engine.core.state import CODES, LANES, ROOM, RUNS, CodeScale
-from bigsap.engine.rows.stretches import (
-    code_of,
-    move_scale,
-    note_lows,
-    plan,
-    step,
-)
+from bigsap.engine.rows.stretches import code_of, move_scale, note_lows, plan, step
 from examples_of import examples
 from instances import low_rank
 from pairwise import each
@@ -51,8 +45,16 @@ def test_codes_are_three_an_octave():
     # The scale is float32's: straight within an octave.
     assert [code_of(x, origin) for x in steps[::3]] == list(range(0, CODES, 3))
     assert [code_of(x, origin) for x in (0.0, -1.0, 0.99, 1.0, 1.3, 1.4, 1.7, 2.0, 1e30)] == [
-        0, 0, 0, 0, 0, 1, 2, 3, 15,
-    ]  # fmt: skip
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+        2,
+        3,
+        15,
+    ]
 
 
 @examples(300)
@@ -84,9 +86,7 @@ def test_a_stretch_is_left_out_only_if_all_of_it_lies_above_the_limit(data, shar
                 assert 0 <= first < stop <= full
                 assert not read[: first + 1][-2:].any()  # one run does not touch another
                 read[first:stop] = True
-            np.testing.assert_array_equal(
-                read, np.repeat(np.array(noted[: len(true)]) <= code, width)[:full]
-            )
+            np.testing.assert_array_equal(read, np.repeat(np.array(noted[: len(true)]) <= code, width)[:full])
             assert read[low <= limit].all()
 
 

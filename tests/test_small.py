@@ -208,8 +208,7 @@ def test_layouts(shape):
             rows, columns = bigsap.linear_sum_assignment(other, maximize)
             np.testing.assert_array_equal(rows, plain.row_ind)
             np.testing.assert_array_equal(columns, plain.col_ind)
-    same(bigsap.solve(np.repeat(cost[:1], 3, axis=0)),
-         bigsap.solve(np.broadcast_to(cost[:1], (3, shape[1]))))  # fmt: skip
+    same(bigsap.solve(np.repeat(cost[:1], 3, axis=0)), bigsap.solve(np.broadcast_to(cost[:1], (3, shape[1]))))
 
 
 def test_neither_threads_nor_seed_show():
@@ -222,13 +221,21 @@ def test_neither_threads_nor_seed_show():
 @pytest.mark.parametrize(
     "options",
     [
-        {"method": "ssp"}, {"epsilon": False}, {"dtype": "f8"}, {"cache": "1MiB"},
-        {"memory_limit": "1MiB"}, {"warm_start": np.zeros(9)},
-        {"gap": 0.5}, {"time_limit": 60.0}, {"callback": print}, {"certify": False},
-        {"cancel": threading.Event()}, {"checkpoint": "saved"},
+        {"method": "ssp"},
+        {"epsilon": False},
+        {"dtype": "f8"},
+        {"cache": "1MiB"},
+        {"memory_limit": "1MiB"},
+        {"warm_start": np.zeros(9)},
+        {"gap": 0.5},
+        {"time_limit": 60.0},
+        {"callback": print},
+        {"certify": False},
+        {"cancel": threading.Event()},
+        {"checkpoint": "saved"},
     ],
     ids=lambda options: next(iter(options)),
-)  # fmt: skip
+)
 def test_options_that_ask_for_something_else(options, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     cost = np.random.default_rng(8).random((9, 9))
@@ -318,9 +325,21 @@ def proof(cost, column_of_row, v, whole=False):
     n, m = cost.shape
     facts, low, rest, prices = np.zeros(dense.FACTS), np.empty(n), np.empty(n), np.empty(m)
     proved = dense_proof.prove_dense(
-        cost.ctypes.data, m, n, m, whole, np.array(column_of_row), v, np.empty(m, np.int64),
-        low, rest, np.empty(n), prices, facts, np.empty(4 * m + 2 * n + dense.SPARE),
-    )  # fmt: skip
+        cost.ctypes.data,
+        m,
+        n,
+        m,
+        whole,
+        np.array(column_of_row),
+        v,
+        np.empty(m, np.int64),
+        low,
+        rest,
+        np.empty(n),
+        prices,
+        facts,
+        np.empty(4 * m + 2 * n + dense.SPARE),
+    )
     return proved, facts, (low, rest), prices
 
 
@@ -390,10 +409,13 @@ def test_the_proof_looks_at_free_columns():
 @examples(200)
 @given(
     shape=st.sampled_from([(1, 1), (1, 5), (6, 6), (5, 9), (9, 9)]),
-    spread=st.sampled_from([0, 1, 8, 60, 280]), offset=st.sampled_from([0.0, 1.0, 1e9, -1e15]),
-    ties=st.booleans(), barred=st.booleans(), noise=st.sampled_from([0.0, 1e-16, 1e-9, 1.0]),
+    spread=st.sampled_from([0, 1, 8, 60, 280]),
+    offset=st.sampled_from([0.0, 1.0, 1e9, -1e15]),
+    ties=st.booleans(),
+    barred=st.booleans(),
+    noise=st.sampled_from([0.0, 1e-16, 1e-9, 1.0]),
     seed=st.integers(0, 10**6),
-)  # fmt: skip
+)
 def test_what_the_proof_tells_is_exact(shape, spread, offset, ties, barred, noise, seed):
     """Of any prices and assignment, good ones or not, costs far apart, tied, around an offset."""
     rng = np.random.default_rng(seed)
@@ -420,9 +442,7 @@ def test_what_the_proof_tells_is_exact(shape, spread, offset, ties, barred, nois
 def test_the_proof_of_infeasibility(rows, proved):
     cost = np.array([[1, np.inf, np.inf], [2, np.inf, np.inf], [1, 1, 1]])
     allowed = np.empty(3, np.int64)
-    assert proved == dense_proof.prove_infeasible(
-        cost.ctypes.data, 3, 3, np.array(rows), len(rows), allowed
-    )
+    assert proved == dense_proof.prove_infeasible(cost.ctypes.data, 3, 3, np.array(rows), len(rows), allowed)
 
 
 def test_what_the_kernel_is_not_sure_of_is_solved_by_another_method(monkeypatch):
@@ -507,9 +527,7 @@ def test_large_batches_are_taken_in_parts(monkeypatch):
     calls = []
     prepared = small_batches._prepared
     monkeypatch.setattr(small_batches, "_COSTS_AT_ONCE", 5 * cube[0].size)
-    monkeypatch.setattr(
-        small_batches, "_prepared", lambda *a: calls.append(len(a[0])) or prepared(*a)
-    )
+    monkeypatch.setattr(small_batches, "_prepared", lambda *a: calls.append(len(a[0])) or prepared(*a))
     for costs in (cube, list(cube)):
         for a, b in zip(plain, bigsap.solve_many(costs), strict=True):
             same(a, b)
@@ -522,9 +540,7 @@ def test_bad_costs_in_a_batch():
     cube[4, 2, 3] = np.nan
     cube[9, 1, 1] = -np.inf
     for costs in (cube, list(cube)):
-        with pytest.raises(
-            bigsap.InvalidCostError, match=r"^problem 4: .*cost\[2, 3\] is nan"
-        ) as e:
+        with pytest.raises(bigsap.InvalidCostError, match=r"^problem 4: .*cost\[2, 3\] is nan") as e:
             bigsap.solve_many(costs)
         assert (e.value.row, e.value.column) == (2, 3)
         found = bigsap.solve_many(costs, errors="return")
@@ -557,9 +573,12 @@ def test_a_result_is_whole_for_whoever_looks():
     assert plain.fun is plain["fun"] is plain.fun
     assert "_later" not in plain.__dict__
     for other in (
-        pickle.loads(pickle.dumps(fresh())), copy.copy(fresh()), copy.deepcopy(fresh()),
-        dataclasses.replace(fresh()), Result(**dict(fresh())),
-    ):  # fmt: skip
+        pickle.loads(pickle.dumps(fresh())),
+        copy.copy(fresh()),
+        copy.deepcopy(fresh()),
+        dataclasses.replace(fresh()),
+        Result(**dict(fresh())),
+    ):
         assert "_later" not in other.__dict__
         same(other, plain)
     assert fresh().stats["rows_scanned"] > 0

@@ -27,9 +27,13 @@ def costs_of(rng, shape, kind, maximize):
 
 @examples(150)
 @given(
-    st.integers(1, 8), st.integers(1, 8), st.sampled_from(KINDS), st.booleans(),
-    st.sampled_from(["one", "each", "half", "must"]), st.integers(0, 10**6),
-)  # fmt: skip
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.sampled_from(["one", "each", "half", "must"]),
+    st.integers(0, 10**6),
+)
 def test_the_textbook_and_the_general_way(n, m, kind, maximize, prices, seed):
     rng = np.random.default_rng(seed)
     cost = costs_of(rng, (n, m), kind, maximize)

@@ -138,12 +138,26 @@ class TestBool(SourceContract):
 @pytest.mark.parametrize(
     ("given", "offered"),
     [
-        ("?", "u1"), ("i1", "i4"), ("i2", "i4"), ("i4", "i4"), ("i8", "i8"),
-        ("u1", "u1"), ("u2", "u2"), ("u4", "i8"), ("u8", "i8"),
-        ("f2", "f4"), ("f4", "f4"), ("f8", "f8"), ("g", "f8"),
-        (">f8", "f8"), (">f4", "f4"), (">i4", "i4"), (">u2", "u2"), (">i2", "i4"),
+        ("?", "u1"),
+        ("i1", "i4"),
+        ("i2", "i4"),
+        ("i4", "i4"),
+        ("i8", "i8"),
+        ("u1", "u1"),
+        ("u2", "u2"),
+        ("u4", "i8"),
+        ("u8", "i8"),
+        ("f2", "f4"),
+        ("f4", "f4"),
+        ("f8", "f8"),
+        ("g", "f8"),
+        (">f8", "f8"),
+        (">f4", "f4"),
+        (">i4", "i4"),
+        (">u2", "u2"),
+        (">i2", "i4"),
     ],
-)  # fmt: skip
+)
 def test_every_real_dtype(given: str, offered: str) -> None:
     matrix = numbers(given)
     source = ArraySource(matrix)
@@ -249,11 +263,7 @@ class TestSliceableBigEndian(TestSliceable):
 def test_sliceable_runs_are_asked_together() -> None:
     given = OnlySlices(numbers("u1"))
     read(as_source(given), [2, 3, 4, 4, 1], 1, 6)
-    assert given.asked == [
-        (slice(2, 5), slice(1, 6)),
-        (slice(4, 5), slice(1, 6)),
-        (slice(1, 2), slice(1, 6)),
-    ]
+    assert given.asked == [(slice(2, 5), slice(1, 6)), (slice(4, 5), slice(1, 6)), (slice(1, 2), slice(1, 6))]
 
 
 def test_sliceable_is_asked_by_one_thread_at_a_time() -> None:
@@ -437,7 +447,7 @@ class TestAsSource:
             ({1: 2}, DtypeError, "dict"),
             (np.ma.masked_array([[1.0, 2.0]], mask=[[0, 1]]), InvalidCostError, r"\[0, 1\] is m"),
         ],
-    )  # fmt: skip
+    )
     def test_what_is_no_matrix(self, given: object, error: type, words: str) -> None:
         with pytest.raises(error, match=words):
             as_source(given)
@@ -563,9 +573,7 @@ class TestAsSource:
         with pytest.raises(StoreError, match=r"neither a \.npy file .* nor a zarr store"):
             as_source(tmp_path / "text")
 
-    def test_without_zarr_the_extra_is_named(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_zarr_the_extra_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "zarr", None)
         with pytest.raises(InputError, match=r"pip install \"bigsap\[zarr\]\""):
             from_zarr(tmp_path)

@@ -177,9 +177,7 @@ def test_kinds_are_inferred(f, args, kind):
         return
     source = from_function(f, SHAPE, args)
     assert source.kind == kind
-    expected = (
-        EXPECTED if not hasattr(f, "py_func") else np.abs(np.subtract.outer(range(6), range(5)))
-    )
+    expected = EXPECTED if not hasattr(f, "py_func") else np.abs(np.subtract.outer(range(6), range(5)))
     np.testing.assert_array_equal(whole(source), expected)
     np.testing.assert_array_equal(whole(from_function(f, SHAPE, args, kind=kind)), expected)
 

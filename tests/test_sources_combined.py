@@ -116,9 +116,7 @@ def test_bad_arguments() -> None:
 def test_combinations_are_solved_as_their_matrix(tmp_path: Any) -> None:
     x, y = RNG.uniform(size=(30, 2)), RNG.uniform(size=(40, 2))
     bonus = RNG.uniform(size=(30, 40))
-    source = bigsap.forbid_above(
-        bigsap.sum_of([bigsap.points(x, y), bigsap.scaled(bonus, 0.5)]), 0.6
-    )
+    source = bigsap.forbid_above(bigsap.sum_of([bigsap.points(x, y), bigsap.scaled(bonus, 0.5)]), 0.6)
     matrix = ((x[:, None] - y[None]) ** 2).sum(axis=2) + 0.5 * bonus
     matrix[matrix > 0.6] = np.inf
     found, expected = bigsap.solve(source), bigsap.solve(matrix)
@@ -129,10 +127,13 @@ def test_combinations_are_solved_as_their_matrix(tmp_path: Any) -> None:
 def test_fingerprints_tell_rules_apart() -> None:
     matrix = np.ones((3, 3))
     made = [
-        bigsap.scaled(matrix, 2), bigsap.scaled(matrix, 3), bigsap.forbid_above(matrix, 2),
-        bigsap.forbid_above(matrix, 2, maximize=True), bigsap.sum_of([matrix]),
+        bigsap.scaled(matrix, 2),
+        bigsap.scaled(matrix, 3),
+        bigsap.forbid_above(matrix, 2),
+        bigsap.forbid_above(matrix, 2, maximize=True),
+        bigsap.sum_of([matrix]),
         bigsap.sum_of([matrix, matrix]),
-    ]  # fmt: skip
+    ]
     assert len({source.fingerprint() for source in made}) == len(made)  # type: ignore[attr-defined]
 
 
@@ -186,16 +187,22 @@ def test_a_threshold_is_compared_with_integers_as_they_are() -> None:
         np.testing.assert_array_equal(found, [[np.inf, BIG], [BIG, np.inf]])
     only = np.array([[BIG + 1, BIG + 1], [BIG, BIG]])
     assert bigsap.solve(bigsap.forbid_above(only, BIG)).status == "infeasible"
-    assert bigsap.solve(bigsap.forbid_above(only, BIG, maximize=True), maximize=True).status == (
-        "infeasible"
-    )
+    assert bigsap.solve(bigsap.forbid_above(only, BIG, maximize=True), maximize=True).status == ("infeasible")
 
 
 @pytest.mark.parametrize(
     ("limit", "allowed"),
-    [(BIG + 1, [1, 1, 0]), (BIG + 0.0, [1, 0, 0]), (BIG - 1, [0, 0, 0]), (2**63, [1, 1, 1]),
-     (2**63 - 1, [1, 1, 1]), (-(2**70), [0, 0, 0]), (10**400, [1, 1, 1]), (1e300, [1, 1, 1])],
-)  # fmt: skip
+    [
+        (BIG + 1, [1, 1, 0]),
+        (BIG + 0.0, [1, 0, 0]),
+        (BIG - 1, [0, 0, 0]),
+        (2**63, [1, 1, 1]),
+        (2**63 - 1, [1, 1, 1]),
+        (-(2**70), [0, 0, 0]),
+        (10**400, [1, 1, 1]),
+        (1e300, [1, 1, 1]),
+    ],
+)
 def test_what_a_threshold_allows(limit: float, allowed: list[int]) -> None:
     from bigsap.sources.whole_numbers import above
 
@@ -210,9 +217,7 @@ def test_an_integer_threshold_is_compared_with_floats_as_it_is() -> None:
     costs = np.array([[float(BIG), float(BIG + 2)]])
     np.testing.assert_array_equal(read(bigsap.forbid_above(costs, BIG + 1), [0]), [[BIG, np.inf]])
     np.testing.assert_array_equal(read(bigsap.forbid_above(costs, BIG + 3), [0]), costs)
-    np.testing.assert_array_equal(
-        read(bigsap.forbid_above(-costs, -BIG - 1), [0]), [[np.inf, -BIG - 2]]
-    )
+    np.testing.assert_array_equal(read(bigsap.forbid_above(-costs, -BIG - 1), [0]), [[np.inf, -BIG - 2]])
 
 
 def exact_or_error(source: Any, expected: int) -> None:
@@ -233,9 +238,7 @@ def test_integers_stay_exact_in_every_combination(value: int) -> None:
     one = np.array([[value]])
     for other in (0, 1, -1, -value // 2, BIG + 1):
         exact_or_error(bigsap.sum_of([one, np.array([[other]])]), value + other)
-        exact_or_error(
-            bigsap.sum_of([one, np.array([[other]]), np.array([[-1]])]), value + other - 1
-        )
+        exact_or_error(bigsap.sum_of([one, np.array([[other]]), np.array([[-1]])]), value + other - 1)
     for factor in (0, 1, -1, 2, 3, 1024, 2**40 + 1):
         exact_or_error(bigsap.scaled(one, factor), value * factor)
     exact_or_error(bigsap.masked(one, np.zeros((1, 1))), value)
@@ -278,9 +281,7 @@ def test_what_is_forbidden_need_not_be_exact() -> None:
 
     costs = np.array([[sys.maxsize, 1], [2, sys.maxsize - 1]])
     forbidden = costs > 2
-    np.testing.assert_array_equal(
-        read(bigsap.masked(costs, forbidden), [0, 1]), [[np.inf, 1], [2, np.inf]]
-    )
+    np.testing.assert_array_equal(read(bigsap.masked(costs, forbidden), [0, 1]), [[np.inf, 1], [2, np.inf]])
     assert bigsap.solve(bigsap.forbid_above(costs, 2)).fun == 3
     other = np.where(forbidden, np.inf, 0.5)
     assert bigsap.solve(bigsap.sum_of([costs, other])).fun == 4.0

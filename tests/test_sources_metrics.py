@@ -164,9 +164,7 @@ def test_metrics_are_those_of_scipy(metric, d, weighted):
     rng = np.random.default_rng(d)
     # More columns than a tile, not a multiple of a vector.
     x, y = rng.normal(size=(3, d)), rng.normal(size=(_TILE + 101, d))
-    options: ClassVar[dict] = (
-        {"w": rng.uniform(0.1, 3, d) * (np.arange(d) != 1)} if weighted else {}
-    )
+    options: ClassVar[dict] = {"w": rng.uniform(0.1, 3, d) * (np.arange(d) != 1)} if weighted else {}
     if metric == "minkowski":
         options["p"] = 3.5
     got = whole(points(x, y, metric, **options))
@@ -191,9 +189,7 @@ def test_minkowski_of_one_and_two_need_no_powers(p):
     x, y = rng.normal(size=(4, 3)), rng.normal(size=(5, 3))
     other = {1: "cityblock", 2: "euclidean"}[p]
     np.testing.assert_array_equal(whole(points(x, y, "minkowski", p=p)), whole(points(x, y, other)))
-    np.testing.assert_array_equal(
-        whole(points(x, y, "minkowski")), whole(points(x, y, "euclidean"))
-    )
+    np.testing.assert_array_equal(whole(points(x, y, "minkowski")), whole(points(x, y, "euclidean")))
 
 
 def test_cosine_of_equal_and_tiny_and_huge_vectors():
@@ -315,11 +311,7 @@ def test_lowrank_forbidding_terms_and_shapes():
         (InvalidCostError, r"a\[0, 1\] is inf", {"a": [[0, np.inf]]}),
         (InvalidCostError, r"column_terms\[2\] is nan", {"column_terms": [0, 1, np.nan]}),
         (InvalidCostError, "beyond float64", {"a": np.full((4, 2), 1e200), "b": [[1e200, 0]]}),
-        (
-            InvalidCostError,
-            "both",
-            {"row_terms": [np.inf, 0, 0, 0], "column_terms": [-np.inf, 0, 0]},
-        ),
+        (InvalidCostError, "both", {"row_terms": [np.inf, 0, 0, 0], "column_terms": [-np.inf, 0, 0]}),
     ],
 )
 def test_bad_lowrank(error, match, arguments):

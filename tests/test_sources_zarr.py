@@ -35,9 +35,7 @@ WHOLE = (N_ROWS, N_COLUMNS)
 def write(path: Any, matrix: np.ndarray, **options: Any) -> Any:
     """A zarr array with every chunk written. ``path``: a path or a store."""
     options = {"chunks": (4, N_COLUMNS), "compressors": None, "dtype": matrix.dtype, **options}
-    array = zarr.create_array(
-        store=path, shape=matrix.shape, config={"write_empty_chunks": True}, **options
-    )
+    array = zarr.create_array(store=path, shape=matrix.shape, config={"write_empty_chunks": True}, **options)
     array[...] = matrix
     return array
 
@@ -145,7 +143,7 @@ class TestRawShardsWithoutChecksum(ZarrContract):
             chunk_shape=(2, N_COLUMNS),
             codecs=[zarr.codecs.BytesCodec()],
             index_codecs=[zarr.codecs.BytesCodec()],
-        ),
+        )
     }
 
 
@@ -238,9 +236,7 @@ def test_every_dtype(tmp_path: Path, dtype: str, compressors: Any, zarr_format: 
 
 def test_an_open_array_and_one_inside_a_group(tmp_path: Path) -> None:
     group = zarr.create_group(tmp_path / "g.zarr")
-    array = group.create_array(
-        "deep/costs", shape=WHOLE, chunks=(4, N_COLUMNS), dtype="f8", compressors=None
-    )
+    array = group.create_array("deep/costs", shape=WHOLE, chunks=(4, N_COLUMNS), dtype="f8", compressors=None)
     array[...] = COSTS
     for given in (array, tmp_path / "g.zarr" / "deep" / "costs"):
         source = as_source(given)
@@ -348,9 +344,7 @@ class TestMissingChunks:
         np.testing.assert_array_equal(read(source, np.arange(8)), COSTS[:8])
         np.testing.assert_array_equal(read(source, [12]), COSTS[[12]])
         for rows in ([9], range(N_ROWS)):
-            with pytest.raises(
-                StoreError, match=r"2.0 \(rows 8 to 11, columns 0 to 8\) is missing"
-            ):
+            with pytest.raises(StoreError, match=r"2.0 \(rows 8 to 11, columns 0 to 8\) is missing"):
                 read(source, rows)
 
     @LAYOUTS
@@ -362,9 +356,7 @@ class TestMissingChunks:
         np.testing.assert_array_equal(read(from_zarr(tmp_path / "c"), np.arange(N_ROWS)), expected)
 
     @LAYOUTS
-    def test_costs_that_equal_the_fill_value_are_costs(
-        self, tmp_path: Path, options: dict[str, Any]
-    ) -> None:
+    def test_costs_that_equal_the_fill_value_are_costs(self, tmp_path: Path, options: dict[str, Any]) -> None:
         write(tmp_path / "c", np.zeros(WHOLE), fill_value=0, **options)
         assert not read(from_zarr(tmp_path / "c"), np.arange(N_ROWS)).any()
 
@@ -388,16 +380,19 @@ class TestMissingChunks:
         )
         for fill in (0.0, np.inf):
             array = zarr.create_array(
-                store=tmp_path / "c", shape=WHOLE, chunks=(4, N_COLUMNS), dtype="f8",
-                compressors=None, serializer=sharding, fill_value=fill, overwrite=True,
-            )  # fmt: skip
+                store=tmp_path / "c",
+                shape=WHOLE,
+                chunks=(4, N_COLUMNS),
+                dtype="f8",
+                compressors=None,
+                serializer=sharding,
+                fill_value=fill,
+                overwrite=True,
+            )
             array[:6] = COSTS[:6]
             source = from_zarr(tmp_path / "c")
             np.testing.assert_array_equal(read(source, np.arange(6)), COSTS[:6])
-            for row, place in (
-                (7, "c/1/0, inner chunk .3, 0. .rows 6 to 7"),
-                (12, "rows 12 to 12"),
-            ):
+            for row, place in ((7, "c/1/0, inner chunk .3, 0. .rows 6 to 7"), (12, "rows 12 to 12")):
                 if fill == np.inf:
                     assert (read(source, [row]) == np.inf).all()
                 else:
@@ -431,9 +426,7 @@ class TestMissingChunks:
 class TestDamagedChunks:
     @pytest.mark.parametrize("options", [RAW, RAW_V2])
     @pytest.mark.parametrize("size", [0, 5, 287, 289])
-    def test_raw_of_the_wrong_size(
-        self, tmp_path: Path, options: dict[str, Any], size: int
-    ) -> None:
+    def test_raw_of_the_wrong_size(self, tmp_path: Path, options: dict[str, Any], size: int) -> None:
         write(tmp_path / "c", COSTS, **options)
         chunk_file(tmp_path / "c", 1, options).write_bytes(bytes(size))
         source = from_zarr(tmp_path / "c")
@@ -455,9 +448,7 @@ class TestDamagedChunks:
         file = chunk_file(tmp_path / "c", 1, options)
         data = file.read_bytes()
         file.write_bytes(
-            {"empty": b"", "cut": data[:-9], "zeros": bytes(len(data)), "garbage": data[::-1]}[
-                damage
-            ]
+            {"empty": b"", "cut": data[:-9], "zeros": bytes(len(data)), "garbage": data[::-1]}[damage]
         )
         source = from_zarr(tmp_path / "c")
         read(source, [0])
@@ -538,16 +529,12 @@ class TestDecoding:
                 source.prefetch(ahead)
         assert calls.asked == [(0, 4), (4, 8), (8, 12), (12, 13)]
 
-    def test_neighbours_are_decoded_by_one_call(
-        self, counted: tuple[DecodedZarrSource, Calls]
-    ) -> None:
+    def test_neighbours_are_decoded_by_one_call(self, counted: tuple[DecodedZarrSource, Calls]) -> None:
         source, calls = counted
         np.testing.assert_array_equal(read(source, [12, 0, 5, 1]), COSTS[[12, 0, 5, 1]])
         assert calls.asked == [(0, 8), (12, 13)]
 
-    def test_what_is_held_is_not_decoded_again(
-        self, counted: tuple[DecodedZarrSource, Calls]
-    ) -> None:
+    def test_what_is_held_is_not_decoded_again(self, counted: tuple[DecodedZarrSource, Calls]) -> None:
         source, calls = counted
         source.prefetch(5)
         np.testing.assert_array_equal(read(source, np.arange(8)), COSTS[:8])
@@ -599,8 +586,11 @@ class TestDecoding:
         )
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "c")],
-            timeout=HANG_S, capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            timeout=HANG_S,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert int(done.stdout) >= 2
 
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

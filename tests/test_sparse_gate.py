@@ -75,9 +75,14 @@ def exact_total(cost, prices, result):
 
 @examples(120)
 @given(
-    st.integers(1, 9), st.integers(1, 9), st.sampled_from(KINDS), st.booleans(),
-    st.sampled_from(["one", "each", "half"]), st.integers(0, 10**6), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.sampled_from(["one", "each", "half"]),
+    st.integers(0, 10**6),
+    st.booleans(),
+)
 def test_the_optimum_of_the_textbook(n, m, kind, maximize, prices, seed, warm):
     """The problem with a private column for each row, solved by code that shares nothing."""
     rng = np.random.default_rng(seed)
@@ -345,9 +350,10 @@ def test_rows_that_were_read_are_counted(monkeypatch):
     count = optional_rows._Rows._count
     monkeypatch.setattr(optional_rows, "_SHARED_PAIRS", 1 << 60)
     monkeypatch.setattr(
-        optional_rows._Rows, "_count",
+        optional_rows._Rows,
+        "_count",
         staticmethod(lambda counts, rows, f: seen.append(rows) or count(counts, rows, f)),
-    )  # fmt: skip
+    )
     cost = np.ones((2000, 2000))
     cost[:900] = 0  # most of the sample, and more than a row's share
     found = solve(cost, 0.5)
@@ -383,9 +389,15 @@ def test_prices_never_rise_and_pairs_stay_tight():
     start = np.concatenate(([0], np.cumsum(size)))
     ids = np.concatenate([rng.permutation(m)[:k] for k in size]).astype(np.int32)
     p = private_columns.PrivatePairs(
-        start, ids, rng.random(start[-1]), np.full(n, 0.7), np.zeros(m),
-        np.full(n, -1, np.int32), np.full(m, -1, np.int32), np.zeros(n),
-    )  # fmt: skip
+        start,
+        ids,
+        rng.random(start[-1]),
+        np.full(n, 0.7),
+        np.zeros(m),
+        np.full(n, -1, np.int32),
+        np.full(m, -1, np.int32),
+        np.zeros(n),
+    )
     f = private_columns.private_frontier(m, np.dtype(float))
     order = np.arange(n, dtype=np.int32)
     before = p.v.copy()

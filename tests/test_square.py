@@ -133,9 +133,15 @@ def test_costs_that_go_bad_under_a_search(bad, threads, monkeypatch):
 
         with pytest.raises(bigsap.InvalidCostError, match=rf", {column}\] is"):
             bigsap.solve(
-                looked_up, shape=(n, n), args=(cost,), method="ssp", threads=threads,
-                cache=8 * n, callback=spoil, callback_every=0,
-            )  # fmt: skip
+                looked_up,
+                shape=(n, n),
+                args=(cost,),
+                method="ssp",
+                threads=threads,
+                cache=8 * n,
+                callback=spoil,
+                callback_every=0,
+            )
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
@@ -148,9 +154,14 @@ def test_bad_cost_in_a_row_that_threads_compute_in_parts(bad, threads):
         cost[17, column] = bad
         with pytest.raises(bigsap.InvalidCostError, match=rf"cost\[17, {column}\] is"):
             bigsap.solve(
-                looked_up, shape=(n, n), args=(cost,), method="ssp", epsilon=False,
-                threads=threads, cache=8 * n,
-            )  # fmt: skip
+                looked_up,
+                shape=(n, n),
+                args=(cost,),
+                method="ssp",
+                epsilon=False,
+                threads=threads,
+                cache=8 * n,
+            )
 
 
 @pairwise(threads=[1, 2, 3, 5], rows=[1, 2, 30], function=[looked_up, looked_up_by_row])
@@ -161,9 +172,8 @@ def test_rows_computed_in_parts_are_as_those_in_memory(function, threads, rows):
     for cost in (generator.random((n, n)), generator.integers(0, 9, (n, n)).astype(float)):
         right = bigsap.solve(cost, method="ssp", threads=1)
         result = bigsap.solve(
-            function, shape=(n, n), args=(cost,), method="ssp", threads=threads,
-            cache=8 * n * rows,
-        )  # fmt: skip
+            function, shape=(n, n), args=(cost,), method="ssp", threads=threads, cache=8 * n * rows
+        )
         np.testing.assert_array_equal(result.col4row, right.col4row)
         np.testing.assert_array_equal(result.v, right.v)
         assert result.stats["rows_scanned"] == right.stats["rows_scanned"]

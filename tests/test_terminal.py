@@ -28,11 +28,17 @@ TAME = r"a\x1b[2J\nb\x9b31m\r\x07\x85c\u2028d\u202ee\x7f\udc80"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("plain", "plain"), ("Zürich 東京 \u3000\xa0x", "Zürich 東京 \u3000\xa0x"), (EVIL, TAME),
-        ("", ""), ("\t", r"\t"), ("a\\x1b", "a\\x1b"), (Path("x\ny"), r"x\ny"), (3, "3"),
+        ("plain", "plain"),
+        ("Zürich 東京 \u3000\xa0x", "Zürich 東京 \u3000\xa0x"),
+        (EVIL, TAME),
+        ("", ""),
+        ("\t", r"\t"),
+        ("a\\x1b", "a\\x1b"),
+        (Path("x\ny"), r"x\ny"),
+        (3, "3"),
         ("\U000e0001", r"\U000e0001"),
     ],
-)  # fmt: skip
+)
 def test_shown(text: object, expected: str) -> None:
     assert shown(text) == expected
 
@@ -53,12 +59,21 @@ def check(text: str) -> str:
 
 
 JOB: dict[str, Any] = {
-    "id": "job_1", "state": "succeeded", "attempt": 1, "created": f"2026-01-01{EVIL}",
-    "started": None, "finished": None, "label": f"label\nforged {EVIL}", "cost": "array",
-    "shape": [2, 2], "progress": {}, "cancel": None, "links": {},
+    "id": "job_1",
+    "state": "succeeded",
+    "attempt": 1,
+    "created": f"2026-01-01{EVIL}",
+    "started": None,
+    "finished": None,
+    "label": f"label\nforged {EVIL}",
+    "cost": "array",
+    "shape": [2, 2],
+    "progress": {},
+    "cancel": None,
+    "links": {},
     "problem": {"title": EVIL, "detail": f"detail {EVIL}"},
     "outcome": {"status": EVIL, "success": True, "objective": 1, "bound": 1, "gap": 0},
-}  # fmt: skip
+}
 
 
 class Told:
@@ -192,9 +207,14 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shell(words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "-c", f'"{sys.executable}" -m bigsap {words}'], cwd=folder, capture_output=True,
-        text=True, timeout=300, check=False, env=os.environ | environment,
-    )  # fmt: skip
+        ["bash", "-c", f'"{sys.executable}" -m bigsap {words}'],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | environment,
+    )
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&-", "2>&- <&-", "2>/dev/full", "2> >(exit 0)"])
@@ -239,8 +259,12 @@ def test_labels_need_no_encoding(told: None, costs: Path) -> None:
         "sys.exit(t.run('jobs'))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True,
-        env=os.environ | {"PYTHONIOENCODING": "ascii"}, timeout=300, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert r"Z\xfcrich" in done.stdout

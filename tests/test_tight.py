@@ -89,9 +89,13 @@ def check(start, cost):
 
 @examples(150)
 @given(
-    kind=st.sampled_from(KINDS), n=st.integers(1, 40), seed=st.integers(0, 10**6),
-    dtype=st.sampled_from(DTYPES), maximize=st.booleans(), forbidden=st.booleans(),
-)  # fmt: skip
+    kind=st.sampled_from(KINDS),
+    n=st.integers(1, 40),
+    seed=st.integers(0, 10**6),
+    dtype=st.sampled_from(DTYPES),
+    maximize=st.booleans(),
+    forbidden=st.booleans(),
+)
 def test_the_same_optimum_whatever_the_ties(kind, n, seed, dtype, maximize, forbidden):
     """The optimum of the oracle, certified, with this start and without it."""
     cost = costs_of(kind, n, seed).astype(dtype)
@@ -110,9 +114,13 @@ def test_the_same_optimum_whatever_the_ties(kind, n, seed, dtype, maximize, forb
 
 @examples(100)
 @given(
-    kind=st.sampled_from(KINDS), n=st.integers(1, 60), seed=st.integers(0, 10**6),
-    dtype=st.sampled_from(DTYPES), maximize=st.booleans(), guess=st.booleans(),
-)  # fmt: skip
+    kind=st.sampled_from(KINDS),
+    n=st.integers(1, 60),
+    seed=st.integers(0, 10**6),
+    dtype=st.sampled_from(DTYPES),
+    maximize=st.booleans(),
+    guess=st.booleans(),
+)
 def test_what_is_promised_of_every_pair(kind, n, seed, dtype, maximize, guess):
     """Tight pairs, bounds and matching under either guess, and handed over as lists."""
     cost = costs_of(kind, n, seed).astype(dtype)

@@ -60,9 +60,10 @@ def same_minima(source, one, prices, maximize=False):
 @given(
     shape=st.sampled_from([(8, 8), (20, 20), (7, 15), (1, 4)]),
     kind=st.sampled_from(["random", "tied", "offset", "outlier", "small"]),
-    noise=st.sampled_from([0.0, 1.0, 30.0, 1000.0]), maximize=st.booleans(),
+    noise=st.sampled_from([0.0, 1.0, 30.0, 1000.0]),
+    maximize=st.booleans(),
     seed=st.integers(0, 10**6),
-)  # fmt: skip
+)
 def test_rounded_prices_prove_what_exact_ones_do(shape, kind, noise, maximize, seed):
     rng = np.random.default_rng(seed)
     cost = problem(rng, shape, kind)
@@ -85,9 +86,11 @@ def test_rounded_prices_prove_what_exact_ones_do(shape, kind, noise, maximize, s
 @given(
     shape=st.sampled_from([(8, 8), (20, 20), (7, 15)]),
     kind=st.sampled_from(["random", "tied", "offset", "outlier"]),
-    noise=st.sampled_from([1.0, 1000.0]), paired=st.booleans(), gate=st.booleans(),
+    noise=st.sampled_from([1.0, 1000.0]),
+    paired=st.booleans(),
+    gate=st.booleans(),
     seed=st.integers(0, 10**6),
-)  # fmt: skip
+)
 def test_new_minima_are_those_of_all_pairs(shape, kind, noise, paired, gate, seed):
     rng = np.random.default_rng(seed)
     cost = problem(rng, shape, kind)
@@ -182,12 +185,8 @@ def test_a_rise_that_a_low_part_cannot_hold_is_rounded_down():
     found = noted(source, col4row, prices, width=u)
     width = 0.7 * u  # the row's own pair needs 0.6 u, the second row's has 0.8
     listed = found.near.rows != 1
-    near = NearPairs(
-        width, found.near.rows[listed], found.near.columns[listed], found.near.costs[listed]
-    )
-    _, closer = tightened(
-        dataclasses.replace(found, near=near), col4row, found.matched, prices, 0.0
-    )  # fmt: skip
+    near = NearPairs(width, found.near.rows[listed], found.near.columns[listed], found.near.costs[listed])
+    _, closer = tightened(dataclasses.replace(found, near=near), col4row, found.matched, prices, 0.0)
     raised = fractions_of(closer.high, closer.low)[0] - 2**60 - 100
     assert 0 <= raised <= width
 
@@ -248,8 +247,6 @@ def test_prices_in_two_parts_of_any_size(shape, maximize):
 def test_the_shift_puts_the_largest_of_two_parts_at_zero():
     high, low = np.array([1e16, 1e16, 3.0]), np.array([0.25, 0.75, 0.0])
     found = certificates.shifted(Prices(high, low), 3, 3, True, parted=True)
-    assert fractions_of(found.high, found.low) == [
-        Fraction(-1, 2), 0, 3 - 10**16 - Fraction(3, 4),
-    ]  # fmt: skip
+    assert fractions_of(found.high, found.low) == [Fraction(-1, 2), 0, 3 - 10**16 - Fraction(3, 4)]
     unchanged = certificates.shifted(Prices(high, low), 3, 3, False, parted=True)
     assert fractions_of(unchanged.high, unchanged.low) == fractions_of(high, low)

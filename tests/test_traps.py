@@ -37,10 +37,7 @@ def assert_right(res, cost, maximize=False):
 # --- costs on which published code fails --------------------------------------------
 
 
-@pairwise(
-    shape=[(20, 20), (5, 20), (20, 5)], number=[0.0, 2.5, -1e15, 7], maximize=[False, True],
-    way=WAYS,
-)  # fmt: skip
+@pairwise(shape=[(20, 20), (5, 20), (20, 5)], number=[0.0, 2.5, -1e15, 7], maximize=[False, True], way=WAYS)
 def test_constant_matrix(shape, number, maximize, way):
     cost = np.full(shape, number)
     res = solved_in(way, cost, maximize=maximize)
@@ -283,9 +280,8 @@ def test_an_infeasible_problem_stored_by_columns():
 
 
 @pairwise(
-    shape=[(30, 30), (20, 30), (30, 20)], bad=["nan", "inf"], maximize=[False, True],
-    threads=[1, 3], way=WAYS,
-)  # fmt: skip
+    shape=[(30, 30), (20, 30), (30, 20)], bad=["nan", "inf"], maximize=[False, True], threads=[1, 3], way=WAYS
+)
 def test_nan_and_the_wrong_infinity(shape, bad, maximize, threads, way):
     wrong = np.nan if bad == "nan" else (np.inf if maximize else -np.inf)
     cost = CLASSES["random"](30, seed=1)[: shape[0], : shape[1]].copy()
@@ -424,10 +420,14 @@ def test_a_function_that_raises_late():
         ("row", lambda i: ["a"] * 12 if i == 5 else [0.0] * 12, bigsap.DtypeError, "row 5"),
         ("value", lambda i, j: None if (i, j) == (5, 3) else 1.0, bigsap.InputError, "5"),
         ("value", lambda i, j: "a" if (i, j) == (5, 3) else 1.0, bigsap.InputError, "5"),
-        ("value", lambda i, j: float("nan") if (i, j) == (5, 3) else 1.0,
-         bigsap.InvalidCostError, r"cost\[5, 3\] is nan"),
+        (
+            "value",
+            lambda i, j: float("nan") if (i, j) == (5, 3) else 1.0,
+            bigsap.InvalidCostError,
+            r"cost\[5, 3\] is nan",
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("ignore")
 def test_functions_that_return_nonsense(kind, function, error, message):
     with pytest.raises(error, match=message):

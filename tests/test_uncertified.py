@@ -41,9 +41,7 @@ def costs(shape: tuple[int, int], dtype: str, seed: int = 0, offset: float = 0) 
     if dtype == "i4":
         return g.integers(-500, 5000, shape, dtype=np.int32)
     # Products of a factor a row and one a column, with noise: searches go far.
-    return (
-        np.outer(g.random(shape[0]), g.random(shape[1])) + g.random(shape) / 50 + offset
-    ).astype(dtype)
+    return (np.outer(g.random(shape[0]), g.random(shape[1])) + g.random(shape) / 50 + offset).astype(dtype)
 
 
 def same_answer(found: bigsap.Result, proved: bigsap.Result, cost: np.ndarray) -> None:
@@ -119,9 +117,7 @@ def test_lists_that_must_not_grow():
     """Searches go on with whole rows; lists and cache hold costs of the one matching."""
     cost = costs((300, 300), "f8", 5)
     source = Asked(cost)
-    found = bigsap.solve(
-        source, method="compressed", memory_limit=300 * 8 * 40, threads=1, certify=False
-    )
+    found = bigsap.solve(source, method="compressed", memory_limit=300 * 8 * 40, threads=1, certify=False)
     assert found.fun == bigsap.solve(cost).fun
     assert source.single <= 30
 
@@ -193,10 +189,18 @@ def test_verify_says_that_there_are_no_duals():
 def listed(entries: np.ndarray, ids: np.ndarray, low: float) -> Lists:
     empty = np.empty(0)
     return Lists(
-        ids=ids, costs=entries, start=np.zeros(1, np.int64), width=np.array([ids.size]),
-        size=np.array([ids.size]), theta=empty, reference=np.array([low]), low=empty, order=empty,
-        counts=record(ListCounts, empty.dtype), freed=empty,
-    )  # fmt: skip
+        ids=ids,
+        costs=entries,
+        start=np.zeros(1, np.int64),
+        width=np.array([ids.size]),
+        size=np.array([ids.size]),
+        theta=empty,
+        reference=np.array([low]),
+        low=empty,
+        order=empty,
+        counts=record(ListCounts, empty.dtype),
+        freed=empty,
+    )
 
 
 @pytest.mark.parametrize("sign", [1, -1])

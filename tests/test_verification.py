@@ -45,10 +45,7 @@ FALSE_CLAIMS = {
         lambda r: {"bound": r.bound + (-1 if r.maximize else 1), "gap": 1},
         "is not proved by the duals",
     ),
-    "bound too weak": (
-        lambda r: {"bound": r.bound - (-1 if r.maximize else 1), "gap": 1},
-        "duals sum to",
-    ),
+    "bound too weak": (lambda r: {"bound": r.bound - (-1 if r.maximize else 1), "gap": 1}, "duals sum to"),
     "gap": (lambda r: {"gap": r.gap + 1}, "gap is"),
     "no gap": (lambda r: {"gap": None}, "gap is known exactly when"),
     "u infeasible": (
@@ -56,10 +53,7 @@ FALSE_CLAIMS = {
         r"u\[0\] = .* is no feasible dual",
     ),
     "u low": (lambda r: {"u": nudged(r.u, 0, 1 if r.maximize else -1)}, "duals sum to"),
-    "v low": (
-        lambda r: {"v": nudged(r.v, r.col_ind[0], 1 if r.maximize else -1)},
-        "bound|dual",
-    ),
+    "v low": (lambda r: {"v": nudged(r.v, r.col_ind[0], 1 if r.maximize else -1)}, "bound|dual"),
     "u nan": (lambda r: {"u": nudged(r.u, 0, np.nan)}, "NaN"),
     "v nan": (lambda r: {"v": nudged(r.v, 0, np.nan)}, "NaN"),
     "u short": (lambda r: {"u": r.u[1:]}, "length"),
@@ -77,17 +71,13 @@ FALSE_CLAIMS = {
         lambda r: {"status": Status.INFEASIBLE, "success": False, "violator": np.array([0])},
         "does not rule out",
     ),
-    "infeasible, no proof": (
-        lambda r: {"status": Status.INFEASIBLE, "success": False},
-        "non-empty",
-    ),
+    "infeasible, no proof": (lambda r: {"status": Status.INFEASIBLE, "success": False}, "non-empty"),
 }
 
 
 @pairwise(
-    claim=FALSE_CLAIMS, kind=["real", "integer"], shape=[(6, 6), (4, 7), (7, 4)],
-    maximize=[False, True],
-)  # fmt: skip
+    claim=FALSE_CLAIMS, kind=["real", "integer"], shape=[(6, 6), (4, 7), (7, 4)], maximize=[False, True]
+)
 def test_false_claims_are_found(claim, kind, shape, maximize):
     cost = cost_of(kind, shape)
     res = solved(cost, maximize)
@@ -170,9 +160,7 @@ def test_verify_without_certificate():
     """certify=False leaves duals and bound unknown: what is claimed is still checked."""
     cost = cost_of("real")
     known = solved(cost)
-    res = Result.from_assignment(
-        known.col4row, known.v, shape=(6, 6), status=Status.OPTIMAL, fun=known.fun
-    )
+    res = Result.from_assignment(known.col4row, known.v, shape=(6, 6), status=Status.OPTIMAL, fun=known.fun)
     assert res.bound is None
     assert res.verify(cost).optimal
     with pytest.raises(CertificateError, match="fun is"):
@@ -198,9 +186,7 @@ def test_an_infinite_bound_is_proved_by_a_row_without_a_column(shape, maximize):
     cost = allowed.copy()
     cost[2] = forbidden
     c = certify(ArraySource(cost), None, np.zeros(shape[1]), maximize=maximize)
-    res = Result.from_assignment(
-        None, None, c, shape=shape, status=Status.TIME_LIMIT, maximize=maximize
-    )
+    res = Result.from_assignment(None, None, c, shape=shape, status=Status.TIME_LIMIT, maximize=maximize)
     assert res.bound == forbidden
     assert res.verify(cost).bound == forbidden
     with pytest.raises(CertificateError, match="no feasible dual"):
@@ -247,9 +233,7 @@ def test_the_duals_of_a_square_problem_may_be_shifted(shift, maximize):
     wide = solved(cost[:4], maximize)
     shifted = dataclasses.replace(wide, u=wide.u + shift, v=wide.v - shift)
     raised = (shift < 0) != maximize  # v above 0 (below, when maximising)
-    with pytest.raises(
-        CertificateError, match="wrong sign" if raised else "duals sum to|not proved"
-    ):
+    with pytest.raises(CertificateError, match="wrong sign" if raised else "duals sum to|not proved"):
         shifted.verify(cost[:4])
 
 

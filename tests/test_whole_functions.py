@@ -108,10 +108,25 @@ def comprehension(i, j):
 
 
 PLAIN = [
-    product, total, difference, in_place, power, square_of_a_large_one, negative_power, shift,
-    shift_right, sign, size, quotient, remainder_of_a_product, whole_part, floor, loop, helper,
+    product,
+    total,
+    difference,
+    in_place,
+    power,
+    square_of_a_large_one,
+    negative_power,
+    shift,
+    shift_right,
+    sign,
+    size,
+    quotient,
+    remainder_of_a_product,
+    whole_part,
+    floor,
+    loop,
+    helper,
     comprehension,
-]  # fmt: skip
+]
 
 
 def same_as_python(function, args=()):

@@ -32,18 +32,25 @@ def run(settings: BenchSettings, log: Log) -> None:
             cost = matrix(CLASS, n, seed)
             for count in missing[::-1] if seed % 2 else missing:
                 before = bytes_per_second(cost, count)
-                result, seconds = timed(
-                    cost, method="ssp", start="estimate", threads=count, certify=False
-                )
+                result, seconds = timed(cost, method="ssp", start="estimate", threads=count, certify=False)
                 after = bytes_per_second(cost, count)
                 search = result.stats["seconds"]["search"]
                 scanned = result.stats["rows_scanned"] * n * cost.itemsize
                 skipped = result.stats["pairs_skipped"] * cost.itemsize
                 log.add(
-                    NAME, CLASS, n, seed, SOLVER, count, seconds=seconds, search_seconds=search,
-                    rows_scanned=result.stats["rows_scanned"], scanned_rate=scanned / search,
-                    read_rate=(scanned - skipped) / search, streaming_rate=max(before, after),
-                )  # fmt: skip
+                    NAME,
+                    CLASS,
+                    n,
+                    seed,
+                    SOLVER,
+                    count,
+                    seconds=seconds,
+                    search_seconds=search,
+                    rows_scanned=result.stats["rows_scanned"],
+                    scanned_rate=scanned / search,
+                    read_rate=(scanned - skipped) / search,
+                    streaming_rate=max(before, after),
+                )
             del cost  # before the next one is made: each may take most of the memory
 
 
@@ -57,16 +64,28 @@ def render(settings: BenchSettings, log: Log) -> str:
             streamed = middle(log.values("streaming_rate", **here)) or 0.0
             read = middle(log.values("read_rate", **here)) or 0.0
             share = 100 * scanned / streamed if streamed else None
-            rows.append([
-                str(count), f"{n:,}", f"{8e-9 * n * n:.2f} GB", f"{scanned / 1e9:.1f} GB/s",
-                f"{read / 1e9:.1f} GB/s", f"{streamed / 1e9:.1f} GB/s",
-                "-" if share is None else f"{share:.0f} %",
-                verdict(share, BAR, at_most=False, judged=log.judged),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    str(count),
+                    f"{n:,}",
+                    f"{8e-9 * n * n:.2f} GB",
+                    f"{scanned / 1e9:.1f} GB/s",
+                    f"{read / 1e9:.1f} GB/s",
+                    f"{streamed / 1e9:.1f} GB/s",
+                    "-" if share is None else f"{share:.0f} %",
+                    verdict(share, BAR, at_most=False, judged=log.judged),
+                ]
+            )
     head = [
-        "threads", "n", "matrix", "scanned in the search", "of that read", "streaming read",
-        "share", f"bar {BAR:.0f} %",
-    ]  # fmt: skip
+        "threads",
+        "n",
+        "matrix",
+        "scanned in the search",
+        "of that read",
+        "streaming read",
+        "share",
+        f"bar {BAR:.0f} %",
+    ]
     note = (
         "The search's seconds hold everything between its first and its last scan: dual updates,"
         " augmentations, calls. Scanned is every pair of the rows scanned; stretches of a row that"

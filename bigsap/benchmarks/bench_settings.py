@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-PAPER_CLASSES = (
-    "sanity", "random", "geometric", "disjoint", "rank1", "rank2", "rank4", "rank8",
-)  # fmt: skip
+PAPER_CLASSES = ("sanity", "random", "geometric", "disjoint", "rank1", "rank2", "rank4", "rank8")
 INTEGER_CLASSES = ("int0.1n", "int1n", "int10n", "int1000n")
 #: What users bring besides; see ``instances``.
 MORE_CLASSES = (
-    "clusters", "duplicates", "i*j", "lognormal", "rank1 lognormal", "cosine 64-D", "offset 1e9",
+    "clusters",
+    "duplicates",
+    "i*j",
+    "lognormal",
+    "rank1 lognormal",
+    "cosine 64-D",
+    "offset 1e9",
     "half forbidden",
-)  # fmt: skip
+)
 ALL_CLASSES = PAPER_CLASSES + INTEGER_CLASSES + MORE_CLASSES
 #: A cache holds one row in so many; 0: a single row.
 SHARES = (1, 4, 16, 0)

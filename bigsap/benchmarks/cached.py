@@ -43,13 +43,25 @@ def run(settings: BenchSettings, log: Log) -> None:
                         warmed.add((cls, share, count))
                     result, seconds = _solve(cls, n, seed, share, count)
                     kept = (
-                        "rows_scanned", "rows_evaluated", "pairs_evaluated", "cache_hits",
-                        "cache_misses", "cache_slots", "cache_policy",
-                    )  # fmt: skip
+                        "rows_scanned",
+                        "rows_evaluated",
+                        "pairs_evaluated",
+                        "cache_hits",
+                        "cache_misses",
+                        "cache_slots",
+                        "cache_policy",
+                    )
                     log.add(
-                        NAME, cls, n, seed, share_text(share), count, seconds=seconds,
-                        fun=result.fun, **{name: result.stats[name] for name in kept},
-                    )  # fmt: skip
+                        NAME,
+                        cls,
+                        n,
+                        seed,
+                        share_text(share),
+                        count,
+                        seconds=seconds,
+                        fun=result.fun,
+                        **{name: result.stats[name] for name in kept},
+                    )
 
 
 def _solve(cls: str, n: int, seed: int, share: int, count: int) -> tuple[bigsap.Result, float]:
@@ -74,19 +86,33 @@ def render(settings: BenchSettings, log: Log, least: int = 0) -> str:
                 first = next(log.of(**here))
                 lookups = first["cache_hits"] + first["cache_misses"]
                 same = {
-                    (r["seed"], r["fun"], r["rows_scanned"])
-                    for r in log.of(experiment=NAME, cls=cls, n=n)
+                    (r["seed"], r["fun"], r["rows_scanned"]) for r in log.of(experiment=NAME, cls=cls, n=n)
                 }
                 rate = 100 * first["cache_hits"] / lookups if lookups else None
-                rows.append([
-                    cls, f"{n:,}", share, f"{first['cache_slots']:,} ({first['cache_policy']})",
-                    f"{first['rows_scanned'] / n:.1f}", f"{first['rows_evaluated'] / n:.1f}",
-                    f"{first['pairs_evaluated'] / n**2:.1f}",
-                    DASH if rate is None else f"{rate:.1f} %", *map(seconds_text, times),
-                    "yes" if len(same) == len({seed for seed, *_ in same}) else "NO",
-                ])  # fmt: skip
+                rows.append(
+                    [
+                        cls,
+                        f"{n:,}",
+                        share,
+                        f"{first['cache_slots']:,} ({first['cache_policy']})",
+                        f"{first['rows_scanned'] / n:.1f}",
+                        f"{first['rows_evaluated'] / n:.1f}",
+                        f"{first['pairs_evaluated'] / n**2:.1f}",
+                        DASH if rate is None else f"{rate:.1f} %",
+                        *map(seconds_text, times),
+                        "yes" if len(same) == len({seed for seed, *_ in same}) else "NO",
+                    ]
+                )
     head = [
-        "class", "n", "cache", "slots", "scans / n", "rows evaluated / n", "pairs / n^2",
-        "hit rate", *(f"{c} thread{'s' if c > 1 else ''}, s" for c in counts), "same answer",
-    ]  # fmt: skip
+        "class",
+        "n",
+        "cache",
+        "slots",
+        "scans / n",
+        "rows evaluated / n",
+        "pairs / n^2",
+        "hit rate",
+        *(f"{c} thread{'s' if c > 1 else ''}, s" for c in counts),
+        "same answer",
+    ]
     return f'{table(head, rows)}\n\n`method="{METHOD}"`, solve only. Figure 6 shows the seconds.'

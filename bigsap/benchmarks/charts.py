@@ -71,12 +71,7 @@ def _range(values: Sequence[float], share: float) -> tuple[float, float]:
 
 
 def chart(
-    series: Sequence[Series],
-    *,
-    name: str,
-    x_label: str,
-    y_label: str,
-    y_range: Sequence[float] = (),
+    series: Sequence[Series], *, name: str, x_label: str, y_label: str, y_range: Sequence[float] = ()
 ) -> str:
     """An SVG element of these lines, both axes logarithmic. name: what it shows, in words.
 
@@ -98,8 +93,7 @@ def chart(
         return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
 
     parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img"'
-        f' aria-label="{escape(name)}">'
+        f'<svg class="chart" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" aria-label="{escape(name)}">'
     ]
     for y in ticks(y_low, y_high):
         parts.append(
@@ -145,9 +139,7 @@ def _mark(x: float, y: float, point: Point, one: Series) -> str:
     kind = f"mark s{one.style}{' own' if one.own else ''}"
     if point.mark == STOPPED:
         # An arrow: longer than this.
-        shape = (
-            f'<path class="{kind} open" d="M{x:.1f} {y + 3:.1f}v-10m-3.5 3.5l3.5 -3.5l3.5 3.5"/>'
-        )
+        shape = f'<path class="{kind} open" d="M{x:.1f} {y + 3:.1f}v-10m-3.5 3.5l3.5 -3.5l3.5 3.5"/>'
     else:
         shape = f'<path class="{kind}" d="{_shape(one.style, x, y)}"/>'
     if point.mark == LOST:

@@ -55,8 +55,14 @@ def matches(log: Log) -> list[Match]:
                 limits = log.values("timeout", experiment=versus.NAME, cls=cls, n=n)
                 found.append(
                     Match(
-                        cls, n, threads, first[0], seconds, rival,
-                        solved[rival] if rival else None, min(limits) if limits else None,
+                        cls,
+                        n,
+                        threads,
+                        first[0],
+                        seconds,
+                        rival,
+                        solved[rival] if rival else None,
+                        min(limits) if limits else None,
                     )
-                )  # fmt: skip
+                )
     return found

@@ -34,19 +34,21 @@ def run(settings: BenchSettings, log: Log) -> None:
                 _measure(log, cls, n, LAZY, 1, limit, "lazy")
 
 
-def _measure(
-    log: Log, cls: str, n: int, solver: str, threads: int, limit: float, *more: str
-) -> None:
+def _measure(log: Log, cls: str, n: int, solver: str, threads: int, limit: float, *more: str) -> None:
     if log.has(NAME, cls, n, 0, solver, threads):
         return
     print(f"    {cls}, n = {n:,}" + (f", {solver}" if more else ""), flush=True)
     command = python("bigsap.benchmarks.curve_child", cls, str(n), "0", str(threads), *more)
     try:
         done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, check=False,
+            command,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
             # What starts and loads is not counted; a limit of seconds must not be used up by it.
             timeout=limit + (_LOADING if more else 0),
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         log.add(NAME, cls, n, 0, solver, threads, timeout=limit)
         return
@@ -66,17 +68,34 @@ def render(settings: BenchSettings, log: Log) -> str:
                 rows.append([cls, f"{n:,}", f">{record['timeout']:.0f}", *[DASH] * 9])
                 continue
             stages = record["stages"]
-            rows.append([
-                cls, f"{n:,}", seconds_text(record["seconds"]),
-                *(seconds_text(stages[name]) for name in ("start", "search", "certificate")),
-                f"{record['rows_evaluated'] / n:.2f}", f"{record['pairs_evaluated'] / n**2:.3f}",
-                f"{record['rows_scanned'] / n:.0f}", f"{record['peak_bytes'] / 2**20:,.0f}",
-                f"{record['gap'] / abs(record['fun']):.1e}", record["status"],
-            ])  # fmt: skip
+            rows.append(
+                [
+                    cls,
+                    f"{n:,}",
+                    seconds_text(record["seconds"]),
+                    *(seconds_text(stages[name]) for name in ("start", "search", "certificate")),
+                    f"{record['rows_evaluated'] / n:.2f}",
+                    f"{record['pairs_evaluated'] / n**2:.3f}",
+                    f"{record['rows_scanned'] / n:.0f}",
+                    f"{record['peak_bytes'] / 2**20:,.0f}",
+                    f"{record['gap'] / abs(record['fun']):.1e}",
+                    record["status"],
+                ]
+            )
     head = [
-        "class", "n", "seconds", "start", "search", "certificate", "rows evaluated / n",
-        "pairs / n^2", "scans / n", "peak MiB", "gap / cost", "status",
-    ]  # fmt: skip
+        "class",
+        "n",
+        "seconds",
+        "start",
+        "search",
+        "certificate",
+        "rows evaluated / n",
+        "pairs / n^2",
+        "scans / n",
+        "peak MiB",
+        "gap / cost",
+        "status",
+    ]
     count = ", ".join(str(c) for c in log.distinct("threads", experiment=NAME, solver=SOLVER))
     note = (
         f"`bigsap.solve(bigsap.points(x, y))` with {count} threads, certificate included, one"
@@ -98,10 +117,16 @@ def _lazy(log: Log) -> list[str]:
             rows.append([cls, f"{n:,}", mine, f">{record['timeout']:.0f}", DASH, DASH])
             continue
         same = "fun" in ours and math.isclose(record["fun"], ours["fun"], rel_tol=1e-9)
-        rows.append([
-            cls, f"{n:,}", mine, seconds_text(record["seconds"]),
-            f"{record['peak_bytes'] / 2**20:,.0f}", "same" if same else "ANOTHER",
-        ])  # fmt: skip
+        rows.append(
+            [
+                cls,
+                f"{n:,}",
+                mine,
+                seconds_text(record["seconds"]),
+                f"{record['peak_bytes'] / 2**20:,.0f}",
+                "same" if same else "ANOTHER",
+            ]
+        )
     if not rows:
         return []
     head = ["class", "n", SOLVER, LAZY, f"peak MiB of {LAZY}", "cost"]

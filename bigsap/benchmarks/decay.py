@@ -58,9 +58,13 @@ def render(settings: BenchSettings, log: Log, least: int = 0) -> str:
             continue
         steps = np.array([step for step in record["steps"] if min(step) > 0]).reshape(-1, 2)
         ratio = np.exp(np.log(steps[:, 1] / steps[:, 0]).mean()) if len(steps) else None
-        rows.append([
-            record["cls"], f"{record['n']:,}", str(len(record["steps"])),
-            DASH if ratio is None else f"{ratio:.2f}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                record["cls"],
+                f"{record['n']:,}",
+                str(len(record["steps"])),
+                DASH if ratio is None else f"{ratio:.2f}",
+            ]
+        )
     head = ["class", "n", "phases with epsilon", "distance / epsilon, geometric mean"]
     return table(head, rows)

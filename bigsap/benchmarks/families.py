@@ -36,8 +36,11 @@ def draw(seed: int, most: int = MOST) -> tuple[dict[str, Any], Array]:
     kind = rng.choice(["points", "points", "points", "rank", "random", "table"])
     facts: dict[str, Any] = {"seed": seed, "n": n, "m": m, "kind": str(kind)}
     make: dict[str, Callable[..., Array]] = {
-        "points": _points, "rank": _rank, "random": _random, "table": _table
-    }  # fmt: skip
+        "points": _points,
+        "rank": _rank,
+        "random": _random,
+        "table": _table,
+    }
     cost = make[str(kind)](rng, n, m, facts)
     spread = float(cost.std()) or 1.0
     if rng.random() < 0.2:
@@ -62,9 +65,9 @@ def _place(rng: np.random.Generator, how: str, n: int, d: int) -> Array:
         return rng.standard_normal((n, d))
     if how == "clusters":
         centres = rng.random((int(rng.integers(2, 40)), d))
-        return centres[rng.integers(0, len(centres), n)] + 10 ** rng.uniform(
-            -3, -1
-        ) * rng.standard_normal((n, d))
+        return centres[rng.integers(0, len(centres), n)] + 10 ** rng.uniform(-3, -1) * rng.standard_normal(
+            (n, d)
+        )
     if how == "lognormal":
         return rng.lognormal(0, rng.uniform(0.5, 3), (n, d))
     if how == "curve":
@@ -149,12 +152,13 @@ def race(seed: int, peers: tuple[str, ...], most: int = MOST) -> dict[str, Any]:
         if name == "auto":
             value, stats = result.fun, result.stats
             record |= {
-                "status": str(result.status), "method": stats["method"],
+                "status": str(result.status),
+                "method": stats["method"],
                 "first_prices": stats["first_prices"],
                 "scans": stats["rows_scanned"] / record["n"],
                 "evaluations": stats["rows_evaluated"] / record["n"],
                 "pairs": stats["pairs_evaluated"] / cost.size,
-            }  # fmt: skip
+            }
         elif value is not None and not math.isclose(
             float(result.fun or 0), value, rel_tol=1e-9, abs_tol=1e-9 * largest
         ):

@@ -54,10 +54,17 @@ def run(settings: BenchSettings, log: Log) -> None:
             clock = time.perf_counter()
             result = bigsap.solve(costs, unassigned_cost=price, threads=threads)
             log.add(
-                NAME, POINTS, n, 0, OURS, threads, seconds=time.perf_counter() - clock,
-                scans=result.stats["rows_scanned"], proof=result.stats["proof"],
+                NAME,
+                POINTS,
+                n,
+                0,
+                OURS,
+                threads,
+                seconds=time.perf_counter() - clock,
+                scans=result.stats["rows_scanned"],
+                proof=result.stats["proof"],
                 certificate=result.stats["seconds"]["certificate"],
-            )  # fmt: skip
+            )
 
 
 def _side_by_side(log: Log, kind: str, n: int, names: list[str]) -> None:
@@ -110,23 +117,27 @@ def render(settings: BenchSettings, log: Log) -> str:
                 for name in (OURS, LAPX, SCIPY)
             }
             ours, theirs = times[OURS], times[LAPX]
-            rows.append([
-                kind, f"{n:,}", *(_milli(times[name]) for name in (OURS, LAPX, SCIPY)),
-                f"{theirs / ours:,.3g}" if ours and theirs else DASH,
-            ])  # fmt: skip
+            rows.append(
+                [
+                    kind,
+                    f"{n:,}",
+                    *(_milli(times[name]) for name in (OURS, LAPX, SCIPY)),
+                    f"{theirs / ours:,.3g}" if ours and theirs else DASH,
+                ]
+            )
     head = ["what", "rows", f"{OURS}, ms", f"{LAPX}, ms", f"{SCIPY}, ms", f"{LAPX} / {OURS}"]
     parts = [table(head, rows)]
     alone = [
         [
-            f"{record['n']:,}", seconds_text(record["seconds"]),
-            seconds_text(record["certificate"]), f"{record['scans'] / record['n']:.1f}",
+            f"{record['n']:,}",
+            seconds_text(record["seconds"]),
+            seconds_text(record["certificate"]),
+            f"{record['scans'] / record['n']:.1f}",
         ]
         for record in sorted(log.of(experiment=NAME, cls=POINTS), key=lambda r: int(r["n"]))
-    ]  # fmt: skip
+    ]
     if alone:
-        parts.append(
-            table(["points on each side", "seconds", "of them the proof", "scans / n"], alone)
-        )
+        parts.append(table(["points on each side", "seconds", "of them the proof", "scans / n"], alone))
     parts.append(
         "Points in the plane, squared distances; a pair may cost at most the square of two mean"
         f" distances of neighbours. {TRACKS}: two pictures of the same points, and so without a"

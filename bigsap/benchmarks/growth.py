@@ -40,10 +40,7 @@ def by_size(curves: Curves, text: Callable[[float], str]) -> str:
     """Rows are sizes, columns are classes; then ``x n^y`` and its error where it can be told."""
     classes = list(curves)
     sizes = sorted({n for values in curves.values() for n in values})
-    rows = [
-        [f"{n:,}", *(text(curves[c][n]) if n in curves[c] else DASH for c in classes)]
-        for n in sizes
-    ]
+    rows = [[f"{n:,}", *(text(curves[c][n]) if n in curves[c] else DASH for c in classes)] for n in sizes]
     fits = [fit(curves[c]) for c in classes]
     if any(fits):
         rows.append(["x n^y", *(f"{f[0]:.3g} n^{f[1]:.3f}" if f else DASH for f in fits)])

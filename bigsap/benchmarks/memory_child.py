@@ -33,11 +33,7 @@ def main() -> None:
     generator = np.random.default_rng(seed)
     for proof in (False, True):
         bigsap.solve(
-            generator.random((_WARM, _WARM)),
-            method="ssp",
-            start="estimate",
-            threads=1,
-            certify=proof,
+            generator.random((_WARM, _WARM)), method="ssp", start="estimate", threads=1, certify=proof
         )
     # After everything else: what was freed before must not hide what the solve takes.
     cost = np.random.default_rng(seed).random((n, n))

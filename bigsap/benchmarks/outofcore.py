@@ -35,9 +35,7 @@ def run(settings: BenchSettings, log: Log) -> None:
                 _measure(log, cls, n, missing, shares, Path(folder))
 
 
-def _measure(
-    log: Log, cls: str, n: int, kinds: list[str], shares: dict[str, int], folder: Path
-) -> None:
+def _measure(log: Log, cls: str, n: int, kinds: list[str], shares: dict[str, int], folder: Path) -> None:
     cost = matrix(cls, n, 0)
     _store(folder / "costs.zarr", cost)
     _store(folder / "warm.zarr", matrix(cls, WARM_SIZE, 0))
@@ -55,9 +53,17 @@ def _measure(
         kept = ("rows_scanned", "cache_hits", "cache_misses", "cache_policy", "cache_slots")
         same = np.array_equal(result.col4row, reference.col4row) and result.fun == reference.fun
         log.add(
-            NAME, cls, n, 0, kind, 1, seconds=seconds, identical=bool(same), reads=n_reads,
+            NAME,
+            cls,
+            n,
+            0,
+            kind,
+            1,
+            seconds=seconds,
+            identical=bool(same),
+            reads=n_reads,
             **{name: result.stats[name] for name in kept},
-        )  # fmt: skip
+        )
 
 
 def _store(path: Path, cost: np.ndarray) -> None:
@@ -65,9 +71,12 @@ def _store(path: Path, cost: np.ndarray) -> None:
     from zarr.codecs import ZstdCodec
 
     array = zarr.create_array(
-        str(path), shape=cost.shape, dtype=cost.dtype, chunks=(_CHUNK_ROWS, cost.shape[1]),
+        str(path),
+        shape=cost.shape,
+        dtype=cost.dtype,
+        chunks=(_CHUNK_ROWS, cost.shape[1]),
         compressors=[ZstdCodec()],
-    )  # fmt: skip
+    )
     array[:] = cost
 
 
@@ -83,9 +92,7 @@ def _solve(path: Path, n: int, divisor: int) -> tuple[bigsap.Result, float, int]
 
     source.read = counted
     cache = bigsap.RowCache(bytes=(max(1, n // divisor) if divisor else 1) * 8 * n)
-    result, seconds = timed(
-        source, method="ssp", start="estimate", threads=1, cache=cache, certify=False
-    )
+    result, seconds = timed(source, method="ssp", start="estimate", threads=1, cache=cache, certify=False)
     return result, seconds, n_reads
 
 
@@ -108,9 +115,18 @@ def render(settings: BenchSettings, log: Log) -> str:
         shown = (record["cls"], f"{record['n']:,}", record["solver"], f"{record['rows_scanned']:,}")
         rows.append([*shown, *cells])
     head = [
-        "class", "n", "cache", "rows scanned", "slots", "reads", "rows read", "rows read / n",
-        "hit rate", "seconds", "same answer",
-    ]  # fmt: skip
+        "class",
+        "n",
+        "cache",
+        "rows scanned",
+        "slots",
+        "reads",
+        "rows read",
+        "rows read / n",
+        "hit rate",
+        "seconds",
+        "same answer",
+    ]
     note = (
         "One thread, solve only. A read decodes a chunk; with more than one slot it brings the"
         " other rows of the chunk along, which count as rows read. Hit rate: hits over hits and"

@@ -45,9 +45,7 @@ def page(log: Log, sections: Sections, date: str | None = None) -> str:
         '<meta http-equiv="Content-Security-Policy"'
         " content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>BigSAP, measured</title><style>{_css(log)}</style></head>\n<body>"
-        f'{found[0]}<main data-page="report">\n'
-        + "\n".join(found[1:])
-        + "\n</main></body></html>\n"
+        f'{found[0]}<main data-page="report">\n' + "\n".join(found[1:]) + "\n</main></body></html>\n"
     )
 
 
@@ -93,30 +91,31 @@ def _tiles(log: Log, sections: Sections, games: list[Match]) -> str:
     if games:
         lost = [game for game in games if game.lost]
         found.append(
-            _tile(f"{len(games) - len(lost)} of {len(games)}",
-                  f"classes and sizes where {games[0].solver} is the fastest", "good")
-        )  # fmt: skip
-        found.append(
             _tile(
-                str(len(lost)), "lost to another solver; marked in red", "bad" if lost else "good"
+                f"{len(games) - len(lost)} of {len(games)}",
+                f"classes and sizes where {games[0].solver} is the fastest",
+                "good",
             )
+        )
+        found.append(
+            _tile(str(len(lost)), "lost to another solver; marked in red", "bad" if lost else "good")
         )
         leads = [game.lead for game in games if game.lead is not None]
         if leads:
             found.append(_tile(f"{median(leads):.1f}\u00d7", "median lead over the best other"))
     met, missed = _bars(sections)
     if met or missed:
-        found.append(
-            _tile(f"{met} of {met + len(missed)}", "bars met", "bad" if missed else "good")
-        )
+        found.append(_tile(f"{met} of {met + len(missed)}", "bars met", "bad" if missed else "good"))
     solved = [r for r in log.of(experiment=curve.NAME, solver=curve.SOLVER) if "seconds" in r]
     if solved:
         most = max(solved, key=lambda r: int(r["n"]))
         found.append(
-            _tile(f"{most['n']:,} points",
-                  f"without a matrix: {seconds_text(most['seconds'])} s,"
-                  f" {most['peak_bytes'] / 2**20:,.0f} MiB, {most['status']}")
-        )  # fmt: skip
+            _tile(
+                f"{most['n']:,} points",
+                f"without a matrix: {seconds_text(most['seconds'])} s,"
+                f" {most['peak_bytes'] / 2**20:,.0f} MiB, {most['status']}",
+            )
+        )
     return "".join(found)
 
 
@@ -187,8 +186,7 @@ def _contest(games: list[Match]) -> str:
     columns = list(dict.fromkeys((game.n, game.threads) for game in games))
     at = {(game.cls, game.n, game.threads): game for game in games}
     head = "".join(
-        f'<th scope="col">n = {n:,}<span>{t} thread{"s" if t > 1 else ""}</span></th>'
-        for n, t in columns
+        f'<th scope="col">n = {n:,}<span>{t} thread{"s" if t > 1 else ""}</span></th>' for n, t in columns
     )
     body = "".join(
         f'<tr><th scope="row">{escape(cls)}</th>'
@@ -215,9 +213,7 @@ def _losses(sections: Sections, games: list[Match]) -> str:
     ]
     items += [f"Bar missed. {text}" for text in _bars(sections)[1]]
     if items:
-        return (
-            '<ul class="losses">' + "".join(f"<li>{markup.inline(i)}</li>" for i in items) + "</ul>"
-        )
+        return '<ul class="losses">' + "".join(f"<li>{markup.inline(i)}</li>" for i in items) + "</ul>"
     if not games:
         return ""
     return f"<p>Than {escape(games[0].solver)}: in none of these. No bar was missed.</p>"
@@ -225,9 +221,7 @@ def _losses(sections: Sections, games: list[Match]) -> str:
 
 def _by_class(log: Log) -> str:
     """The charts of each number of threads, one at a time: chosen without a script."""
-    panels = {
-        t: text for t in page_charts.thread_counts(log) if (text := page_charts.by_class(log, t))
-    }
+    panels = {t: text for t in page_charts.thread_counts(log) if (text := page_charts.by_class(log, t))}
     if not panels:
         return ""
     inputs, labels, bodies = [], [], []

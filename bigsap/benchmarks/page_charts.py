@@ -43,17 +43,12 @@ def _grid(figures: Iterable[str]) -> str:
 
 def thread_counts(log: Log) -> list[int]:
     """Numbers of threads that solvers ran against each other with."""
-    return sorted(
-        {r["threads"] for r in log.of(experiment=versus.NAME) if r["solver"] != versus.CERTIFIED}
-    )
+    return sorted({r["threads"] for r in log.of(experiment=versus.NAME) if r["solver"] != versus.CERTIFIED})
 
 
 def by_class(log: Log, threads: int) -> str:
     """A legend and a chart a class: seconds of every solver by size."""
-    found = {
-        n: versus.standings(log, n, threads)
-        for n in sorted(log.distinct("n", experiment=versus.NAME))
-    }
+    found = {n: versus.standings(log, n, threads) for n in sorted(log.distinct("n", experiment=versus.NAME))}
     own = list(dict.fromkeys(name for name, _ in versus.own_solvers(log)))
     names = {name for cells in found.values() for of in cells.values() for name in of}
     order = own + sorted(names - set(own))
@@ -72,13 +67,20 @@ def by_class(log: Log, threads: int) -> str:
         series = [_line(cls, name, at, styles[name], name in own) for name in order]
         shown |= {one.name: one for one in series if one.points}
         left = sorted(
-            {f"{name} {cells[name][0]}" for cells in at.values() for name in cells
-             if cells[name][0] in ("WRONG", "failed")}
-        )  # fmt: skip
+            {
+                f"{name} {cells[name][0]}"
+                for cells in at.values()
+                for name in cells
+                if cells[name][0] in ("WRONG", "failed")
+            }
+        )
         drawing = chart(
-            series, name=f"Seconds by size, {cls}", x_label="n", y_label="seconds",
+            series,
+            name=f"Seconds by size, {cls}",
+            x_label="n",
+            y_label="seconds",
             y_range=(min(times), max(times)),
-        )  # fmt: skip
+        )
         figures.append(figure(drawing, cls, f"Not shown: {', '.join(left)}." if left else ""))
     return legend(shown.values()) + _grid(figures)
 
@@ -94,19 +96,20 @@ def _line(
             rivals = [s for other, (_, s) in cells.items() if s is not None and other != name]
             # Ours is marked where somebody else's is faster: rings are losses.
             beaten = own and any(
-                s < seconds for other, (_, s) in cells.items()
-                if s is not None and not versus.is_own(other)
-            )  # fmt: skip
+                s < seconds for other, (_, s) in cells.items() if s is not None and not versus.is_own(other)
+            )
             rest = f", best other {seconds_text(min(rivals))} s" if rivals and own else ""
             points.append(
-                Point(n, seconds, f"{name}, n = {n:,}: {seconds_text(seconds)} s{rest}",
-                      LOST if beaten else SOLVED)
-            )  # fmt: skip
+                Point(
+                    n,
+                    seconds,
+                    f"{name}, n = {n:,}: {seconds_text(seconds)} s{rest}",
+                    LOST if beaten else SOLVED,
+                )
+            )
         elif text.startswith(">"):
             limit = float(text[1:]) or 0.5
-            points.append(
-                Point(n, limit, f"{name}, n = {n:,}: stopped after {text[1:]} s", STOPPED)
-            )
+            points.append(Point(n, limit, f"{name}, n = {n:,}: stopped after {text[1:]} s", STOPPED))
     return Series(name, style, points, own=own)
 
 
@@ -122,43 +125,53 @@ def points_by_size(log: Log) -> str:
     for k, cls in enumerate(classes):
         for solver, style in ((curve.SOLVER, k), (curve.LAZY, _OTHERS + k)):
             records = sorted(
-                (
-                    r
-                    for r in log.of(experiment=curve.NAME, cls=cls, solver=solver)
-                    if "seconds" in r
-                ),
+                (r for r in log.of(experiment=curve.NAME, cls=cls, solver=solver) if "seconds" in r),
                 key=lambda r: int(r["n"]),
             )
             biggest += [r["n"] for r in records]
             name = f"{solver}, {cls}"
             own = solver == curve.SOLVER
             for kind, field, scale, unit in (
-                (times, "seconds", 1.0, "s"), (memory, "peak_bytes", 2**20, "MiB"),
-            ):  # fmt: skip
+                (times, "seconds", 1.0, "s"),
+                (memory, "peak_bytes", 2**20, "MiB"),
+            ):
                 values = {r["n"]: r[field] / scale for r in records}
                 points = [
-                    Point(n, value, f"{name}, n = {n:,}: {value:,.3g} {unit}")
-                    for n, value in values.items()
+                    Point(n, value, f"{name}, n = {n:,}: {value:,.3g} {unit}") for n, value in values.items()
                 ]
                 kind.append(Series(name, style, points, own=own))
     if not any(one.points for one in times):
         return ""
     sizes = [n for n in sorted(TABLE2) if n <= max(biggest)]
     paper = [
-        Series(f"paper, {cls}, 32 threads, with a matrix", 6 + k,
-               [Point(n, TABLE2[n][cls], "") for n in sizes if n >= min(biggest[1:])], dotted=True)
-        for k, cls in enumerate(classes) if cls in TABLE2[1000]
-    ]  # fmt: skip
-    matrix = Series("the matrix, float64", 8,
-                    [Point(n, 8 * n * n / 2**20, "") for n in sorted(set(biggest[1:]))],
-                    dotted=True)  # fmt: skip
+        Series(
+            f"paper, {cls}, 32 threads, with a matrix",
+            6 + k,
+            [Point(n, TABLE2[n][cls], "") for n in sizes if n >= min(biggest[1:])],
+            dotted=True,
+        )
+        for k, cls in enumerate(classes)
+        if cls in TABLE2[1000]
+    ]
+    matrix = Series(
+        "the matrix, float64",
+        8,
+        [Point(n, 8 * n * n / 2**20, "") for n in sorted(set(biggest[1:]))],
+        dotted=True,
+    )
     shown = [one for one in [*times, *paper, matrix] if one.points]
-    return legend(shown) + _grid([
-        figure(chart(times + paper, name="Seconds by number of points", x_label="n",
-                     y_label="seconds"), "Seconds, with the proof"),
-        figure(chart([*memory, matrix], name="Memory by number of points", x_label="n",
-                     y_label="MiB"), "Largest resident memory"),
-    ])  # fmt: skip
+    return legend(shown) + _grid(
+        [
+            figure(
+                chart(times + paper, name="Seconds by number of points", x_label="n", y_label="seconds"),
+                "Seconds, with the proof",
+            ),
+            figure(
+                chart([*memory, matrix], name="Memory by number of points", x_label="n", y_label="MiB"),
+                "Largest resident memory",
+            ),
+        ]
+    )
 
 
 # -- the paper's counts, and its caches --------------------------------------------------
@@ -175,22 +188,15 @@ def against_the_paper(log: Log) -> str:
             if theirs and mean:
                 ratio = mean / theirs
                 mark = LOST if ratio > table1.BAR else SOLVED
-                points.append(
-                    Point(n, ratio, f"{cls}, n = {n:,}: {ratio:.2f} of the paper's", mark)
-                )
+                points.append(Point(n, ratio, f"{cls}, n = {n:,}: {ratio:.2f} of the paper's", mark))
                 sizes.add(n)
         series.append(Series(cls, k, points))
     if len(sizes) < 2:
         return ""
-    bar = Series(
-        f"bar, {table1.BAR}", 8, [Point(n, table1.BAR, "") for n in sorted(sizes)], dotted=True
-    )
+    bar = Series(f"bar, {table1.BAR}", 8, [Point(n, table1.BAR, "") for n in sorted(sizes)], dotted=True)
     shown = [*(one for one in series if one.points), bar]
     drawing = chart(
-        shown,
-        name="Rows scanned as multiples of the paper's",
-        x_label="n",
-        y_label="of the paper's",
+        shown, name="Rows scanned as multiples of the paper's", x_label="n", y_label="of the paper's"
     )
     return legend(shown) + _grid([figure(drawing, "Rows scanned / the paper's")])
 
@@ -211,7 +217,6 @@ def by_cache(log: Log) -> str:
             ]
             series.append(Series(share, k, points))
             shown[share] = series[-1]
-        drawing = chart(series, name=f"Seconds by size and cache, {cls}", x_label="n",
-                        y_label="seconds")  # fmt: skip
+        drawing = chart(series, name=f"Seconds by size and cache, {cls}", x_label="n", y_label="seconds")
         figures.append(figure(drawing, f"{cls}, {threads} thread{'s' if threads > 1 else ''}"))
     return legend(shown.values()) + _grid(figures) if figures else ""

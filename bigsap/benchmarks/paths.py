@@ -43,9 +43,7 @@ def run(settings: BenchSettings, log: Log) -> None:
     n = settings.paths_size
     for kind in (PLAIN, PHASES):
         if not log.has(NAME, CLASS, n, 0, kind, 1):
-            log.add(
-                NAME, CLASS, n, 0, kind, 1, **trace(matrix(CLASS, n, 0), epsilon=kind == PHASES)
-            )
+            log.add(NAME, CLASS, n, 0, kind, 1, **trace(matrix(CLASS, n, 0), epsilon=kind == PHASES))
 
 
 def trace(cost: Array, *, epsilon: bool) -> dict[str, Any]:
@@ -78,10 +76,17 @@ def trace(cost: Array, *, epsilon: bool) -> dict[str, Any]:
                 record(progress.phase, checkpoint.read(file).snapshot["column_of_row"])
 
         done = bigsap.solve(
-            _Rows(cost), method="ssp", start="estimate", epsilon=epsilon, threads=1,
-            cache=cost[0].nbytes, callback=watch, callback_every=0, checkpoint=file,
+            _Rows(cost),
+            method="ssp",
+            start="estimate",
+            epsilon=epsilon,
+            threads=1,
+            cache=cost[0].nbytes,
+            callback=watch,
+            callback_every=0,
+            checkpoint=file,
             checkpoint_every=0,
-        )  # fmt: skip
+        )
         record(done.nit, done.col4row)
     rest = done.stats["rows_scanned"] - scanned  # after the last call
     if rest:
@@ -99,15 +104,26 @@ def render(settings: BenchSettings, log: Log) -> str:
     rows = []
     for record in log.of(experiment=NAME):
         n, last = record["n"], len(record["epsilons"])
-        late = [scans for phase, before, scans in record["scans"]
-                if phase == last and before >= 0.9 * n]  # fmt: skip
+        late = [scans for phase, before, scans in record["scans"] if phase == last and before >= 0.9 * n]
         longest = max((length for *_, length in record["paths"]), default=0)
-        rows.append([
-            record["solver"], record["cls"], f"{n:,}", f"{record['total']:,}", str(last),
-            f"{sum(late) / max(1, len(late)):.1f}", f"{longest:,}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                record["solver"],
+                record["cls"],
+                f"{n:,}",
+                f"{record['total']:,}",
+                str(last),
+                f"{sum(late) / max(1, len(late)):.1f}",
+                f"{longest:,}",
+            ]
+        )
     head = [
-        "phases", "class", "n", "rows scanned", "number of phases",
-        "scans an augmentation, last tenth", "longest path",
-    ]  # fmt: skip
+        "phases",
+        "class",
+        "n",
+        "rows scanned",
+        "number of phases",
+        "scans an augmentation, last tenth",
+        "longest path",
+    ]
     return table(head, rows)

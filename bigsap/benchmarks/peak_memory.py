@@ -33,9 +33,16 @@ def run(settings: BenchSettings, log: Log) -> None:
             resident = _child(n, seed, what)["peak_bytes"] - base["peak_bytes"]
             arrays = _child(n, seed, what, "traced")["traced_bytes"]
             log.add(
-                NAME, CLASS, n, seed, kind, THREADS, base_bytes=base["peak_bytes"],
-                beyond_bytes=resident, array_bytes=arrays,
-            )  # fmt: skip
+                NAME,
+                CLASS,
+                n,
+                seed,
+                kind,
+                THREADS,
+                base_bytes=base["peak_bytes"],
+                beyond_bytes=resident,
+                array_bytes=arrays,
+            )
 
 
 def _child(n: int, seed: int, *what: str) -> dict[str, Any]:
@@ -59,16 +66,26 @@ def render(settings: BenchSettings, log: Log) -> str:
             judged = log.judged and kind == SOLVE
             bar = verdict(vectors, BAR, at_most=True, judged=judged)
             exact = DASH if arrays is None else f"{arrays / (8 * n):.1f}"
-            rows.append([
-                kind, f"{n:,}", str(len(log.distinct("seed", **here))),
-                DASH if beyond is None else f"{beyond / 1024:,.0f} KiB",
-                DASH if vectors is None else f"{vectors:.1f}", exact,
-                bar,
-            ])  # fmt: skip
+            rows.append(
+                [
+                    kind,
+                    f"{n:,}",
+                    str(len(log.distinct("seed", **here))),
+                    DASH if beyond is None else f"{beyond / 1024:,.0f} KiB",
+                    DASH if vectors is None else f"{vectors:.1f}",
+                    exact,
+                    bar,
+                ]
+            )
     head = [
-        "what", "n", "seeds", "resident beyond", "in vectors of 8n bytes",
-        "arrays allocated, in vectors", f"bar {BAR:.0f}",
-    ]  # fmt: skip
+        "what",
+        "n",
+        "seeds",
+        "resident beyond",
+        "in vectors of 8n bytes",
+        "arrays allocated, in vectors",
+        f"bar {BAR:.0f}",
+    ]
     note = (
         "Resident: the peak of a process that builds the matrix and solves it, less that of one"
         " that only builds it, both with the kernels loaded. Arrays: the peak of what Python"

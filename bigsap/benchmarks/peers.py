@@ -62,17 +62,13 @@ def _bigsap(method: str, device: str) -> Solver:
         import bigsap
 
         def solve(cost: Array) -> tuple[Array, dict[str, Any]]:
-            result = bigsap.solve(
-                cost, method=method, threads=threads, device=device, certify=False
-            )
+            result = bigsap.solve(cost, method=method, threads=threads, device=device, certify=False)
             kept = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "method")
             return result.col4row, {name: result.stats[name] for name in kept}
 
         return solve
 
-    return Solver(
-        own_name(method, device), "bigsap", "bigsap", load, threaded=True, knows_forbidden=True
-    )
+    return Solver(own_name(method, device), "bigsap", "bigsap", load, threaded=True, knows_forbidden=True)
 
 
 def _scipy(threads: int) -> Solve:
@@ -165,14 +161,7 @@ PEERS = {
         Solver("scipy", "scipy", "scipy", _scipy, knows_forbidden=True),
         Solver("lapx lapjvr", "lap", "lapx", _lapjvr, _as_float64),
         Solver("lapx lapjv", "lap", "lapx", _lapjv, _as_float64),
-        Solver(
-            "A1015 C++",
-            "py_lap_solver",
-            "py-lap-solver",
-            _algorithm_1015,
-            _as_float64,
-            threaded=True,
-        ),
+        Solver("A1015 C++", "py_lap_solver", "py-lap-solver", _algorithm_1015, _as_float64, threaded=True),
         Solver("fastlap auction", "fastlap", "fastlap", _auction, _as_float64),
         Solver("POT emd", "ot", "POT", _emd, _as_float64),
         Solver("ortools", "ortools", "ortools", _ortools, _arcs, rounding=2.0**-_BITS),
@@ -185,9 +174,13 @@ def lazy_emd(x: Array, y: Array) -> float:
     import ot
 
     loss, facts = ot.lp.emd2_lazy(
-        np.ascontiguousarray(x, np.float64), np.ascontiguousarray(y, np.float64),
-        metric="sqeuclidean", numItermax=100_000_000, log=True, return_matrix=False,
-    )  # fmt: skip
+        np.ascontiguousarray(x, np.float64),
+        np.ascontiguousarray(y, np.float64),
+        metric="sqeuclidean",
+        numItermax=100_000_000,
+        log=True,
+        return_matrix=False,
+    )
     if facts.get("warning"):
         raise RuntimeError(f"POT: {facts['warning']}")
     return float(loss) * len(x)

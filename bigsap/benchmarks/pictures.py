@@ -13,12 +13,7 @@ from bigsap.benchmarks.paper import TABLE1, TABLE1_PLAIN
 from bigsap.benchmarks.records import Log
 from bigsap.benchmarks.report import middle
 
-_STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "bigsap",
-    "font.size": 9,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-}
+_STYLE: dict[Any, Any] = {"svg.hashsalt": "bigsap", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
 
 
 def draw(log: Log, folder: Path) -> dict[str, str]:
@@ -57,9 +52,12 @@ def _figure1(log: Log, figure: Any) -> str | None:
             for phase, epsilon in enumerate(record["epsilons"], 1):
                 chosen = [step for step in record[field] if step[0] == phase]
                 axis.plot(
-                    [step[1] for step in chosen], [step[2] for step in chosen], ".",
-                    markersize=3, label=f"epsilon {epsilon:.2g}",
-                )  # fmt: skip
+                    [step[1] for step in chosen],
+                    [step[2] for step in chosen],
+                    ".",
+                    markersize=3,
+                    label=f"epsilon {epsilon:.2g}",
+                )
             axis.set_yscale("log")
         axes[1, k].set_xlabel("rows assigned before")
         axes[1, k].legend(fontsize=7)
@@ -84,9 +82,14 @@ def _figure3(log: Log, figure: Any) -> str | None:
             for record in log.of(experiment=decay.NAME, cls=cls, n=n):
                 steps = [step for step in record["steps"] if min(step) > 0]
                 axis.loglog(
-                    [step[0] for step in steps], [step[1] for step in steps], "o-",
-                    markersize=3, color="tab:blue", alpha=(k + 1) / len(sizes), label=f"{n:,}",
-                )  # fmt: skip
+                    [step[0] for step in steps],
+                    [step[1] for step in steps],
+                    "o-",
+                    markersize=3,
+                    color="tab:blue",
+                    alpha=(k + 1) / len(sizes),
+                    label=f"{n:,}",
+                )
         axis.plot(axis.get_xlim(), axis.get_xlim(), ":", color="grey")
         axis.xaxis.set_minor_formatter("")
         axis.invert_xaxis()
@@ -101,10 +104,17 @@ def _curves(axis: Any, found: Curves, **style: Any) -> None:
         points = {n: value for n, value in values.items() if value > 0}
         if points:
             axis.loglog(
-                list(points), list(points.values()), color=f"C{k % 10}",
-                **{"marker": "o", "markersize": 3, "linestyle": "--" if k > 9 else "-",
-                   "label": cls, **style},
-            )  # fmt: skip
+                list(points),
+                list(points.values()),
+                color=f"C{k % 10}",
+                **{
+                    "marker": "o",
+                    "markersize": 3,
+                    "linestyle": "--" if k > 9 else "-",
+                    "label": cls,
+                    **style,
+                },
+            )
 
 
 def _halves(log: Log, figure: Any, field: str, label: str) -> bool:
@@ -158,10 +168,14 @@ def _figure6(log: Log, figure: Any) -> str | None:
                 here = {"experiment": cached.NAME, "cls": cls, "solver": share, "threads": threads}
                 sizes = sorted(log.distinct("n", **here))
                 axis.loglog(
-                    sizes, [middle(log.values("seconds", **here, n=n)) for n in sizes],
-                    line, color=f"C{k}", marker="o", markersize=3,
+                    sizes,
+                    [middle(log.values("seconds", **here, n=n)) for n in sizes],
+                    line,
+                    color=f"C{k}",
+                    marker="o",
+                    markersize=3,
                     label=f"{share}, {threads} thread{'s' if threads > 1 else ''}",
-                )  # fmt: skip
+                )
         axis.set(title=cls, xlabel="n")
     axes[0].set_ylabel("seconds")
     axes[-1].legend(fontsize=6)

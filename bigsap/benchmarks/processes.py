@@ -17,9 +17,7 @@ from typing import Any, Self
 _HOME = Path(__file__).parents[2]
 # Loading a matrix and warming up, kernels compiled included, must not count as solving.
 _LOADING = 300.0
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
-)  # fmt: skip
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def python(module: str, *arguments: str) -> list[str]:
@@ -47,9 +45,8 @@ class Process:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def run(self, path: Path, limit: float, warm: Path | None = None) -> dict[str, Any]:

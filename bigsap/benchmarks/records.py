@@ -44,9 +44,7 @@ class Log:
         found = lines[0]
         if found.pop("experiment", None) != HEADER:
             raise StaleError(f"{self.path}: not a log of this benchmark")
-        changed = sorted(
-            key for key in found | self.header if found.get(key) != self.header.get(key)
-        )
+        changed = sorted(key for key in found | self.header if found.get(key) != self.header.get(key))
         if changed:
             raise StaleError(
                 f"{self.path}: measured under another {', '.join(changed)};"
@@ -68,13 +66,10 @@ class Log:
         return bool(self.header.get("scale") == "full")
 
     def add(
-        self, experiment: str, cls: str, n: int, seed: int, solver: str, threads: int,
-        **measured: Any,
-    ) -> None:  # fmt: skip
+        self, experiment: str, cls: str, n: int, seed: int, solver: str, threads: int, **measured: Any
+    ) -> None:
         """Append a record; it is on disk when this returns."""
-        record = dict(
-            zip(FIELDS, (experiment, cls, n, seed, solver, threads), strict=True), **measured
-        )
+        record = dict(zip(FIELDS, (experiment, cls, n, seed, solver, threads), strict=True), **measured)
         self._append(record)
         self.records.append(json.loads(json.dumps(record)))
 

@@ -42,18 +42,30 @@ from bigsap.errors import InputError
 EXPERIMENTS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
-        table1, versus, small, gated, curve, threads, cached, outofcore, bandwidth, startup,
-        peak_memory, paths, decay, trees, demo,
+        table1,
+        versus,
+        small,
+        gated,
+        curve,
+        threads,
+        cached,
+        outofcore,
+        bandwidth,
+        startup,
+        peak_memory,
+        paths,
+        decay,
+        trees,
+        demo,
     )
-}  # fmt: skip
+}
 LOG, REPORT, PAGE = "runs.jsonl", "RESULTS.md", "report.html"
 _HEADING = "# Measured"
 
 
 def run(
-    settings: BenchSettings, only: Sequence[str] | None = None, *, fresh: bool = False,
-    stamp: bool = False,
-) -> str:  # fmt: skip
+    settings: BenchSettings, only: Sequence[str] | None = None, *, fresh: bool = False, stamp: bool = False
+) -> str:
     """Measure what is missing, write the report and return it as Markdown.
 
     only: names of EXPERIMENTS. fresh: forget earlier measurements. stamp: name the day.

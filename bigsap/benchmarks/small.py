@@ -39,9 +39,7 @@ def run(settings: BenchSettings, log: Log) -> None:
             _record(log, MANY, n, {name: _batches()[name] for name in missing}, costs)
 
 
-def _record(
-    log: Log, kind: str, n: int, calls: dict[str, Callable[[Array], Any]], costs: Array
-) -> None:
+def _record(log: Log, kind: str, n: int, calls: dict[str, Callable[[Array], Any]], costs: Array) -> None:
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(_TURNS):
         for name, call in calls.items():
@@ -92,20 +90,17 @@ def render(settings: BenchSettings, log: Log) -> str:
             bar, met = BARS.get(n) if kind == ONE else 1.0, DASH
             if bar is not None and ratio is not None:
                 met = verdict(ratio, bar, at_most=True, judged=log.judged)
-            rows.append([
-                label, f"{n:,}", *(_micro(times[name]) for name in (OURS, SCIPY, LAPX)),
-                ratio_text(ratio), DASH if bar is None else f"{bar:g}", met,
-            ])  # fmt: skip
-    head = [
-        "what",
-        "n",
-        f"{OURS}, us",
-        f"{SCIPY}, us",
-        f"{LAPX}, us",
-        f"{OURS} / {SCIPY}",
-        "bar",
-        "judged",
-    ]
+            rows.append(
+                [
+                    label,
+                    f"{n:,}",
+                    *(_micro(times[name]) for name in (OURS, SCIPY, LAPX)),
+                    ratio_text(ratio),
+                    DASH if bar is None else f"{bar:g}",
+                    met,
+                ]
+            )
+    head = ["what", "n", f"{OURS}, us", f"{SCIPY}, us", f"{LAPX}, us", f"{OURS} / {SCIPY}", "bar", "judged"]
     note = (
         "Independent costs, uniform; microseconds a call, the least of"
         f" {_TURNS} turns. scipy solves many in a loop, lapx by `lapjvx_batch`."
@@ -115,9 +110,5 @@ def render(settings: BenchSettings, log: Log) -> str:
 
 def _micro(seconds: float | None) -> str:
     return (
-        DASH
-        if seconds is None
-        else f"{1e6 * seconds:,.3g}"
-        if seconds < 1e-3
-        else (f"{1e6 * seconds:,.0f}")
+        DASH if seconds is None else f"{1e6 * seconds:,.3g}" if seconds < 1e-3 else (f"{1e6 * seconds:,.0f}")
     )

@@ -34,9 +34,11 @@ def answer(solver: Solver, solve: Solve, cost: Any, prepared: Any) -> dict[str, 
     # Sums of n costs are rounded, whoever makes them.
     error = (solver.rounding + float(np.finfo(float).eps)) * largest * len(cost)
     found = {
-        "seconds": seconds, "cost": total(cost, columns), "error_bound": error,
+        "seconds": seconds,
+        "cost": total(cost, columns),
+        "error_bound": error,
         "floor": len(cost) * float(allowed.min()) if allowed.size else 0.0,
-    }  # fmt: skip
+    }
     # Of the process: libraries, the matrix and what the solver took; it never falls.
     return {**found, "peak_bytes": peak_bytes(), **more}
 

@@ -40,10 +40,7 @@ def run(settings: BenchSettings, log: Log) -> None:
         subprocess.run([sys.executable, "-c", "import numpy"], check=True)
         bare = time.perf_counter() - clock
         imported, solved, whole = _process()
-        log.add(
-            *key, bare_seconds=bare, import_seconds=imported, solve_seconds=solved,
-            process_seconds=whole,
-        )  # fmt: skip
+        log.add(*key, bare_seconds=bare, import_seconds=imported, solve_seconds=solved, process_seconds=whole)
 
 
 def _process() -> tuple[float, float, float]:
@@ -66,10 +63,13 @@ def render(settings: BenchSettings, log: Log) -> str:
     for label, field in names.items():
         seconds = middle(log.values(field, experiment=NAME))
         bar = BARS.get(label)
-        rows.append([
-            label, seconds_text(seconds),
-            "-" if bar is None else f"{bar} s: {verdict(seconds, bar, at_most=True)}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                label,
+                seconds_text(seconds),
+                "-" if bar is None else f"{bar} s: {verdict(seconds, bar, at_most=True)}",
+            ]
+        )
     count = len(log.values("import_seconds", experiment=NAME))
     note = f"Medians of {count} processes; numpy's own import is not in that of bigsap."
     return f"{table(['what', 'seconds', 'bar'], rows)}\n\n{note}"

@@ -26,10 +26,7 @@ def run(settings: BenchSettings, log: Log) -> None:
                     solver
                     for solver in (SOLVER, PLAIN)
                     if not log.has(NAME, cls, n, seed, solver, 1)
-                    and (
-                        solver == SOLVER
-                        or (n <= settings.plain_size and seed < settings.plain_seeds)
-                    )
+                    and (solver == SOLVER or (n <= settings.plain_size and seed < settings.plain_seeds))
                 ]
                 if missing and not warmed:
                     warm(method="ssp", start="estimate", certify=False)
@@ -46,9 +43,16 @@ def run(settings: BenchSettings, log: Log) -> None:
                     )
                     kept = ("rows_scanned", "rows_evaluated", "pairs_evaluated")
                     log.add(
-                        NAME, cls, n, seed, solver, 1, seconds=seconds, phases=result.nit,
+                        NAME,
+                        cls,
+                        n,
+                        seed,
+                        solver,
+                        1,
+                        seconds=seconds,
+                        phases=result.nit,
                         **{name: result.stats[name] for name in kept},
-                    )  # fmt: skip
+                    )
 
 
 def curves(log: Log, solver: str, field: str = "rows_scanned") -> Curves:
@@ -92,14 +96,28 @@ def _compared(log: Log, least: int = 0) -> str:
             mean = sum(counts) / len(counts)
             paper = TABLE1.get(n, {}).get(cls)
             ratio = mean / paper if paper else None
-            rows.append([
-                cls, f"{n:,}", str(len(counts)), f"{mean:,.0f}",
-                f"{min(counts):,} to {max(counts):,}", f"{sum(phases) / len(phases):.1f}",
-                f"{paper:,}" if paper else DASH, ratio_text(ratio),
-                verdict(ratio, BAR, at_most=True),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    cls,
+                    f"{n:,}",
+                    str(len(counts)),
+                    f"{mean:,.0f}",
+                    f"{min(counts):,} to {max(counts):,}",
+                    f"{sum(phases) / len(phases):.1f}",
+                    f"{paper:,}" if paper else DASH,
+                    ratio_text(ratio),
+                    verdict(ratio, BAR, at_most=True),
+                ]
+            )
     head = [
-        "class", "n", "seeds", "rows scanned, mean", "lowest to highest", "phases", "paper",
-        "ratio", f"bar {BAR}",
-    ]  # fmt: skip
+        "class",
+        "n",
+        "seeds",
+        "rows scanned, mean",
+        "lowest to highest",
+        "phases",
+        "paper",
+        "ratio",
+        f"bar {BAR}",
+    ]
     return table(head, rows)

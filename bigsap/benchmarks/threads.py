@@ -44,10 +44,17 @@ def run(settings: BenchSettings, log: Log) -> None:
         for kind, count in missing[::-1] if seed % 2 else missing:
             result, seconds = _solve(x, y, kind, count, cost)
             log.add(
-                NAME, CLASS, n, seed, kind, count, seconds=seconds,
+                NAME,
+                CLASS,
+                n,
+                seed,
+                kind,
+                count,
+                seconds=seconds,
                 search_seconds=result.stats["seconds"]["search"],
-                rows_scanned=result.stats["rows_scanned"], fun=result.fun,
-            )  # fmt: skip
+                rows_scanned=result.stats["rows_scanned"],
+                fun=result.fun,
+            )
 
 
 def _solve(
@@ -76,23 +83,36 @@ def render(settings: BenchSettings, log: Log) -> str:
             }
             same = len(scans) == len(log.distinct("seed", **here))
             # Of each seed by itself: instances differ more than the numbers of threads do.
-            ratio = middle([
-                one / most
-                for seed in log.distinct("seed", **here)
-                for one in log.values("seconds", **here, threads=counts[0], seed=seed)
-                for most in log.values("seconds", **here, threads=counts[-1], seed=seed)
-                if len(counts) > 1
-            ])  # fmt: skip
+            ratio = middle(
+                [
+                    one / most
+                    for seed in log.distinct("seed", **here)
+                    for one in log.values("seconds", **here, threads=counts[0], seed=seed)
+                    for most in log.values("seconds", **here, threads=counts[-1], seed=seed)
+                    if len(counts) > 1
+                ]
+            )
             bar = verdict(ratio, BAR, at_most=False, judged=log.judged) if kind == FLY else DASH
-            rows.append([
-                kind, f"{n:,}", str(len(log.distinct("seed", **here))),
-                *(seconds_text(times[c]) for c in counts), ratio_text(ratio), bar,
-                "yes" if same else "NO",
-            ])  # fmt: skip
+            rows.append(
+                [
+                    kind,
+                    f"{n:,}",
+                    str(len(log.distinct("seed", **here))),
+                    *(seconds_text(times[c]) for c in counts),
+                    ratio_text(ratio),
+                    bar,
+                    "yes" if same else "NO",
+                ]
+            )
     head = [
-        "costs", "n", "seeds", *(f"{c} thread{'s' if c > 1 else ''}, s" for c in counts),
-        "speed-up", f"bar {BAR}", "same scans",
-    ]  # fmt: skip
+        "costs",
+        "n",
+        "seeds",
+        *(f"{c} thread{'s' if c > 1 else ''}, s" for c in counts),
+        "speed-up",
+        f"bar {BAR}",
+        "same scans",
+    ]
     note = (
         "Medians (of the speed-up too, seed by seed), run in turn;"
         f" a cache of {_CACHED_ROWS} rows when computed on the fly."

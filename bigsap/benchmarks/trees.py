@@ -29,12 +29,8 @@ PUBLISHED_STARS = {(1000, 1.0): 86.6, (20_000, 10.0): 81.3}
 #: Seconds on 1, 2, 4, 8, 16 devices, R = 10 n, as published (K20X): weak scaling from n = 10,000 to
 #: 40,000 by sqrt(p), strong at 20,000; the classical method, and trees.
 DEVICES = (1, 2, 4, 8, 16)
-PUBLISHED_WEAK = {
-    "classical": (10.4, 12.5, 15.0, 18.6, 23.6), "trees": (16.3, 20.3, 26.5, 37.0, 58.3)
-}  # fmt: skip
-PUBLISHED_STRONG = {
-    "classical": (28.5, 19.5, 15.1, 13.0, 12.0), "trees": (38.3, 29.2, 26.2, 27.5, 30.2)
-}  # fmt: skip
+PUBLISHED_WEAK = {"classical": (10.4, 12.5, 15.0, 18.6, 23.6), "trees": (16.3, 20.3, 26.5, 37.0, 58.3)}
+PUBLISHED_STRONG = {"classical": (28.5, 19.5, 15.1, 13.0, 12.0), "trees": (38.3, 29.2, 26.2, 27.5, 30.2)}
 
 # Measured on one H100, see tests/bench/GPU.md: int32 costs, U{0..10n}. Seconds of the readings of
 # 32,768 rows and columns, growing as n**2; of the trees, growing as a power between two sizes; of
@@ -90,16 +86,34 @@ def _counts(log: Log, least: int = 0) -> str:
         stars = 100 * (1 - record["roots"] / n)
         published = PUBLISHED_STARS.get((n, factor))
         stages, updates = PUBLISHED_STEPS.get(factor, (DASH, DASH))
-        rows.append([
-            f"{record['cls']} {record['solver']}", f"{n:,}", f"{stars:.1f}",
-            DASH if published is None else f"{published}", str(record["stages"]), str(stages),
-            f"{record['paths'] / max(1, record['stages']):.1f}", str(record["levels"]),
-            str(record["clock_steps"]), str(updates), f"{record['expansions'] / n:.1f}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{record['cls']} {record['solver']}",
+                f"{n:,}",
+                f"{stars:.1f}",
+                DASH if published is None else f"{published}",
+                str(record["stages"]),
+                str(stages),
+                f"{record['paths'] / max(1, record['stages']):.1f}",
+                str(record["levels"]),
+                str(record["clock_steps"]),
+                str(updates),
+                f"{record['expansions'] / n:.1f}",
+            ]
+        )
     head = [
-        "costs", "n", "first stars, %", "published", "stages", "published", "paths a stage",
-        "levels", "dual updates", "published", "expansions a row",
-    ]  # fmt: skip
+        "costs",
+        "n",
+        "first stars, %",
+        "published",
+        "stages",
+        "published",
+        "paths a stage",
+        "levels",
+        "dual updates",
+        "published",
+        "expansions a row",
+    ]
     return table(head, rows)
 
 

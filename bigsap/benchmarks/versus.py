@@ -72,9 +72,7 @@ def run(settings: BenchSettings, log: Log) -> None:
         processes = {it: stack.enter_context(Process(*it)) for it in entrants(settings)}
         for part in settings.rounds:
             classes = [cls for cls in settings.classes if cls in part.classes]
-            takes_part = {
-                it: process for it, process in processes.items() if part.peers or is_own(it[0])
-            }
+            takes_part = {it: process for it, process in processes.items() if part.peers or is_own(it[0])}
             for n, seed, cls in itertools.product(part.sizes, range(part.seeds), classes):
                 _instance(settings, log, takes_part, (cls, n, seed), folder)
 
@@ -85,19 +83,18 @@ def is_own(name: str) -> bool:
 
 
 def _instance(
-    settings: BenchSettings, log: Log, processes: dict[Entrant, Process],
-    instance: tuple[str, int, int], folder: Path,
-) -> None:  # fmt: skip
+    settings: BenchSettings,
+    log: Log,
+    processes: dict[Entrant, Process],
+    instance: tuple[str, int, int],
+    folder: Path,
+) -> None:
     """What the log does not hold yet of one matrix."""
     cls, n, seed = instance
     if not enough_memory(4 * 8.0 * n * n):
         print(f"    {cls}, n = {n:,} left out: four times the matrix is not free")
         return
-    missing = [
-        it
-        for it in processes
-        if not log.has(NAME, *instance, *it) and not _lost(log, *instance, *it)
-    ]
+    missing = [it for it in processes if not log.has(NAME, *instance, *it) and not _lost(log, *instance, *it)]
     threads = max(settings.peers_threads)
     proof = seed == 0 and not log.has(NAME, cls, n, 0, CERTIFIED, threads)
     if not missing and not proof:
@@ -119,9 +116,14 @@ def _save(path: Path, cost: Any) -> Path:
 
 
 def _contest(
-    settings: BenchSettings, log: Log, processes: dict[Entrant, Process], missing: list[Entrant],
-    instance: tuple[str, int, int], path: Path, small: Path,
-) -> None:  # fmt: skip
+    settings: BenchSettings,
+    log: Log,
+    processes: dict[Entrant, Process],
+    missing: list[Entrant],
+    instance: tuple[str, int, int],
+    path: Path,
+    small: Path,
+) -> None:
     """All solvers on one matrix, turn by turn; quick ones a second time in reverse order."""
     own = [it for it in missing if is_own(it[0])]
     others = [it for it in missing if it not in own]
@@ -168,9 +170,17 @@ def _certificate(log: Log, cls: str, cost: Any, method: str, threads: int) -> No
     bigsap.solve(small, method=method, threads=threads)
     result = bigsap.solve(cost, method=method, threads=threads)
     log.add(
-        NAME, cls, len(cost), 0, CERTIFIED, threads, method=result.stats["method"],
-        certificate_seconds=result.stats["seconds"]["certificate"], gap=result.gap, fun=result.fun,
-    )  # fmt: skip
+        NAME,
+        cls,
+        len(cost),
+        0,
+        CERTIFIED,
+        threads,
+        method=result.stats["method"],
+        certificate_seconds=result.stats["seconds"]["certificate"],
+        gap=result.gap,
+        fun=result.fun,
+    )
 
 
 def wrong(log: Log, record: dict[str, Any]) -> bool:
@@ -232,14 +242,26 @@ def brief(settings: BenchSettings, log: Log) -> str:
         for cls, cells in first.items():
             here = {"experiment": NAME, "n": n, "cls": cls, "threads": counts[0]}
             best, *ratios = _ratios({name: cells[name][1] for name in cells}, own)
-            rows.append([
-                cls, *(cells[name][0] for name in own + others), ratios[0] if ratios else DASH,
-                best, *(last[cls][name][0] for name in more), *_counts(log, here, own[:1])[:2],
-            ])  # fmt: skip
+            rows.append(
+                [
+                    cls,
+                    *(cells[name][0] for name in own + others),
+                    ratios[0] if ratios else DASH,
+                    best,
+                    *(last[cls][name][0] for name in more),
+                    *_counts(log, here, own[:1])[:2],
+                ]
+            )
         head = [
-            "class", *own, *others, f"{own[0]} / best other" if own else "", "best other",
-            *(f"{name}, {counts[-1]} threads" for name in more), "scans / n", "evaluated / n",
-        ]  # fmt: skip
+            "class",
+            *own,
+            *others,
+            f"{own[0]} / best other" if own else "",
+            "best other",
+            *(f"{name}, {counts[-1]} threads" for name in more),
+            "scans / n",
+            "evaluated / n",
+        ]
         parts.append(f"### n = {n:,}, {counts[0]} thread{'s' if counts[0] > 1 else ''}")
         parts.append(table(head, rows))
     return "\n\n".join([*parts, f"Seconds. {_LEGEND} Counts are those of the first column."])
@@ -248,11 +270,7 @@ def brief(settings: BenchSettings, log: Log) -> str:
 def sizes_with_peers(log: Log) -> list[int]:
     """Sizes at which others ran too; all sizes, where they never did."""
     found = {r["n"] for r in log.of(experiment=NAME) if r["solver"] != CERTIFIED}
-    others = {
-        r["n"]
-        for r in log.of(experiment=NAME)
-        if r["solver"] != CERTIFIED and not is_own(r["solver"])
-    }
+    others = {r["n"] for r in log.of(experiment=NAME) if r["solver"] != CERTIFIED and not is_own(r["solver"])}
     return sorted(others or found)
 
 
@@ -271,9 +289,7 @@ def curves(log: Log, solver: str, threads: int, field: str = "seconds") -> Curve
 def own_solvers(log: Log) -> list[tuple[str, int]]:
     """BigSAP's methods in the log, with their numbers of threads."""
     return list(
-        dict.fromkeys(
-            (r["solver"], r["threads"]) for r in log.of(experiment=NAME) if is_own(r["solver"])
-        )
+        dict.fromkeys((r["solver"], r["threads"]) for r in log.of(experiment=NAME) if is_own(r["solver"]))
     )
 
 
@@ -337,17 +353,26 @@ def _times(log: Log, n: int, threads: int) -> str:
     meaning = "Seconds as multiples of another's: below 1, BigSAP is faster."
     pairs = [f"{name} / {rival}" for name in own for rival in ("best other", REFERENCE)]
     per_row = [f"{name}, {what}" for name in own for what in COUNTS]
-    return "\n\n".join([
-        size, table(["class", *own, *others], times), _LEGEND,
-        meaning, table(["class", "best other", *pairs], ratios),
-        "Counts, and the seconds of the proof (with all threads), which are not in those above.",
-        table(["class", *per_row, "auto chose", "certificate, s"], counts),
-        "Largest resident memory of each solver's process so far, MiB, its libraries, the matrix"
-        " and smaller instances included.",
-        table(["solver", "MiB"],
-              [[name, _peak(log, {**here, "solver": name, "threads": found[name]})]
-               for name in own + others]),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            size,
+            table(["class", *own, *others], times),
+            _LEGEND,
+            meaning,
+            table(["class", "best other", *pairs], ratios),
+            "Counts, and the seconds of the proof (with all threads), which are not in those above.",
+            table(["class", *per_row, "auto chose", "certificate, s"], counts),
+            "Largest resident memory of each solver's process so far, MiB, its libraries, the matrix"
+            " and smaller instances included.",
+            table(
+                ["solver", "MiB"],
+                [
+                    [name, _peak(log, {**here, "solver": name, "threads": found[name]})]
+                    for name in own + others
+                ],
+            ),
+        ]
+    )
 
 
 def _peak(log: Log, where: dict[str, Any]) -> str:

@@ -15,9 +15,7 @@ from bigsap.errors import InputError, OptionError
 if TYPE_CHECKING:
     from bigsap.benchmarks.bench_settings import BenchSettings, Round
 
-_AddCommand = Callable[
-    [str, Callable[[argparse.Namespace], ExitStatus], str], argparse.ArgumentParser
-]
+_AddCommand = Callable[[str, Callable[[argparse.Namespace], ExitStatus], str], argparse.ArgumentParser]
 _SHARES = {"1": 1, "1/1": 1, "row": 0}
 
 
@@ -28,27 +26,35 @@ def add_command(command: _AddCommand) -> None:
     add("--quick", action="store_true", help="small sizes, under a minute: checks the harness")
     add("--only", nargs="+", metavar="NAME", help="experiments; default: all. 'list' names them")
     add(
-        "--sizes", nargs="+", metavar="N",
+        "--sizes",
+        nargs="+",
+        metavar="N",
         help="rows of a matrix: numbers, or A..B for sizes from A to B growing by sqrt(2)",
-    )  # fmt: skip
+    )
     add("--classes", nargs="+", metavar="CLASS", help="of costs: the paper's, int0.1n, int1n, ...")
     add("--seeds", type=int, metavar="N", help="instances of a class and size")
     add("--methods", nargs="+", metavar="NAME", help="auto, ssp, compressed; default: auto ssp")
     add("--threads", nargs="+", type=int, metavar="N", help="default: 1 2")
     add(
-        "--cache", nargs="+", metavar="SHARE",
+        "--cache",
+        nargs="+",
+        metavar="SHARE",
         help="of the rows that the cache holds: 1/1, 1/4, 1/16, ..., row; default: these",
-    )  # fmt: skip
+    )
     add("--devices", nargs="+", metavar="NAME", help="cpu, cuda, ...; default: cpu")
     add(
-        "--peers", nargs="*", metavar="NAME",
+        "--peers",
+        nargs="*",
+        metavar="NAME",
         help="other solvers; default: all that are installed; none named: none",
-    )  # fmt: skip
+    )
     add("--limit", type=float, metavar="S", help="seconds a solver gets for a matrix at most")
     add(
-        "--patience", type=float, metavar="X",
+        "--patience",
+        type=float,
+        metavar="X",
         help="stop a peer at X times the best of its matrix (and at least 4 s); inf: never",
-    )  # fmt: skip
+    )
     add("--out", type=Path, metavar="DIR", help="default bigsap-bench/{full,quick,chosen}")
     add("--report", action="store_true", help="measure nothing, write the report anew")
     add("--fresh", action="store_true", help="forget what was measured before")
@@ -147,8 +153,7 @@ def settings_of(args: argparse.Namespace) -> BenchSettings:
     # Bars are about the sizes, seeds and threads of the full run only.
     scale = "chosen" if chosen else "quick" if args.quick else "full"
     out = (args.out or Path("bigsap-bench") / scale).absolute()
-    return BenchSettings(**{**{k: v for k, v in given.items() if v is not None},
-                       "scale": scale, "out": out})  # type: ignore[arg-type]  # fmt: skip
+    return BenchSettings(**{**{k: v for k, v in given.items() if v is not None}, "scale": scale, "out": out})  # type: ignore[arg-type]
 
 
 def _rounds(usual: Any, sizes: tuple[int, ...], seeds: int | None) -> tuple[Round, ...]:

@@ -76,9 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     verify.add_argument("result", metavar="RESULT", help=".npz file written by solve -o")
     add_problem_flags(verify)
     verify.add_argument(
-        "--pairs",
-        action="store_true",
-        help="look at every pair, also where bounds of the costs would do",
+        "--pairs", action="store_true", help="look at every pair, also where bounds of the costs would do"
     )
     add_output_flags(verify)
 
@@ -86,9 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_output_flags(info)
 
     warmup = command("warmup", _warmup, "compile all kernels now, so that later runs start at once")
-    warmup.add_argument(
-        "--processes", type=int, metavar="N", help="that compile at once; default: up to 4"
-    )
+    warmup.add_argument("--processes", type=int, metavar="N", help="that compile at once; default: up to 4")
 
     rechunk = command("rechunk", _rechunk, "copy a matrix into a zarr store with whole-row chunks")
     rechunk.add_argument("source", metavar="SRC", help=".npy file or zarr store")
@@ -97,13 +93,9 @@ def build_parser() -> argparse.ArgumentParser:
     rechunk.add_argument("--compress", action="store_true", help="smaller, but slower to read")
 
     demo = command("demo", _demo, "match two photographs pixel by pixel and swap their colours")
-    demo.add_argument(
-        "--pixels", type=int, default=20_000, metavar="N", help="at least N a picture"
-    )
+    demo.add_argument("--pixels", type=int, default=20_000, metavar="N", help="at least N a picture")
     demo.add_argument("--out", default="demo-out", metavar="DIR", help="folder for the pictures")
-    demo.add_argument(
-        "--position", type=float, default=1.0, metavar="W", help="place counts W times colour"
-    )
+    demo.add_argument("--position", type=float, default=1.0, metavar="W", help="place counts W times colour")
     demo.add_argument("--threads", type=int, metavar="N")
     demo.add_argument("--cache", default="512MiB", metavar="SIZE", help="memory for rows")
     cli_bench.add_command(command)
@@ -169,9 +161,7 @@ def _fail(args: argparse.Namespace, code: ExitStatus, text: str, error: Exceptio
     return int(code)
 
 
-def _print_failure(
-    error: str, message: str, code: ExitStatus, more: dict[str, Any] | None = None
-) -> None:
+def _print_failure(error: str, message: str, code: ExitStatus, more: dict[str, Any] | None = None) -> None:
     try:
         print_json({"error": error, "message": message, "exit_code": int(code), **(more or {})})
     except OSError:
@@ -285,10 +275,6 @@ def _demo(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.demo_command import run
 
     result = run(
-        pixels=args.pixels,
-        out=Path(args.out),
-        position=args.position,
-        threads=args.threads,
-        cache=args.cache,
+        pixels=args.pixels, out=Path(args.out), position=args.position, threads=args.threads, cache=args.cache
     )
     return exit_of(result)

@@ -116,13 +116,9 @@ def _array(value: object, place: _Place) -> Array:
         if set(value) != {"npy"}:
             keys = ", ".join(map(repr, value))
             raise InputError(f'{place.pointer}: expected {{"npy": path}}, got the keys {keys}')
-        return load_npy(
-            _Place(place.folder, f"{place.pointer}/npy").path(value["npy"]), place.pointer
-        )
+        return load_npy(_Place(place.folder, f"{place.pointer}/npy").path(value["npy"]), place.pointer)
     if not isinstance(value, list):
-        raise InputError(
-            f'{place.pointer}: must be nested lists or {{"npy": path}}, got {_kind_name(value)}'
-        )
+        raise InputError(f'{place.pointer}: must be nested lists or {{"npy": path}}, got {_kind_name(value)}')
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -142,9 +138,7 @@ def _array(value: object, place: _Place) -> Array:
 
 def _named_arrays(value: object, place: _Place) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise InputError(
-            f"{place.pointer}: must be an object of names and arrays, got {_kind_name(value)}"
-        )
+        raise InputError(f"{place.pointer}: must be an object of names and arrays, got {_kind_name(value)}")
     found: dict[str, Any] = {}
     for name, item in value.items():
         if name in RESERVED:
@@ -188,10 +182,7 @@ def _shape(value: object, place: _Place) -> tuple[int, int]:
 def _texts(value: object, place: _Place) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise InputError(f"{place.pointer}: must be an object of strings, got {_kind_name(value)}")
-    return {
-        key: _text(text, _Place(place.folder, f"{place.pointer}/{key}"))
-        for key, text in value.items()
-    }
+    return {key: _text(text, _Place(place.folder, f"{place.pointer}/{key}")) for key, text in value.items()}
 
 
 def _kind_name(value: object) -> str:

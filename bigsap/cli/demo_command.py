@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING
 
 import bigsap
 from bigsap.cli.common import on_terminal
-from bigsap.cli.photographs import (
-    features,
-    grid,
-    photograph,
-    recoloured,
-    reduced,
-    save_side_by_side,
-)
+from bigsap.cli.photographs import features, grid, photograph, recoloured, reduced, save_side_by_side
 from bigsap.client.jobs import Client
 from bigsap.client.local_service import LocalService
 from bigsap.client.shown import Shown
@@ -82,12 +75,7 @@ def run(
         job = client.submit(
             {
                 "shape": [n, n],
-                "cost": {
-                    "type": "points",
-                    "metric": "sqeuclidean",
-                    "x": {"array": x},
-                    "y": {"array": y},
-                },
+                "cost": {"type": "points", "metric": "sqeuclidean", "x": {"array": x}, "y": {"array": y}},
                 "options": {"cache": cache, "threads": threads},
                 "label": "china in the colours of flower",
             }

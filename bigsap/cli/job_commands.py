@@ -75,12 +75,14 @@ def add_commands(command: AddCommand) -> None:
         help="where to start: a job of the same shape, a result (.npz), or prices (.npy)",
     )
     submit.add_argument(
-        "--spread", type=int, nargs="?", const=True, metavar="N",
+        "--spread",
+        type=int,
+        nargs="?",
+        const=True,
+        metavar="N",
         help="over several workers of the service's cluster; N: at most so many",
-    )  # fmt: skip
-    submit.add_argument(
-        "--dry-run", action="store_true", help="only say what memory and time it would take"
     )
+    submit.add_argument("--dry-run", action="store_true", help="only say what memory and time it would take")
     submit.add_argument(
         "--idempotency-key", metavar="TEXT", help="submitting twice under one key makes one job"
     )
@@ -117,9 +119,7 @@ def add_commands(command: AddCommand) -> None:
 
 
 def _add_flags(parser: argparse.ArgumentParser, *, quiet: bool = False) -> None:
-    parser.add_argument(
-        "--url", metavar="URL", help=f"the service; default: $BIGSAP_URL, else {URL}"
-    )
+    parser.add_argument("--url", metavar="URL", help=f"the service; default: $BIGSAP_URL, else {URL}")
     parser.add_argument("--key", metavar="KEY", help="access key; default: $BIGSAP_KEY")
     add_output_flags(parser)
     if quiet:
@@ -152,11 +152,7 @@ def _serve(args: argparse.Namespace) -> ExitStatus:
         ) from error
     try:
         chosen = settings.load(
-            args.config,
-            host=args.host,
-            port=args.port,
-            data=args.data,
-            scheduler=args.scheduler,
+            args.config, host=args.host, port=args.port, data=args.data, scheduler=args.scheduler
         )
     except ValueError as error:
         raise InputError(_first_complaint(error)) from error
@@ -265,9 +261,7 @@ def _jobs(args: argparse.Namespace) -> ExitStatus:
     rows = [tuple(map(shown, row)) for row in rows]
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
     for row in rows:
-        print(
-            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        )
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
     return ExitStatus.OK
 
 
@@ -291,9 +285,7 @@ def _result(args: argparse.Namespace) -> ExitStatus:
         return _show_result(args, job, job.result(), output)
 
 
-def _show_result(
-    args: argparse.Namespace, job: Job, result: Result, output: Path | None
-) -> ExitStatus:
+def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Path | None) -> ExitStatus:
     if output is not None:
         result.save(output)
     code = exit_of(result)

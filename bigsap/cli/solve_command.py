@@ -43,9 +43,7 @@ def add_command(command: AddCommand) -> None:
         default="auto",
         help="classical and tree are of hungarian, plain and scaled of auction",
     )
-    solve.add_argument(
-        "--no-epsilon", action="store_true", help="plain successive shortest paths, one phase"
-    )
+    solve.add_argument("--no-epsilon", action="store_true", help="plain successive shortest paths, one phase")
     solve.add_argument(
         "--start",
         choices=("auto", "levels", "estimate", "none"),
@@ -66,22 +64,15 @@ def add_command(command: AddCommand) -> None:
     )
     solve.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
     solve.add_argument("--cache", metavar="SIZE", help="memory for rows, for instance 4GiB")
-    solve.add_argument(
-        "--policy", choices=("auto", "slru", "lfu"), default="auto", help="which rows to keep"
-    )
+    solve.add_argument("--policy", choices=("auto", "slru", "lfu"), default="auto", help="which rows to keep")
     solve.add_argument("--memory-limit", metavar="SIZE", help="memory for the whole solve")
     solve.add_argument(
-        "--time-limit",
-        type=float,
-        metavar="S",
-        help="seconds after which to return the best so far",
+        "--time-limit", type=float, metavar="S", help="seconds after which to return the best so far"
     )
     solve.add_argument(
         "--gap", type=float, default=0.0, metavar="G", help="stop when proved to be this close"
     )
-    solve.add_argument(
-        "--checkpoint", metavar="FILE", help="where to keep what --resume continues from"
-    )
+    solve.add_argument("--checkpoint", metavar="FILE", help="where to keep what --resume continues from")
     solve.add_argument(
         "--checkpoint-every", type=float, default=60.0, metavar="S", help="seconds; default 60"
     )
@@ -89,9 +80,7 @@ def add_command(command: AddCommand) -> None:
         "--resume", action="store_true", help="continue from --checkpoint FILE where it exists"
     )
     solve.add_argument("--seed", type=int, default=0, metavar="N")
-    solve.add_argument(
-        "--no-certify", action="store_true", help="skip the final pass that proves the result"
-    )
+    solve.add_argument("--no-certify", action="store_true", help="skip the final pass that proves the result")
     solve.add_argument(
         "--certify-pairs",
         action="store_true",
@@ -167,9 +156,7 @@ def add_problem_flags(parser: argparse.ArgumentParser) -> None:
         metavar="COST",
         help="price at which a row may stay unassigned: a number, or a .npy file of one a row",
     )
-    parser.add_argument(
-        "--dtype", metavar="DTYPE", help="read the costs as float64, float32, int64, ..."
-    )
+    parser.add_argument("--dtype", metavar="DTYPE", help="read the costs as float64, float32, int64, ...")
 
 
 def number_or_file(option: str, text: str) -> int | float | Path:

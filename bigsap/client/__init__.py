@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-from bigsap.client.jobs import (
-    Client,
-    Job,
-    JobFailedError,
-    ServiceError,
-    UnreachableError,
-    UploadError,
-)
+from bigsap.client.jobs import Client, Job, JobFailedError, ServiceError, UnreachableError, UploadError
 
-__all__ = [
-    "Client",
-    "Job",
-    "JobFailedError",
-    "ServiceError",
-    "UnreachableError",
-    "UploadError",
-]
+__all__ = ["Client", "Job", "JobFailedError", "ServiceError", "UnreachableError", "UploadError"]

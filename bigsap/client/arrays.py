@@ -29,10 +29,7 @@ _DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
 def inline(
-    spec: Any,
-    upload: Callable[[Array | RowBlocks], str],
-    path: str = "",
-    place: tuple[int, ...] = (),
+    spec: Any, upload: Callable[[Array | RowBlocks], str], path: str = "", place: tuple[int, ...] = ()
 ) -> Any:
     """``spec`` in JSON types; numpy arrays in it become lists or uploaded arrays.
 

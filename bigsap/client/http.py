@@ -186,11 +186,7 @@ class Transport:
         return self.persist(send, again=again)
 
     def persist(
-        self,
-        send: Callable[[], httpx.Response],
-        *,
-        again: bool = True,
-        patience: Patience | None = None,
+        self, send: Callable[[], httpx.Response], *, again: bool = True, patience: Patience | None = None
     ) -> httpx.Response:
         """``send()``, repeated with growing pauses for as long as ``patience`` lasts.
 
@@ -225,11 +221,7 @@ def unreachable(url: str, error: Exception) -> UnreachableError:
     """The failure to reach ``url`` as an exception."""
     text = " ".join(str(error).split()) or type(error).__name__
     return UnreachableError(
-        {
-            "type": "about:blank",
-            "title": "The service cannot be reached",
-            "detail": f"{url}: {text}",
-        }
+        {"type": "about:blank", "title": "The service cannot be reached", "detail": f"{url}: {text}"}
     )
 
 

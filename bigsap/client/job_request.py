@@ -87,8 +87,7 @@ def spec_of(cost: Any, *, maximize: bool = False) -> Any:
         raise _refusal(f"a Python function ({_name(cost)})")
     if hasattr(cost, "__cuda_array_interface__"):
         raise InputError(
-            f"{_name(cost)} lies in a device's memory: submit a copy in this machine's,"
-            " cupy.asnumpy(...)"
+            f"{_name(cost)} lies in a device's memory: submit a copy in this machine's, cupy.asnumpy(...)"
         )
     if isinstance(cost, (str, os.PathLike)):
         path = os.fspath(cost)

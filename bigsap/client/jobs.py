@@ -35,14 +35,7 @@ from bigsap.sources.base import Array
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "Client",
-    "Job",
-    "JobFailedError",
-    "ServiceError",
-    "UnreachableError",
-    "UploadError",
-]
+__all__ = ["Client", "Job", "JobFailedError", "ServiceError", "UnreachableError", "UploadError"]
 
 #: Seconds of one long poll.
 _POLL = 25.0
@@ -82,10 +75,7 @@ class Client:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -174,11 +164,7 @@ class Client:
         return self._json("POST", "/v1/costs:check", json=body)
 
     def request_of(
-        self,
-        spec: Any,
-        *,
-        options: Mapping[str, Any] | None = None,
-        shape: Sequence[int] | None = None,
+        self, spec: Any, *, options: Mapping[str, Any] | None = None, shape: Sequence[int] | None = None
     ) -> Record:
         """What ``submit`` takes as a job request in JSON types; uploads the arrays in it."""
         found: Record = inline(request_of(spec, options, shape), self.upload)
@@ -236,9 +222,7 @@ class Client:
         what to continue. Raises ServiceError when dtype or shape differ from what is to be
         continued, or when the service has received something else than was sent.
         """
-        return upload(
-            self._transport, array, array_id=array_id, block_bytes=block_bytes, progress=progress
-        )
+        return upload(self._transport, array, array_id=array_id, block_bytes=block_bytes, progress=progress)
 
     def delete_array(self, array_id: str) -> None:
         """Remove an uploaded array that no unfinished job uses."""
@@ -306,11 +290,7 @@ class Job:
         """Ask the service again; ``wait``: up to so many seconds for something to change."""
         headers = {"If-None-Match": self._etag} if self._etag and wait else {}
         answer = self._transport.call(
-            "GET",
-            self._path,
-            headers=headers,
-            params={"wait": f"{wait:g}"} if wait else None,
-            wait=wait,
+            "GET", self._path, headers=headers, params={"wait": f"{wait:g}"} if wait else None, wait=wait
         )
         return self if answer.status_code == 304 else self._heard(answer)
 
@@ -370,9 +350,7 @@ class Job:
     def cancel(self, mode: str = "graceful") -> Job:
         """``graceful`` keeps the best assignment so far, its bound and a checkpoint;
         ``now`` ends the worker process."""
-        return self._heard(
-            self._transport.call("POST", f"{self._path}/cancel", json={"mode": mode})
-        )
+        return self._heard(self._transport.call("POST", f"{self._path}/cancel", json={"mode": mode}))
 
     def resume(self) -> Job:
         """Another attempt, from the checkpoint of the last."""

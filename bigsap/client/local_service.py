@@ -36,9 +36,7 @@ class LocalService:
     def __init__(self, data: Path, *, workers: int = 1) -> None:
         missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
         if missing:
-            raise ImportError(
-                f'the service needs {", ".join(missing)}: pip install "bigsap[server]"'
-            )
+            raise ImportError(f'the service needs {", ".join(missing)}: pip install "bigsap[server]"')
         self._data, self._workers = data, workers
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[str] | None = None
@@ -53,15 +51,24 @@ class LocalService:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("BIGSAP_")}
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bigsap_server", "--host", "127.0.0.1", "--port", "0",
-             "--data", os.fspath(self._data)],
+            [
+                sys.executable,
+                "-m",
+                "bigsap_server",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                "0",
+                "--data",
+                os.fspath(self._data),
+            ],
             env={**kept, "BIGSAP_WORKERS": str(self._workers), "BIGSAP_LOG_LEVEL": "warning"},
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
             # Ctrl-C is for us; we stop the service in good order.
             start_new_session=True,
-        )  # fmt: skip
+        )
         try:
             self.url = self._address(self._process)
         except BaseException:
@@ -70,10 +77,7 @@ class LocalService:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
 

@@ -124,10 +124,13 @@ def _compile_there(child: subprocess.Popen[bytes], record: Record) -> bool:
 def _start() -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(kernel_files.PACKAGE.parent), *filter(None, sys.path)])
     return subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path},
         start_new_session=True,  # an interrupt is for those who wait
-    )  # fmt: skip
+    )
 
 
 _process: _Process | None = None
@@ -163,9 +166,7 @@ def possible() -> bool:
     """Whether this process may have another compile for it."""
     frozen = getattr(sys, "frozen", False) or not sys.executable
     usual = (
-        kernel_cache.target is None
-        and kernel_cache.records is None
-        and kernel_files.kept_in() is not None
+        kernel_cache.target is None and kernel_cache.records is None and kernel_files.kept_in() is not None
     )
     return allowed and usual and not frozen and hasattr(os, "fork")
 

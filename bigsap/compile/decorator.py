@@ -87,9 +87,7 @@ def _linked(libraries: Iterable[Any]) -> list[Any]:
 
 def _compiler(library_class: Any) -> Any:
     class Compiler(compiler.Compiler):  # type: ignore[misc]
-        def __init__(
-            self, typingctx: Any, targetctx: Any, library: Any, args: Any, *rest: Any
-        ) -> None:
+        def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, *rest: Any) -> None:
             if library is None:
                 library = library_class(targetctx.codegen(), "bigsap")
                 library.enable_object_caching()
@@ -236,11 +234,7 @@ class Kernel(registry.CPUDispatcher):  # type: ignore[misc]
     """A function for Python to call; what other kernels call is its part."""
 
     def __init__(
-        self,
-        function: Any,
-        locals: Any = None,
-        targetoptions: Any = None,
-        pipeline_class: Any = None,
+        self, function: Any, locals: Any = None, targetoptions: Any = None, pipeline_class: Any = None
     ) -> None:
         options = dict(targetoptions or {})
         super().__init__(function, locals or {}, options, _KernelCompiler)
@@ -273,8 +267,7 @@ def kernel(function: Any = None, *, nrt: bool = False, **options: Any) -> Any:
         return lambda function: kernel(function, nrt=nrt, **options)
     if config.DISABLE_JIT:
         raise OptionError(
-            "BigSAP solves by compiled code, and NUMBA_DISABLE_JIT says that nothing is compiled;"
-            " unset it"
+            "BigSAP solves by compiled code, and NUMBA_DISABLE_JIT says that nothing is compiled; unset it"
         )
     chosen = {"nopython": True, "nogil": True, "_nrt": nrt, **options}
     return Kernel(function, targetoptions=chosen)

@@ -176,8 +176,7 @@ def on_disk(function: Any, signature: Any) -> bool:
     """Whether a kernel has been kept, or came with the package."""
     kept, own = _destination()
     places = [
-        (kernel_files.BUILT / kernel_files.folder_of(level), level)
-        for level in cpu_levels.usable_levels()
+        (kernel_files.BUILT / kernel_files.folder_of(level), level) for level in cpu_levels.usable_levels()
     ]
     if kept is not None:
         places.append((kept, own))
@@ -206,9 +205,15 @@ def pack(result: Any) -> bytes:
     # They hold types of every variable, and are not needed any more.
     described.typemap = described.calltypes = None
     parts = (
-        library.name, library._get_compiled_object(), symbols, described, result.environment,
-        result.signature, result.reload_init, tuple(result._find_referenced_environments()),
-    )  # fmt: skip
+        library.name,
+        library._get_compiled_object(),
+        symbols,
+        described,
+        result.environment,
+        result.signature,
+        result.reload_init,
+        tuple(result._find_referenced_environments()),
+    )
     packed: bytes = serialize.dumps(parts)
     return packed
 
@@ -230,8 +235,16 @@ def unpack(packed: bytes, target_context: Any) -> Any:
     for other in others:
         codegen.set_env(other.env_name, other)
     return compiler.compile_result(
-        target_context=target_context, typing_context=target_context.typing_context,
-        library=library, environment=environment, entry_point=entry, fndesc=described,
-        signature=signature, objectmode=False, lifted=(), reload_init=reload,
-        referenced_envs=others, type_annotation="",
-    )  # fmt: skip
+        target_context=target_context,
+        typing_context=target_context.typing_context,
+        library=library,
+        environment=environment,
+        entry_point=entry,
+        fndesc=described,
+        signature=signature,
+        objectmode=False,
+        lifted=(),
+        reload_init=reload,
+        referenced_envs=others,
+        type_annotation="",
+    )

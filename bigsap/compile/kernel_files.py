@@ -68,10 +68,7 @@ def read(folder: Path, name: str) -> bytes | None:
     except OSError:
         return None
     head = len(_MARK) + 32
-    if (
-        not data.startswith(_MARK)
-        or hashlib.sha256(data[head:]).digest() != data[len(_MARK) : head]
-    ):
+    if not data.startswith(_MARK) or hashlib.sha256(data[head:]).digest() != data[len(_MARK) : head]:
         return None
     return zlib.decompress(data[head:])
 

@@ -78,9 +78,15 @@ def _phase_axis(ax: Any, phases: Sequence[Mapping[str, Any]], *, last: bool) -> 
     if not phases:
         ax.set_yticks([])
         ax.text(
-            0.5, 0.5, "no phases recorded", transform=ax.transAxes, ha="center", va="center",
-            color="#888888", fontsize=9,
-        )  # fmt: skip
+            0.5,
+            0.5,
+            "no phases recorded",
+            transform=ax.transAxes,
+            ha="center",
+            va="center",
+            color="#888888",
+            fontsize=9,
+        )
 
 
 def _epsilon(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> None:

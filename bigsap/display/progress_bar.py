@@ -148,10 +148,7 @@ class Bar:
         from tqdm.auto import tqdm
 
         self._tqdm = tqdm(
-            total=0,
-            file=self._stream,
-            dynamic_ncols=True,
-            bar_format="{desc} |{bar}| [{elapsed}{postfix}]",
+            total=0, file=self._stream, dynamic_ncols=True, bar_format="{desc} |{bar}| [{elapsed}{postfix}]"
         )
 
     def _unless_broken(self, draw: Callable[[], None]) -> None:
@@ -237,9 +234,7 @@ def _columns(stream: Any) -> int:
     return columns or shutil.get_terminal_size().columns
 
 
-def line(
-    state: BarState, width: int, heading: str | None = None, assigned: Assigned | None = None
-) -> str:
+def line(state: BarState, width: int, heading: str | None = None, assigned: Assigned | None = None) -> str:
     """The whole bar as text of at most ``width`` characters.
 
     heading: by default the phase. assigned: what earlier states said, by default nothing.

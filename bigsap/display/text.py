@@ -22,9 +22,7 @@ def shown(text: object) -> str:
     found = str(text)
     if found.isprintable():
         return found
-    return "".join(
-        c if c.isprintable() or unicodedata.category(c) == "Zs" else _escaped(c) for c in found
-    )
+    return "".join(c if c.isprintable() or unicodedata.category(c) == "Zs" else _escaped(c) for c in found)
 
 
 def _escaped(character: str) -> str:

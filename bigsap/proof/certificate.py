@@ -164,9 +164,7 @@ def certify(
             if not math.isfinite(float(prices.high.max() - prices.high.min())):
                 raise OverflowRiskError("the prices are too far apart for float64")
     if normalise:
-        prices = shifted(
-            prices, n, m, not_above_zero, parted=v_low is not None and not prices.integer
-        )
+        prices = shifted(prices, n, m, not_above_zero, parted=v_low is not None and not prices.integer)
     elif n < m:
         prices = capped_at_zero(prices)
     tighten = normalise and matching is not None and not prices.integer and n <= m
@@ -186,9 +184,7 @@ def certify(
         return certificate  # no matter of rounding
     if not at_once:
         found, again = minima(*given, every_pair=pairs, width=width)
-        looked = replace(
-            looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds
-        )
+        looked = replace(looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds)
     signed = np.asarray((-1 if maximize else 1) * found.matched, np.float64)
     limit = 2.0**-50 * certificate.size
     better = tightened(found, matching, signed, prices, limit, limited=not_above_zero)
@@ -272,8 +268,7 @@ def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Pr
         if (
             n == m
             and not always
-            and top - np.partition(high, m - 1 - m // 20)[m - 1 - m // 20]
-            > _OUTLYING * spread(high)
+            and top - np.partition(high, m - 1 - m // 20)[m - 1 - m // 20] > _OUTLYING * spread(high)
         ):
             return prices
         # Changes no difference between prices that it does not round.
@@ -318,9 +313,7 @@ def _complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
     return matching
 
 
-def checked_prices(
-    v: npt.ArrayLike, m: int, integer: bool, v_low: npt.ArrayLike | None = None
-) -> Prices:
+def checked_prices(v: npt.ArrayLike, m: int, integer: bool, v_low: npt.ArrayLike | None = None) -> Prices:
     """(m,) finite prices of a dtype that suits the costs, or CertificateError."""
     low = None if v_low is None else np.asarray(v_low)
     if low is not None:
@@ -329,18 +322,11 @@ def checked_prices(
         low = low.astype(np.float64) if low.any() else None
     prices = np.asarray(v)
     if prices.shape != (m,) or (prices.size and prices.dtype.kind not in "biuf"):
-        raise CertificateError(
-            f"v must be {m} real numbers, got {prices.dtype} of shape {prices.shape}"
-        )
+        raise CertificateError(f"v must be {m} real numbers, got {prices.dtype} of shape {prices.shape}")
     if not np.isfinite(prices).all():
         column = int(np.argmin(np.isfinite(prices)))
         raise CertificateError(f"v[{column}] is {prices[column]}, not a finite number")
-    if (
-        m
-        and integer
-        and low is None
-        and (prices.dtype.kind in "biu" or (prices == np.rint(prices)).all())
-    ):
+    if m and integer and low is None and (prices.dtype.kind in "biu" or (prices == np.rint(prices)).all()):
         if reach(prices) >= 2**63 or int(prices.max()) - int(prices.min()) >= 2**63:
             raise OverflowRiskError("the prices, or their differences, leave int64")
         return Prices(prices.astype(np.int64))

@@ -40,9 +40,15 @@ class Claimed:
 
 
 def conclude(
-    n: int, m: int, matching: Array | None, minima: RowMinima, prices: Prices, maximize: bool,
-    integer: bool, normalise: bool,
-) -> Claimed:  # fmt: skip
+    n: int,
+    m: int,
+    matching: Array | None,
+    minima: RowMinima,
+    prices: Prices,
+    maximize: bool,
+    integer: bool,
+    normalise: bool,
+) -> Claimed:
     """Put the parts together. prices: in the minimising sense, as ``minima`` was found with.
 
     normalise: find the shift t where n > m; otherwise it is 0.
@@ -90,14 +96,21 @@ def conclude(
     if gap < 0:
         raise CertificateError("the certificate contradicts itself: the bound exceeds the cost")
     return Claimed(
-        fun, sign * bound + (0 if integer else 0.0), gap, *duals, worst, violation,
-        integer and optimal, bool(optimal), size, margin, deviation,
-    )  # fmt: skip
+        fun,
+        sign * bound + (0 if integer else 0.0),
+        gap,
+        *duals,
+        worst,
+        violation,
+        integer and optimal,
+        bool(optimal),
+        size,
+        margin,
+        deviation,
+    )
 
 
-def _counted(
-    parts: Any, n: int, m: int, normalise: bool
-) -> tuple[Array | slice, tuple[float, float, float]]:
+def _counted(parts: Any, n: int, m: int, normalise: bool) -> tuple[Array | slice, tuple[float, float, float]]:
     """The rows whose duals count, and the shift t, which is subtracted from each of theirs: the
     m-th smallest of the rows' minima where that is sought."""
     none = (0.0, 0.0, 0.0)
@@ -129,9 +142,7 @@ def _rounded_down(
     return high, rest if rest.any() else None
 
 
-def _row_duals(
-    parts: Any, more_rows: bool, shift: tuple[float, float, float]
-) -> tuple[Array, Array | None]:
+def _row_duals(parts: Any, more_rows: bool, shift: tuple[float, float, float]) -> tuple[Array, Array | None]:
     """The rows' duals in two parts, rounded down; with rows left over none above 0."""
     high, low = parts.high, parts.mid
     if parts.low.any():
@@ -168,9 +179,7 @@ def _signed(low: Array | None, sign: int) -> Array | None:
 
 def _median(margins: Array | None) -> float | None:
     """Of two in the middle the larger."""
-    return (
-        float(np.sort(margins)[margins.size // 2]) if margins is not None and margins.size else None
-    )
+    return float(np.sort(margins)[margins.size // 2]) if margins is not None and margins.size else None
 
 
 def _deviation(costs: Array) -> float:
@@ -187,9 +196,8 @@ def _ceiling(terms: list[float]) -> int:
 
 
 def _of_integers(
-    n: int, m: int, matching: Array | None, minima: RowMinima, prices: Array, maximize: bool,
-    normalise: bool,
-) -> Claimed:  # fmt: skip
+    n: int, m: int, matching: Array | None, minima: RowMinima, prices: Array, maximize: bool, normalise: bool
+) -> Claimed:
     """The same of int64 prices and minima, by integers."""
     sign = -1 if maximize else 1
     u, matched = minima.high, minima.matched

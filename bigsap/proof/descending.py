@@ -39,10 +39,16 @@ class Descended:
 
 
 def descended(
-    source: CostSource, points: Geometry, best: scan.Minima, matching: Array | None,
-    prices: Prices, maximize: bool, threads: int, tick: Callable[[int], None] | None,
+    source: CostSource,
+    points: Geometry,
+    best: scan.Minima,
+    matching: Array | None,
+    prices: Prices,
+    maximize: bool,
+    threads: int,
+    tick: Callable[[int], None] | None,
     width: float | None,
-) -> Descended | None:  # fmt: skip
+) -> Descended | None:
     """Each row's least ``c - v`` by bounds; None where the source has no filler for it.
 
     best: (n,) of the rows, values of ``c - v`` or inf.
@@ -70,9 +76,17 @@ def descended(
     most = v if prices.low is None else np.nextafter(v + below, np.inf)
     tree = grown(p.y, most, first, last, leaves, look)
     costs = PointCosts(
-        p.x, p.scale, p.kind, -1 if maximize else 1, p.factor, p.power, p.slip, p.blur,
-        fill.address, fill.context,
-    )  # fmt: skip
+        p.x,
+        p.scale,
+        p.kind,
+        -1 if maximize else 1,
+        p.factor,
+        p.power,
+        p.slip,
+        p.blur,
+        fill.address,
+        fill.context,
+    )
     found = scan.Minima(*(np.ascontiguousarray(part[by_row]) for part in best))
     total = np.zeros(2, np.int64)
     lock = threading.Lock()
@@ -94,9 +108,20 @@ def descended(
         while start < stop:
             counts = np.zeros(2, np.int64)
             start = descend(
-                costs, tree, v, below, rows, start, stop, _WORK, -1.0 if width is None else width,
-                found, near, order, counts,
-            )  # fmt: skip
+                costs,
+                tree,
+                v,
+                below,
+                rows,
+                start,
+                stop,
+                _WORK,
+                -1.0 if width is None else width,
+                found,
+                near,
+                order,
+                counts,
+            )
             with lock:
                 total[:] += counts
                 if work_of(total) > budget:
@@ -141,9 +166,8 @@ def _row_order(matching: Array | None, order: Array, n: int) -> Array:
 
 
 def _share_out(
-    count: int, threads: int, look: Callable[[], None],
-    some: Callable[[int, int, Callable[[], None]], bool],
-) -> bool:  # fmt: skip
+    count: int, threads: int, look: Callable[[], None], some: Callable[[int, int, Callable[[], None]], bool]
+) -> bool:
     """``some(start, stop, pause)`` over all of ``count``, by several threads; False once one of
     them is. look: called many times a second, by the calling thread; what it raises, or a
     thread, ends all, at their next ``pause``."""

@@ -281,9 +281,20 @@ def _sloped(c: PointCosts, t: Tree, row: int, node: int) -> float:
 
 @kernel(nrt=True)
 def descend(
-    c: PointCosts, t: Tree, v: Array, below: Array, rows: Array, start: int, stop: int, limit: int,
-    width: float, found: Minima, near: Near, columns: Array, counts: Array,
-) -> int:  # fmt: skip
+    c: PointCosts,
+    t: Tree,
+    v: Array,
+    below: Array,
+    rows: Array,
+    start: int,
+    stop: int,
+    limit: int,
+    width: float,
+    found: Minima,
+    near: Near,
+    columns: Array,
+    counts: Array,
+) -> int:
     """Lower the minima of ``rows[start:stop]`` to the rows' least ``c - v``, exactly.
 
     v (m,), below (m,) or (0,): prices and their low parts, in the tree's order. width: note pairs

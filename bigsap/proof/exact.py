@@ -116,9 +116,7 @@ def expansion(*vectors: Array | Iterable[float]) -> list[float]:
     partials = np.zeros(_TERMS)
     count = 0
     for vector in vectors:
-        values = np.ascontiguousarray(
-            vector if isinstance(vector, np.ndarray) else list(vector), np.float64
-        )
+        values = np.ascontiguousarray(vector if isinstance(vector, np.ndarray) else list(vector), np.float64)
         if values.size <= _FEW:
             found = [*partials[:count].tolist(), *values.ravel().tolist()]
             partials[:] = 0.0

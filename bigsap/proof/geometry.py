@@ -23,13 +23,7 @@ _METRICS = {
     "minkowski": POWER,
     "haversine": CHORD,
 }
-_KINDS = {
-    "square": SQUARE,
-    "absolute": ABSOLUTE,
-    "root": ROOT,
-    "largest": LARGEST,
-    "product": PRODUCT,
-}
+_KINDS = {"square": SQUARE, "absolute": ABSOLUTE, "root": ROOT, "largest": LARGEST, "product": PRODUCT}
 #: Metrics whose costs are computed by operations that rounding keeps monotone, in the order in
 #: which ``descent`` makes them: a bound of theirs needs no margin.
 _MONOTONE = {"sqeuclidean", "cosine", "euclidean", "cityblock", "chebyshev"}

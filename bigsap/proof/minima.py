@@ -79,9 +79,7 @@ def minima(
     if isinstance(source, Gated) and _lies_as_it_is(source):
         with suppress(OverflowRiskError):  # the pass over clipped costs says what is wrong
             return _clipped(source, matching, prices, threads, block_bytes, tick, width), every
-    every_row = row_minima(
-        source, matching, prices, maximize, threads, block_bytes, tick, width=width
-    )
+    every_row = row_minima(source, matching, prices, maximize, threads, block_bytes, tick, width=width)
     return every_row, every
 
 
@@ -93,9 +91,14 @@ def _lies_as_it_is(gate: Gated) -> bool:
 
 
 def _clipped(
-    gate: Gated, matching: Array | None, prices: Prices, threads: int, block_bytes: int,
-    tick: Callable[[int], None] | None, width: float | None,
-) -> RowMinima:  # fmt: skip
+    gate: Gated,
+    matching: Array | None,
+    prices: Prices,
+    threads: int,
+    block_bytes: int,
+    tick: Callable[[int], None] | None,
+    width: float | None,
+) -> RowMinima:
     """``row_minima`` of the gate's costs from those before it, without copies of blocks."""
     m, maximize = gate.n_columns, gate.maximize
     inner = Prices(prices.high[:m], None if prices.low is None else prices.low[:m])
@@ -132,9 +135,7 @@ def capped(given: RowMinima, gate: Gated, prices: Prices) -> RowMinima:
     n = given.high.size
     found = scan.Minima(*(x.copy() for x in whole(given)))
     with np.errstate(over="ignore", invalid="ignore"):
-        fold(
-            free, np.zeros(free.size, np.int64), cap, np.array([top[0]]), np.array([top[1]]), found
-        )
+        fold(free, np.zeros(free.size, np.int64), cap, np.array([top[0]]), np.array([top[1]]), found)
     caps = np.full(n, np.inf)
     caps[free] = cap
     return replace(given, high=found.high, mid=found.mid, low=found.low, cap=caps)
@@ -191,9 +192,7 @@ def by_bounds(
         # Further columns are included.
         found = capped(found, gate, prices)
     with np.errstate(over="ignore"):
-        done = descended(
-            inner, points, whole(found), matching, prices, maximize, threads, tick, width
-        )
+        done = descended(inner, points, whole(found), matching, prices, maximize, threads, tick, width)
     if done is None:
         return None
     if not done.finished:
@@ -235,21 +234,7 @@ def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
     return [
         (
             descent.descend,
-            (
-                costs,
-                grown,
-                value,
-                value,
-                one,
-                0,
-                1,
-                1,
-                0.0,
-                scan.no_minima(1),
-                scan.no_near(0),
-                one,
-                one,
-            ),
+            (costs, grown, value, value, one, 0, 1, 1, 0.0, scan.no_minima(1), scan.no_near(0), one, one),
         ),
         (tree._fit, (p.y, value, grown, 0, 1)),
         (tree._split, (p.y, weights(p), order, first, last, 0, 1)),
@@ -275,9 +260,19 @@ def _as_read(
         own = scan.no_minima(1)
         line = costs[0].astype(np.float64)
         scan.scan_rows(
-            line.ctypes.data, n_columns, 1, n_columns, -1.0 if maximize else 1.0, prices.high,
-            prices.below(), 0, 0, 0.0, own, scan.no_near(0),
-        )  # fmt: skip
+            line.ctypes.data,
+            n_columns,
+            1,
+            n_columns,
+            -1.0 if maximize else 1.0,
+            prices.high,
+            prices.below(),
+            0,
+            0,
+            0.0,
+            own,
+            scan.no_near(0),
+        )
         if any(a[0] != b[row] for a, b in zip(own, found, strict=True)):
             return None
         smallest.append(least_differences(-line if maximize else line, prices.high, prices.low))

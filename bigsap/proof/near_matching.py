@@ -24,10 +24,21 @@ _STEPS = 256
 
 @kernel
 def match_again(
-    begin: Array, columns: Array, left: Array, column_of_row: Array, row_of_column: Array,
-    waiting: Array, u: Array, w: Array, label: Array, before: Array, settled: Array, key: Array,
-    place: Array, steps: int,
-) -> bool:  # fmt: skip
+    begin: Array,
+    columns: Array,
+    left: Array,
+    column_of_row: Array,
+    row_of_column: Array,
+    waiting: Array,
+    u: Array,
+    w: Array,
+    label: Array,
+    before: Array,
+    settled: Array,
+    key: Array,
+    place: Array,
+    steps: int,
+) -> bool:
     """Match the rows of ``waiting`` along shortest paths; False when that takes too long.
 
     begin (n + 1,), columns, left (k,): the pairs of each row, and what they leave. column_of_row,
@@ -120,7 +131,7 @@ def match_again(
 
 def matched_again(
     minima: RowMinima, matching: Array, signed: Array, prices: Prices
-) -> tuple[Array, Prices] | None:  # fmt: skip
+) -> tuple[Array, Prices] | None:
     """A square problem's assignment and prices from near pairs, those within the gap; None where
     they do not tell.
 
@@ -146,11 +157,21 @@ def matched_again(
     w = np.zeros(n)
     # A column may be entered once by each of its pairs in a search.
     found = match_again(
-        begin, columns[by_row].astype(np.int64), np.maximum(left[by_row], 0.0), column_of_row,
-        row_of_column, np.flatnonzero(own > 0.0), np.zeros(n), w, np.full(n, np.inf),
-        np.zeros(n, np.int64), np.zeros(n, np.int64), np.empty(rows.size),
-        np.empty(rows.size, np.int64), _STEPS * rows.size,
-    )  # fmt: skip
+        begin,
+        columns[by_row].astype(np.int64),
+        np.maximum(left[by_row], 0.0),
+        column_of_row,
+        row_of_column,
+        np.flatnonzero(own > 0.0),
+        np.zeros(n),
+        w,
+        np.full(n, np.inf),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.empty(rows.size),
+        np.empty(rows.size, np.int64),
+        _STEPS * rows.size,
+    )
     if not found:
         return None
     high, low = two_sum(prices.high, w)

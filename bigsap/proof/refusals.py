@@ -45,9 +45,7 @@ def overflown(block: Array, best: Array, rows: Sequence[int] | Array) -> Array:
 def too_far(row: int, number: np.dtype[Any]) -> OverflowRiskError:
     """The error for a row whose dual leaves its type."""
     if number == np.int64:
-        return OverflowRiskError(
-            f"the dual of row {row} leaves int64: the integer costs are too large", row
-        )
+        return OverflowRiskError(f"the dual of row {row} leaves int64: the integer costs are too large", row)
     return OverflowRiskError(f"costs and prices of row {row} are too far apart for float64", row)
 
 

@@ -92,9 +92,7 @@ def whole(found: RowMinima) -> scan.Minima:
 
 def some_parts(found: scan.Minima) -> tuple[Array, Array | None, Array | None]:
     """The parts of real minima; None for those that are 0."""
-    return (
-        found.high, found.mid if found.mid.any() else None, found.low if found.low.any() else None
-    )  # fmt: skip
+    return (found.high, found.mid if found.mid.any() else None, found.low if found.low.any() else None)
 
 
 def row_minima(
@@ -119,9 +117,7 @@ def row_minima(
     ``width`` 24 bytes for each near pair.
     """
     if isinstance(source, Minimised) and width is None:
-        found = source.row_minima(
-            matching, prices.high, prices.low, maximize, tick or (lambda _: None)
-        )
+        found = source.row_minima(matching, prices.high, prices.low, maximize, tick or (lambda _: None))
         if found is not None:
             margins = None if prices.integer else _sampled(source, prices, maximize, tick)
             return RowMinima(*found, margins=margins)
@@ -134,9 +130,15 @@ class _Pass:
     """What the threads of a pass have found so far."""
 
     def __init__(
-        self, source: CostSource, matching: Array | None, prices: Prices, maximize: bool,
-        names: Array | None, block_bytes: int, width: float | None,
-    ) -> None:  # fmt: skip
+        self,
+        source: CostSource,
+        matching: Array | None,
+        prices: Prices,
+        maximize: bool,
+        names: Array | None,
+        block_bytes: int,
+        width: float | None,
+    ) -> None:
         n, m = source.shape
         self.matching, self.prices, self.maximize = matching, prices, maximize
         # A range takes no memory beside the vectors.
@@ -157,9 +159,7 @@ class _Pass:
         self.sample = sample_of(n)
         self.smallest = np.full((self.sample.size, _LEAST), np.inf)
         # Differences of finite costs and such prices are finite.
-        self.near_zero = (
-            max(abs(float(prices.high.min())), abs(float(prices.high.max()))) < 2.0**969
-        )
+        self.near_zero = max(abs(float(prices.high.min())), abs(float(prices.high.max()))) < 2.0**969
         self.wide = integer and np.dtype(source.dtype).itemsize == 8
         self.ends = (int(prices.high.min()), int(prices.high.max())) if prices.integer else (0, 0)
 
@@ -198,9 +198,19 @@ class _Pass:
         stride = block.strides[0] // 8
         width = -1.0 if self.width is None else self.width
         flags = scan.scan_rows(
-            block.__array_interface__["data"][0], stride, k, m, -1.0 if self.maximize else 1.0,
-            self.prices.high, self.prices.below(), start, first, max(0.0, width), self.minima, near,
-        )  # fmt: skip
+            block.__array_interface__["data"][0],
+            stride,
+            k,
+            m,
+            -1.0 if self.maximize else 1.0,
+            self.prices.high,
+            self.prices.below(),
+            start,
+            first,
+            max(0.0, width),
+            self.minima,
+            near,
+        )
         if not flags & scan.INVALID and (not flags or self.near_zero):
             return
         rows = np.asarray(self.called[start : start + k])
@@ -233,9 +243,7 @@ class _Pass:
         best = np.full(k, _WORST)
         if block.dtype.itemsize == 8:
             low, high = int(block.min()), int(block.max())
-            ends = (
-                (low + lowest, high + highest) if self.maximize else (low - highest, high - lowest)
-            )
+            ends = (low + lowest, high + highest) if self.maximize else (low - highest, high - lowest)
             if max(-ends[0], ends[1]) >= 2**63 - 1:
                 best, beyond = _minima_of_wide(block, self.prices.high[here], self.maximize)
                 self._doubt((start + beyond).tolist())
@@ -289,8 +297,7 @@ class _Pass:
         if costs.dtype.kind == "f" and not np.isfinite(costs).all():
             row = here[np.argmin(np.isfinite(costs))]
             raise CertificateError(
-                f"the assignment uses the forbidden pair ({self.called[start + row]},"
-                f" {columns[row]})"
+                f"the assignment uses the forbidden pair ({self.called[start + row]}, {columns[row]})"
             )
         self.matched[start + here] = costs
 
@@ -324,9 +331,7 @@ _WORST = np.int64(np.iinfo(np.int64).max)
 def _lies_well(block: Array) -> bool:
     """Whether the compiled scan can read a block where it is."""
     rows, columns = block.strides
-    return bool(
-        block.dtype == np.float64 and columns == 8 and rows % 8 == 0 and block.flags.aligned
-    )
+    return bool(block.dtype == np.float64 and columns == 8 and rows % 8 == 0 and block.flags.aligned)
 
 
 def least_differences(costs: Array, prices: Array, low: Array | None) -> Array:
@@ -348,9 +353,7 @@ def sample_of(n: int) -> Array:
     return found
 
 
-def _sampled(
-    source: CostSource, prices: Prices, maximize: bool, tick: Callable[[int], None] | None
-) -> Array:
+def _sampled(source: CostSource, prices: Prices, maximize: bool, tick: Callable[[int], None] | None) -> Array:
     """The margins of a sample of rows, of a source that makes the pass by itself."""
     rows = sample_of(source.shape[0])
     smallest = np.full((rows.size, _LEAST), np.inf)

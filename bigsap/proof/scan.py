@@ -17,13 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.proof.vectors import (
-    any_of_pairs,
-    any_within,
-    item,
-    least_difference,
-    least_of_pairs,
-)
+from bigsap.proof.vectors import any_of_pairs, any_within, item, least_difference, least_of_pairs
 from bigsap.sources.base import Array
 
 #: What a scan may report of a block, as bits: it met a NaN or a difference of -inf; a row without
@@ -87,9 +81,19 @@ def margin_of(base: float, width: float, reach: float) -> float:
 
 @kernel
 def scan_rows(
-    cost: int, stride: int, n_rows: int, n_columns: int, sign: float, prices: Array, below: Array,
-    first_row: int, first_column: int, width: float, found: Minima, near: Near,
-) -> int:  # fmt: skip
+    cost: int,
+    stride: int,
+    n_rows: int,
+    n_columns: int,
+    sign: float,
+    prices: Array,
+    below: Array,
+    first_row: int,
+    first_column: int,
+    width: float,
+    found: Minima,
+    near: Near,
+) -> int:
     """Lower the rows' minima to those of a block of costs; INVALID and UNREACHED as bits.
 
     cost: address of the block, stride: items from one row to the next. sign: -1.0 to maximise.
@@ -157,9 +161,7 @@ def scan_rows(
 
 
 @kernel
-def fold(
-    rows: Array, columns: Array, costs: Array, prices: Array, below: Array, found: Minima
-) -> None:
+def fold(rows: Array, columns: Array, costs: Array, prices: Array, below: Array, found: Minima) -> None:
     """Lower the rows' minima to the differences of listed pairs. below: (m,) or (0,)."""
     for k in range(rows.size):
         r, q = rows[k], columns[k]

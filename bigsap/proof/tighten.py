@@ -27,9 +27,19 @@ _STEPS = 64
 
 @kernel
 def raise_prices(
-    begin: Array, rows: Array, columns: Array, excess: Array, column_of_row: Array, own: Array,
-    waiting: Array, queue: Array, w: Array, small: float, most: float, steps: int,
-) -> bool:  # fmt: skip
+    begin: Array,
+    rows: Array,
+    columns: Array,
+    excess: Array,
+    column_of_row: Array,
+    own: Array,
+    waiting: Array,
+    queue: Array,
+    w: Array,
+    small: float,
+    most: float,
+    steps: int,
+) -> bool:
     """The longest paths; False when they were not found.
 
     begin (m + 1,): where each column's near pairs begin; rows, columns, excess (k,): of them, in
@@ -73,9 +83,8 @@ def raise_prices(
 
 @kernel
 def excesses(
-    rows: Array, columns: Array, costs: Array, prices: Array, below: Array, found: scan.Minima,
-    excess: Array,
-) -> None:  # fmt: skip
+    rows: Array, columns: Array, costs: Array, prices: Array, below: Array, found: scan.Minima, excess: Array
+) -> None:
     """By how much listed pairs' differences exceed their rows' minima, rounded."""
     for k in range(rows.size):
         r, q = rows[k], columns[k]
@@ -84,9 +93,8 @@ def excesses(
 
 
 def tightened(
-    minima: RowMinima, matching: Array, signed: Array, prices: Prices, total: float,
-    *, limited: bool = False,
-) -> tuple[RowMinima, Prices] | None:  # fmt: skip
+    minima: RowMinima, matching: Array, signed: Array, prices: Prices, total: float, *, limited: bool = False
+) -> tuple[RowMinima, Prices] | None:
     """Minima and prices with the assigned pairs tight, or None where they cannot be made so.
 
     signed: (n,) costs of the assigned pairs in the minimising sense. total: a gap that is of no
@@ -110,10 +118,19 @@ def tightened(
     most = minima.near.width * (1.0 - 2.0**-40)
     w = np.zeros(high.size)
     if not most > 0 or not raise_prices(
-        np.searchsorted(columns, np.arange(high.size + 1)), rows, columns, excess, matching, own,
-        np.zeros(w.size, np.uint8), np.empty(w.size, np.int64), w, total / (16 * n), most,
+        np.searchsorted(columns, np.arange(high.size + 1)),
+        rows,
+        columns,
+        excess,
+        matching,
+        own,
+        np.zeros(w.size, np.uint8),
+        np.empty(w.size, np.int64),
+        w,
+        total / (16 * n),
+        most,
         _STEPS * (rows.size + 1),
-    ):  # fmt: skip
+    ):
         return None
     if w.max() > most or not w.any():
         return None
@@ -129,9 +146,7 @@ def tightened(
     fold(rows, columns, costs, high, all_low, found)
     if ((found.high == np.inf) & (minima.high != np.inf)).any():
         return None
-    changed = RowMinima(
-        found.high, found.mid, found.low, minima.matched, None, minima.margins, minima.cap
-    )
+    changed = RowMinima(found.high, found.mid, found.low, minima.matched, None, minima.margins, minima.cap)
     return changed, Prices(*two_sum(prices.high, lower))
 
 

@@ -38,9 +38,7 @@ class Tree(NamedTuple):
     leaves: int
 
 
-def planted(
-    y: Array, weight: Array, look: Callable[[], None]
-) -> tuple[Array, Array, Array, int]:  # fmt: skip
+def planted(y: Array, weight: Array, look: Callable[[], None]) -> tuple[Array, Array, Array, int]:
     """The order of the columns (m,), and the stretch of each node. O(m log m).
 
     y: (m, d); weight: (d,), what makes widths along different coordinates comparable.
@@ -58,9 +56,7 @@ def planted(
     return order, first, last, leaves
 
 
-def grown(
-    y: Array, v: Array, first: Array, last: Array, leaves: int, look: Callable[[], None]
-) -> Tree:
+def grown(y: Array, v: Array, first: Array, last: Array, leaves: int, look: Callable[[], None]) -> Tree:
     """Boxes and majorants. y: (m, d), v: (m,), both in the tree's order. O(m d log m).
 
     look: see ``planted``.
@@ -76,9 +72,7 @@ def grown(
 
 
 @kernel(nrt=True)
-def _split(
-    y: Array, weight: Array, order: Array, first: Array, last: Array, begin: int, end: int
-) -> None:
+def _split(y: Array, weight: Array, order: Array, first: Array, last: Array, begin: int, end: int) -> None:
     m, d = y.shape
     key = np.empty(m)
     for node in range(begin, end):
@@ -165,9 +159,16 @@ def _fit(y: Array, v: Array, t: Tree, begin: int, end: int) -> None:
 
 @kernel(nrt=True)
 def _slope(
-    y: Array, v: Array, start: int, stop: int, centre: Array, normal: Array, right: Array,
-    mean: Array, slope: Array,
-) -> None:  # fmt: skip
+    y: Array,
+    v: Array,
+    start: int,
+    stop: int,
+    centre: Array,
+    normal: Array,
+    right: Array,
+    mean: Array,
+    slope: Array,
+) -> None:
     """Least squares with a ridge. Any slope would do: nothing rests on its digits."""
     d = y.shape[1]
     step = 1 + (stop - start - 1) // _FITTED

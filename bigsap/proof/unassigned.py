@@ -18,25 +18,14 @@ import numpy.typing as npt
 
 from bigsap.errors import CertificateError
 from bigsap.proof import scan
-from bigsap.proof.certificate import (
-    Certificate,
-    capped_at_zero,
-    certify_infeasible,
-    checked_prices,
-    told,
-)
+from bigsap.proof.certificate import Certificate, capped_at_zero, certify_infeasible, checked_prices, told
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.exact import down, expansion, up
 from bigsap.proof.minima import Looked, minima
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
-from bigsap.proof.verify import (
-    check_consistency,
-    check_duals,
-    check_values,
-    unknown,
-)
+from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown
 from bigsap.sources.base import Array, CostSource, Resident
 from bigsap.sources.clipped import Gated
 from bigsap.sources.compiled import read_pairs
@@ -96,10 +85,19 @@ def ungate(result: _Claim, gated: Gated) -> _Claim:
     if result.fun is not None:
         stats["unassigned_rows"] = n - len(row_ind)
     return replace(
-        result, row_ind=row_ind, col_ind=col4row[row_ind], col4row=col4row, row4col=row4col,
-        v=result.v[:m].copy(), v_low=low, bound=bound, gap=gap, shape=(int(n), int(m)), stats=stats,
+        result,
+        row_ind=row_ind,
+        col_ind=col4row[row_ind],
+        col4row=col4row,
+        row4col=row4col,
+        v=result.v[:m].copy(),
+        v_low=low,
+        bound=bound,
+        gap=gap,
+        shape=(int(n), int(m)),
+        stats=stats,
         unassigned_cost=gated.prices,
-    )  # fmt: skip
+    )
 
 
 def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
@@ -197,9 +195,8 @@ def certify_gated(
         )
     if m:
         found, looked = minima(
-            gated.source, matching, prices, gated.maximize, threads, block_bytes,
-            every_pair=pairs,
-        )  # fmt: skip
+            gated.source, matching, prices, gated.maximize, threads, block_bytes, every_pair=pairs
+        )
     else:
         worst = np.iinfo(np.int64).max if prices.integer else np.inf
         matched = np.zeros(n, np.int64 if integer else np.float64)
@@ -257,14 +254,11 @@ def _partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
 
 
 def verify_gated(
-    result: Claim, source: CostSource, prices: npt.ArrayLike, threads: int = 1,
-    *, pairs: bool = False,
-) -> Certificate:  # fmt: skip
+    result: Claim, source: CostSource, prices: npt.ArrayLike, threads: int = 1, *, pairs: bool = False
+) -> Certificate:
     """``Result.verify`` of a problem whose rows may stay unassigned at ``prices``."""
     if tuple(source.shape) != tuple(result.shape):
-        raise CertificateError(
-            f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}"
-        )
+        raise CertificateError(f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}")
     gated = Gated(source, prices, maximize=result.maximize)
     _check_prices(result, gated)
     check_consistency(result)

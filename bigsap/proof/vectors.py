@@ -49,9 +49,7 @@ def _least(builder: Any, items: Any) -> Any:
         half = items.type.count // 2
         nothing = ir.Constant(items.type, ir.Undefined)
         ends = [
-            builder.shuffle_vector(
-                items, nothing, ir.Constant(ir.VectorType(_WORD, half), list(lanes))
-            )
+            builder.shuffle_vector(items, nothing, ir.Constant(ir.VectorType(_WORD, half), list(lanes)))
             for lanes in (range(half), range(half, 2 * half))
         ]
         items = _smaller(builder, *ends)
@@ -108,9 +106,7 @@ def _least_of(paired: bool) -> Callable[..., Any]:
 
 
 def _within_of(paired: bool) -> Callable[..., Any]:
-    def within(
-        typing: Any, cost: Any, price: Any, low: Any, first: Any, sign: Any, limit: Any
-    ) -> Any:
+    def within(typing: Any, cost: Any, price: Any, low: Any, first: Any, sign: Any, limit: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = WIDTHS[0]
             given = (args[0], args[1], args[2] if paired else None, args[4])

@@ -19,19 +19,13 @@ from bigsap.sources.base import Array, CostSource
 _SEARCH = 2.0**-40
 
 
-def verify(
-    result: Claim, source: CostSource, threads: int = 1, *, pairs: bool = False
-) -> Certificate:
+def verify(result: Claim, source: CostSource, threads: int = 1, *, pairs: bool = False) -> Certificate:
     """See ``Result.verify``; ``source`` presents the costs of the problem."""
     if tuple(source.shape) != tuple(result.shape):
-        raise CertificateError(
-            f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}"
-        )
+        raise CertificateError(f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}")
     check_consistency(result)
     if result.status == "infeasible":
-        return certify_infeasible(
-            source, result.violator, maximize=result.maximize, threads=threads
-        )
+        return certify_infeasible(source, result.violator, maximize=result.maximize, threads=threads)
     sign = -1 if result.maximize else 1
     no_prices = unknown(result.v)
     prices = np.zeros(result.shape[1]) if no_prices else sign * result.v
@@ -68,10 +62,7 @@ def check_consistency(result: Claim) -> None:
         if np.isnan(dual).any() and not unknown(dual):
             raise CertificateError(f"{name}[{int(np.argmax(np.isnan(dual)))}] is NaN")
     (rows,) = np.nonzero(result.col4row >= 0)
-    if not (
-        np.array_equal(result.row_ind, rows)
-        and np.array_equal(result.col_ind, result.col4row[rows])
-    ):
+    if not (np.array_equal(result.row_ind, rows) and np.array_equal(result.col_ind, result.col4row[rows])):
         raise CertificateError("row_ind and col_ind disagree with col4row")
     (columns,) = np.nonzero(result.row4col >= 0)
     owners = result.row4col[columns]
@@ -99,14 +90,10 @@ def check_duals(result: Claim, certificate: Certificate, sign: int) -> None:
         return
     n, m = result.shape
     tolerance = other_costs(result, certificate)
-    above = _exceeds(
-        sign * result.u, result.u_low, sign * certificate.u, certificate.u_low, sign, tolerance
-    )
+    above = _exceeds(sign * result.u, result.u_low, sign * certificate.u, certificate.u_low, sign, tolerance)
     if above.any():
         row = int(np.argmax(above))
-        raise CertificateError(
-            f"u[{row}] = {result.u[row]} is no feasible dual: a pair violates it"
-        )
+        raise CertificateError(f"u[{row}] = {result.u[row]} is no feasible dual: a pair violates it")
     longer, low, name = (result.v, result.v_low, "v") if n < m else (result.u, result.u_low, "u")
     if n != m:
         wrong = _exceeds(sign * longer, low, np.zeros(longer.size), None, sign, tolerance)
@@ -128,9 +115,7 @@ def _check_search_duals(result: Claim, certificate: Certificate, sign: int) -> N
     above = known & (u > sign * certificate.u + shift + _SEARCH * size)
     if above.any():
         row = int(np.argmax(above))
-        raise CertificateError(
-            f"u[{row}] = {result.u[row]} is no feasible dual: a pair violates it"
-        )
+        raise CertificateError(f"u[{row}] = {result.u[row]} is no feasible dual: a pair violates it")
 
 
 def _exceeds(
@@ -234,9 +219,7 @@ def _check_sum(result: Claim, certificate: Certificate, tolerance: float) -> Non
     else:
         good = abs(short) <= lost + Fraction(8 * UNIT * abs(bound) + tolerance)
     if not good:
-        raise CertificateError(
-            f"the duals sum to {float(short + Fraction(bound))}, the bound is {bound}"
-        )
+        raise CertificateError(f"the duals sum to {float(short + Fraction(bound))}, the bound is {bound}")
 
 
 def _agree(name: str, claimed: Any, found: Any, tolerance: float) -> None:

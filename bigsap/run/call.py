@@ -47,10 +47,19 @@ class SolveCall:
     team: Team  # from the beginning of the search on
 
     def __init__(
-        self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
-        n_threads: int, warm_start: GivenStart | None, saved: checkpoint.Saved | None,
-        *, gated: Gated | None = None, large: bool = False, crew: Crew | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        given: Problem,
+        problem: Problem,
+        monitor: Monitor,
+        options: Options,
+        n_threads: int,
+        warm_start: GivenStart | None,
+        saved: checkpoint.Saved | None,
+        *,
+        gated: Gated | None = None,
+        large: bool = False,
+        crew: Crew | None = None,
+    ) -> None:
         self.given, self.problem, self.monitor = given, problem, monitor
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated, self.crew = warm_start, gated, crew

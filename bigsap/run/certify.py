@@ -22,9 +22,12 @@ from bigsap.strategies.start.warm import Warm
 
 
 def prove_now(
-    call: SolveCall, column_of_row: Array | None, v: Array, v_low: Array | None = None,
+    call: SolveCall,
+    column_of_row: Array | None,
+    v: Array,
+    v_low: Array | None = None,
     deadline: Deadline | None = None,
-) -> Certificate:  # fmt: skip
+) -> Certificate:
     """Certify by code that shares nothing with the engine."""
     clock = time.perf_counter()
     progress = call.monitor.progress
@@ -44,10 +47,17 @@ def prove_now(
     try:
         source = proof_elsewhere(call, looked_at(call))
         certificate = certify(
-            source, column_of_row, v, v_low, maximize=call.problem.maximize,
-            threads=call.n_threads, block_bytes=call.block_bytes(), tick=tick,
-            pairs=call.options.certify == "pairs", not_above_zero=gated,
-        )  # fmt: skip
+            source,
+            column_of_row,
+            v,
+            v_low,
+            maximize=call.problem.maximize,
+            threads=call.n_threads,
+            block_bytes=call.block_bytes(),
+            tick=tick,
+            pairs=call.options.certify == "pairs",
+            not_above_zero=gated,
+        )
     finally:
         call.seconds["certificate"] += time.perf_counter() - clock
         progress.stage = stage
@@ -108,9 +118,13 @@ def _searched_again(call: SolveCall, outcome: Outcome, certificate: Certificate)
     warm: Warm | None = Warm(outcome.v - outcome.v.max(), outcome.column_of_row, exact=True)
     for _ in range(2):
         outcome = whole_rows.run(
-            call.renewed(), epsilon=warm is None and call.options.epsilon, seed=call.options.seed,
-            grid=call.arithmetic.grid, warm=warm, phases=call.phases,
-        )  # fmt: skip
+            call.renewed(),
+            epsilon=warm is None and call.options.epsilon,
+            seed=call.options.seed,
+            grid=call.arithmetic.grid,
+            warm=warm,
+            phases=call.phases,
+        )
         certificate = prove_now(call, outcome.column_of_row, outcome.v)
         if certificate.gap == 0:
             break
@@ -118,9 +132,7 @@ def _searched_again(call: SolveCall, outcome: Outcome, certificate: Certificate)
     return Conclusion(outcome.column_of_row, certificate=certificate)
 
 
-def _refuse_changed(
-    call: SolveCall, column_of_row: Array, v: Array, certificate: Certificate
-) -> None:
+def _refuse_changed(call: SolveCall, column_of_row: Array, v: Array, certificate: Certificate) -> None:
     """Raise CertificateError where costs of assigned pairs are other ones when read again.
 
     Only the optimum's own rounding can leave a gap, unless the costs change.
@@ -142,19 +154,25 @@ def confirmed(call: SolveCall, outcome: Outcome) -> Outcome:
     while call.options.certify:
         try:
             certify_infeasible(
-                looked_at(call), outcome.violator, maximize=call.problem.maximize,
-                threads=call.n_threads, block_bytes=call.block_bytes(),
+                looked_at(call),
+                outcome.violator,
+                maximize=call.problem.maximize,
+                threads=call.n_threads,
+                block_bytes=call.block_bytes(),
                 tick=lambda _: call.monitor.tick(),
-            )  # fmt: skip
+            )
             break
         except CertificateError:
             if dense:
                 raise
         dense, call.monitor.save = True, None
         outcome = whole_rows.run(
-            call.renewed(), epsilon=call.options.epsilon, seed=call.options.seed,
-            grid=call.arithmetic.grid, phases=call.phases,
-        )  # fmt: skip
+            call.renewed(),
+            epsilon=call.options.epsilon,
+            seed=call.options.seed,
+            grid=call.arithmetic.grid,
+            phases=call.phases,
+        )
         if not outcome.violator.size:
             break
     return outcome

@@ -44,11 +44,22 @@ def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) 
         elif call.stopped is None:
             status = Status.IMPRECISE
     result = Result.from_assignment(
-        col4row, as_float(v), certificate, shape=call.given.shape, status=status,
-        message=message, maximize=problem.maximize, stats=solve_stats(call),
-        nit=len(call.phases), violator=() if violator is None else violator,
-        u=as_float(u), u_low=u_low, v_low=v_low, fun=found.fun, bound=found.bound,
-    )  # fmt: skip
+        col4row,
+        as_float(v),
+        certificate,
+        shape=call.given.shape,
+        status=status,
+        message=message,
+        maximize=problem.maximize,
+        stats=solve_stats(call),
+        nit=len(call.phases),
+        violator=() if violator is None else violator,
+        u=as_float(u),
+        u_low=u_low,
+        v_low=v_low,
+        fun=found.fun,
+        bound=found.bound,
+    )
     last_report(call, result)
     return result
 
@@ -73,9 +84,7 @@ def of_infinities(call: SolveCall, violator: Array) -> str:
 def explain(violator: Array) -> str:
     """The message of an infeasible result."""
     if violator.size == 1:
-        return (
-            f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
-        )
+        return f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
     shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
     return (
         f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"

@@ -20,9 +20,14 @@ _log = logging.getLogger("bigsap")
 
 
 def identity(
-    given: Problem, gated: Gated | None, problem: Problem, options: Options, method: str,
-    arithmetic: Arithmetic, asked: str,
-) -> dict[str, Any]:  # fmt: skip
+    given: Problem,
+    gated: Gated | None,
+    problem: Problem,
+    options: Options,
+    method: str,
+    arithmetic: Arithmetic,
+    asked: str,
+) -> dict[str, Any]:
     """Plain values that two solves share when one may continue the other.
 
     given: the problem as the user has it, costs perhaps placed on a device. gated: its source

@@ -25,9 +25,7 @@ def before_keeping(call: SolveCall) -> bool:
     return bounded(source) or (isinstance(given, Resident) and given.resident() is not None)
 
 
-def gated_outcome(
-    call: SolveCall, solved: Solved, setting: Setting, warm: Warm | None
-) -> Outcome | None:
+def gated_outcome(call: SolveCall, solved: Solved, setting: Setting, warm: Warm | None) -> Outcome | None:
     """The outcome of ``methods.sparse_gate``; None where it is not for this problem.
 
     Not for rows that Python delivers: with a cluster, workers evaluate these as the lists ask for

@@ -124,14 +124,17 @@ def answer(
         if bound is None or proved >= bound:
             return Conclusion(matching, certificate=certificate)
     return Conclusion(
-        matching, fun, None if bound is None else problem.sign * bound, known.u, known.v,
-        u_low=known.u_low, v_low=known.v_low,
-    )  # fmt: skip
+        matching,
+        fun,
+        None if bound is None else problem.sign * bound,
+        known.u,
+        known.v,
+        u_low=known.u_low,
+        v_low=known.v_low,
+    )
 
 
-def _completed(
-    call: SolveCall, candidate: Array, tick: Tick, costs: Array | None
-) -> tuple[Array, Any]:
+def _completed(call: SolveCall, candidate: Array, tick: Tick, costs: Array | None) -> tuple[Array, Any]:
     """The candidate with its open rows matched, and its signed cost.
 
     A search reads at least one row for each open row; where there are many it is the last
@@ -165,9 +168,7 @@ def _at_once(call: SolveCall, candidates: list[Array | None]) -> tuple[Array | N
     return None, None
 
 
-def _signed_cost(
-    call: SolveCall, whole: Array, tick: Tick, base: Array, costs: Array | None
-) -> Any:
+def _signed_cost(call: SolveCall, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
     """The signed cost of an assignment that differs in few rows from ``base``, of which the
     signed costs (n,) may be known."""
     problem = call.problem
@@ -224,9 +225,8 @@ def complete(problem: Problem, matching: Array, tick: Tick) -> Array:
 
 
 def _augment(
-    root: int, column_of_row: Array, row_of_column: Array,
-    allowed: Callable[[int], tuple[Array, Array]],
-) -> int:  # fmt: skip
+    root: int, column_of_row: Array, row_of_column: Array, allowed: Callable[[int], tuple[Array, Array]]
+) -> int:
     """Breadth first from ``root`` to a free column; 1 when it was matched, else 0."""
     parent = np.full(row_of_column.size, FREE, np.intp)  # row by which a column was reached
     seen = np.zeros(row_of_column.size, bool)

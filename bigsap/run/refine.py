@@ -103,9 +103,15 @@ def _by_near_pairs(
     _, _, v, v_low = signed_duals(call, certificate)
     prices = Prices(v, v_low if v_low.any() else None)
     found, looked = minima(
-        source, column_of_row, prices, call.problem.maximize, call.n_threads, call.block_bytes(),
-        lambda _: call.monitor.tick(), width=(1.0 + 2.0**-20) * gap,
-    )  # fmt: skip
+        source,
+        column_of_row,
+        prices,
+        call.problem.maximize,
+        call.n_threads,
+        call.block_bytes(),
+        lambda _: call.monitor.tick(),
+        width=(1.0 + 2.0**-20) * gap,
+    )
     call.certificate_pairs += looked.pairs + looked.bounds
     signed = call.problem.sign * found.matched.astype(np.float64)
     better = matched_again(found, column_of_row, signed, prices)
@@ -134,9 +140,7 @@ def _next(
     outcome = solve(Problem(in_memory(call, residual)), start)
     if outcome is None or outcome.column_of_row is None or outcome.violator.size:
         return None
-    return unpadded(outcome.column_of_row, n, m), *raised(
-        call, certificate, outcome.v / residual.scale
-    )
+    return unpadded(outcome.column_of_row, n, m), *raised(call, certificate, outcome.v / residual.scale)
 
 
 def clipped_costs(call: SolveCall, certificate: Certificate) -> Problem | None:
@@ -147,9 +151,14 @@ def clipped_costs(call: SolveCall, certificate: Certificate) -> Problem | None:
     """
     problem, source = call.problem, call.reading.source
     found, _ = minima(
-        source, None, Prices(np.zeros(source.shape[1])), problem.maximize, call.n_threads,
-        call.block_bytes(), lambda _: call.monitor.tick(),
-    )  # fmt: skip
+        source,
+        None,
+        Prices(np.zeros(source.shape[1])),
+        problem.maximize,
+        call.n_threads,
+        call.block_bytes(),
+        lambda _: call.monitor.tick(),
+    )
     low = found.high
     if certificate.fun is None or not np.isfinite(low).all():
         return None

@@ -61,14 +61,31 @@ class Run(SolveCall):
     """The solve of a call."""
 
     def __init__(
-        self, given: Problem, problem: Problem, monitor: Monitor, options: Options,
-        n_threads: int, warm_start: GivenStart | None, saved: checkpoint.Saved | None,
-        *, gated: Gated | None = None, large: bool = False, crew: Crew | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        given: Problem,
+        problem: Problem,
+        monitor: Monitor,
+        options: Options,
+        n_threads: int,
+        warm_start: GivenStart | None,
+        saved: checkpoint.Saved | None,
+        *,
+        gated: Gated | None = None,
+        large: bool = False,
+        crew: Crew | None = None,
+    ) -> None:
         super().__init__(
-            given, problem, monitor, options, n_threads, warm_start, saved,
-            gated=gated, large=large, crew=crew,
-        )  # fmt: skip
+            given,
+            problem,
+            monitor,
+            options,
+            n_threads,
+            warm_start,
+            saved,
+            gated=gated,
+            large=large,
+            crew=crew,
+        )
         self._open_checkpoint(large)
 
     # -- checkpoints ----------------------------------------------------------------
@@ -79,9 +96,8 @@ class Run(SolveCall):
         if path is None and saved is None:
             return
         facts = identity(
-            self.given, self.gated, self.problem, self.options, self.method, self.arithmetic,
-            self.asked,
-        )  # fmt: skip
+            self.given, self.gated, self.problem, self.options, self.method, self.arithmetic, self.asked
+        )
         if saved is not None:
             if large:
                 # The costs that need int64 were met after the checkpoint: from the beginning.
@@ -128,9 +144,7 @@ class Run(SolveCall):
         n, m = self.problem.shape
         if n == 0 or m == 0:
             empty = np.full(n, -1, np.intp)
-            return conclude(
-                self, Conclusion(empty, certificate=prove_now(self, empty, np.zeros(m)))
-            )
+            return conclude(self, Conclusion(empty, certificate=prove_now(self, empty, np.zeros(m))))
         compile_ahead(self.problem, self.method, self.arithmetic.price)
         with Team(self.n_threads) as team:
             self.team = team
@@ -185,11 +199,16 @@ class Run(SolveCall):
                     snapshot = {}
                 self.seconds["start"] += time.perf_counter() - clock
             outcome = whole_rows.run(
-                self.dense(), epsilon=self.options.epsilon, seed=self.options.seed,
-                grid=self.arithmetic.grid, warm=warm,
+                self.dense(),
+                epsilon=self.options.epsilon,
+                seed=self.options.seed,
+                grid=self.arithmetic.grid,
+                warm=warm,
                 enough=self._enough if self.options.gap > 0 else None,
-                snapshot=snapshot, phases=self.phases, published=self.options.start == "estimate",
-            )  # fmt: skip
+                snapshot=snapshot,
+                phases=self.phases,
+                published=self.options.start == "estimate",
+            )
         except Stopped:
             self.seconds["search"] += time.perf_counter() - clock
             raise
@@ -200,12 +219,20 @@ class Run(SolveCall):
     def _setting(self) -> Setting:
         options = self.options
         return Setting(
-            self.team, self.monitor, self.arithmetic, options.epsilon, options.seed,
-            start=options.start, enough=self._lists_enough,
-            memory=options.memory_for_lists(self.problem), exhausted=self._exhausted(),
-            impatient=self._exhausted() == _EXHAUSTED, hold=not options.certify,
-            on_trial=self._on_trial(), beside=self.beside,
-        )  # fmt: skip
+            self.team,
+            self.monitor,
+            self.arithmetic,
+            options.epsilon,
+            options.seed,
+            start=options.start,
+            enough=self._lists_enough,
+            memory=options.memory_for_lists(self.problem),
+            exhausted=self._exhausted(),
+            impatient=self._exhausted() == _EXHAUSTED,
+            hold=not options.certify,
+            on_trial=self._on_trial(),
+            beside=self.beside,
+        )
 
     def _on_trial(self) -> bool:
         """Whether lists may still give way to whole rows, as they do where searches ask for too
@@ -314,10 +341,14 @@ class Run(SolveCall):
             # left, but their plain searches would go through all others.
             warm = Warm(known[1] if first is None else first, guided=True)
         outcome = whole_rows.run(
-            self.dense(), epsilon=self.options.epsilon, seed=self.options.seed,
-            grid=self.arithmetic.grid, warm=warm,
-            enough=self._enough if self.options.gap > 0 else None, phases=self.phases,
-        )  # fmt: skip
+            self.dense(),
+            epsilon=self.options.epsilon,
+            seed=self.options.seed,
+            grid=self.arithmetic.grid,
+            warm=warm,
+            enough=self._enough if self.options.gap > 0 else None,
+            phases=self.phases,
+        )
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
         return outcome
@@ -366,18 +397,25 @@ class Run(SolveCall):
                 return proved
             if self.refined and certificate is not None:
                 u, u_low, v, v_low = signed_duals(self, certificate)
-                return Conclusion(
-                    proved.column_of_row, certificate.fun, u=u, v=v, u_low=u_low, v_low=v_low
-                )
+                return Conclusion(proved.column_of_row, certificate.fun, u=u, v=v, u_low=u_low, v_low=v_low)
         return Conclusion(found, told.fun, u=told.u, v=told.v)
 
     def _residual(self, problem: Problem, column_of_row: Array | None) -> Outcome | None:
         """Solve a residual problem, see ``bigsap.run.refine``; from zero prices and an
         assignment, where one is given."""
         options = replace(
-            self.options, maximize=False, method="auto", epsilon=True, dtype=None, device="cpu",
-            gap=0.0, checkpoint=None, certify=False, start="auto", variant="auto",
-        )  # fmt: skip
+            self.options,
+            maximize=False,
+            method="auto",
+            epsilon=True,
+            dtype=None,
+            device="cpu",
+            gap=0.0,
+            checkpoint=None,
+            certify=False,
+            start="auto",
+            variant="auto",
+        )
         monitor = PartMonitor(self.monitor, problem.shape[0], 0)
         start = None
         if column_of_row is not None:

@@ -14,16 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.small.search import (
-    FACTS,
-    INFEASIBLE,
-    INVALID,
-    LOOSE,
-    OPTIMAL,
-    UNSURE,
-    sizes,
-    solve_dense,
-)
+from bigsap.engine.small.search import FACTS, INFEASIBLE, INVALID, LOOSE, OPTIMAL, UNSURE, sizes, solve_dense
 from bigsap.errors import BigsapError, InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
 from bigsap.problem import Problem
@@ -178,9 +169,16 @@ def _solved(matrix: Array, integers: bool) -> tuple[int, Array, Array]:
     column_of_row = np.empty(n, np.intp)
     kept = np.empty(keep)
     status = solve_dense(
-        matrix.__array_interface__["data"][0], max(matrix.strides[0] // 8, 0), n, m, integers,
-        column_of_row, kept, np.empty(real), np.empty(whole, np.int64),
-    )  # fmt: skip
+        matrix.__array_interface__["data"][0],
+        max(matrix.strides[0] // 8, 0),
+        n,
+        m,
+        integers,
+        column_of_row,
+        kept,
+        np.empty(real),
+        np.empty(whole, np.int64),
+    )
     return status, column_of_row, kept
 
 
@@ -210,9 +208,13 @@ def fields_of(told: Told) -> dict[str, Any]:
     _, scans, _, total, gap, bound = facts.tolist()
     rest = kept[2 * few + many + FACTS :]
     phase = {
-        "epsilon": 0.0, "rows_scanned": int(scans), "prices_moved": 0, "drops": 0.0,
-        "epsilon_drops": 0.0, "seconds": told.seconds,
-    }  # fmt: skip
+        "epsilon": 0.0,
+        "rows_scanned": int(scans),
+        "prices_moved": 0,
+        "drops": 0.0,
+        "epsilon_drops": 0.0,
+        "seconds": told.seconds,
+    }
     stats = _stats(told, int(scans), phase)
     if told.status == INFEASIBLE:
         from bigsap.run.conclude import explain
@@ -220,10 +222,16 @@ def fields_of(told: Told) -> dict[str, Any]:
         violator = _violator(n, m, told.column_of_row, kept)
         return vars(
             Result.from_assignment(
-                None, shape=told.shape, status=Status.INFEASIBLE, message=explain(violator),
-                maximize=told.maximize, stats=stats, nit=1, violator=violator,
+                None,
+                shape=told.shape,
+                status=Status.INFEASIBLE,
+                message=explain(violator),
+                maximize=told.maximize,
+                stats=stats,
+                nit=1,
+                violator=violator,
             )
-        )  # fmt: skip
+        )
     sign = -1 if told.maximize else 1
     matching = told.column_of_row.copy() if n <= m else inverse(told.column_of_row, n)
     row_ind, col_ind, row4col = views_of(matching, m)

@@ -80,13 +80,9 @@ def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None]
     else:
         shapes, integer = [c.shape for c in costs], [c.dtype.kind != "f" for c in costs]
     seconds = (time.perf_counter() - clock) / count
-    batch = _Batch(
-        problems, shapes, integer, maximize, columns, kept, statuses, seconds, peak_bytes()
-    )
+    batch = _Batch(problems, shapes, integer, maximize, columns, kept, statuses, seconds, peak_bytes())
     return [
-        Result.later(_one_of, (batch, k), maximize=maximize, shape=shape)
-        if status <= INFEASIBLE
-        else None
+        Result.later(_one_of, (batch, k), maximize=maximize, shape=shape) if status <= INFEASIBLE else None
         for k, (status, shape) in enumerate(zip(statuses.tolist(), shapes, strict=True))
     ]
 
@@ -132,17 +128,12 @@ def _starts(problems: Array) -> int:
     return int(sizes_kept.sum())
 
 
-def _run(
-    problems: Array, columns: Array, kept: Array, statuses: Array, total: int, threads: int
-) -> None:
+def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: int, threads: int) -> None:
     """Solve all of them, in parts that the threads take one after the other."""
     _, real, whole = sizes(int(problems[:, _ROWS].max()), int(problems[:, _COLUMNS].max()))
 
     def solve(first: int, last: int) -> None:
-        solve_some(
-            problems, first, last, columns, kept, statuses, np.empty(real),
-            np.empty(whole, np.int64),
-        )  # fmt: skip
+        solve_some(problems, first, last, columns, kept, statuses, np.empty(real), np.empty(whole, np.int64))
 
     count = len(problems)
     n_parts = max(1, min(count, 8 * threads, total // _COSTS_PER_CALL))
@@ -163,8 +154,13 @@ def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
     _, _, n, m, row, start, _ = batch.problems[k].tolist()
     return fields_of(
         Told(
-            int(batch.statuses[k]), batch.shapes[k], batch.maximize, batch.integer[k],
-            batch.columns[row : row + n], batch.kept[start : start + kept_of(n, m)],
-            batch.seconds, batch.peak,
+            int(batch.statuses[k]),
+            batch.shapes[k],
+            batch.maximize,
+            batch.integer[k],
+            batch.columns[row : row + n],
+            batch.kept[start : start + kept_of(n, m)],
+            batch.seconds,
+            batch.peak,
         )
-    )  # fmt: skip
+    )

@@ -28,9 +28,7 @@ def sorted_outcome(
     if device_name(problem.source) != "cpu":
         return None
     clock = time.perf_counter()
-    start = sorted_start(
-        problem, call.arithmetic.price, options.seed, solved.counts, call.monitor.tick
-    )
+    start = sorted_start(problem, call.arithmetic.price, options.seed, solved.counts, call.monitor.tick)
     call.seconds["start"] += time.perf_counter() - clock
     if start is None:
         return None

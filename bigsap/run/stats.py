@@ -34,9 +34,7 @@ def solve_stats(call: SolveCall) -> dict[str, Any]:
     if rows.policy != "in place" and call.lists is None:
         evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
-    lists: dict[str, Any] = {
-        "list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "trees": {}
-    }  # fmt: skip
+    lists: dict[str, Any] = {"list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "trees": {}}
     if call.lists is not None:
         counts = call.lists.totals()
         if not call.whole_rows:

@@ -31,9 +31,7 @@ class GivenStart:
     u: Array | None
     col4row: Array | None
 
-    def oriented(
-        self, given: Problem, problem: Problem, tick: Callable[[], None], threads: int
-    ) -> Warm:
+    def oriented(self, given: Problem, problem: Problem, tick: Callable[[], None], threads: int) -> Warm:
         """The start of ``problem``, which is ``given`` or its transpose, signed.
 
         When that is solved by columns and only column prices are known, one pass over the
@@ -115,8 +113,7 @@ def _pairs(value: Any, n: int, m: int) -> Array:
     pairs = _whole(value, f"the columns of {n} rows as integers")
     if pairs.shape != (n,) or (n and pairs.dtype.kind not in "iu"):
         raise OptionError(
-            f"warm_start needs the columns of {n} rows as integers, got {pairs.dtype} of shape"
-            f" {pairs.shape}"
+            f"warm_start needs the columns of {n} rows as integers, got {pairs.dtype} of shape {pairs.shape}"
         )
     pairs = pairs.astype(np.intp)
     if n and not -1 <= pairs.min() <= pairs.max() < m:

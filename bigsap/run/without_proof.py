@@ -28,9 +28,7 @@ from bigsap.sources.filling import fill_of
 _DANGER = 1e-12
 
 
-def pair_costs(
-    problem: Problem, rows: Rows, held: Sequence[Held], column_of_row: Array, tick: Tick
-) -> Array:
+def pair_costs(problem: Problem, rows: Rows, held: Sequence[Held], column_of_row: Array, tick: Tick) -> Array:
     """Costs (n,) of the source's dtype, in the user's sense, of each row's pair; 0 without one.
 
     With the bits that ``read`` gives. Taken from a matrix in memory; gathered on a device;

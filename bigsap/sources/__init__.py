@@ -109,17 +109,11 @@ def _as_args(args: Any) -> tuple[Any, ...]:
 
 def _name(cost: Any) -> str:
     kind = type(cost)
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else (f"{kind.__module__}.{kind.__qualname__}")
-    )
+    return kind.__qualname__ if kind.__module__ == "builtins" else (f"{kind.__module__}.{kind.__qualname__}")
 
 
 def _is_source(cost: Any) -> bool:
-    return all(hasattr(cost, name) for name in ("shape", "dtype")) and callable(
-        getattr(cost, "read", None)
-    )
+    return all(hasattr(cost, name) for name in ("shape", "dtype")) and callable(getattr(cost, "read", None))
 
 
 def _is_sliceable(cost: Any) -> bool:
@@ -128,9 +122,7 @@ def _is_sliceable(cost: Any) -> bool:
 
 def _is_callable_cost(cost: Any) -> bool:
     """Callable, and not one of the array-likes, some of which are callable as well."""
-    return callable(cost) and (
-        isinstance(cost, type) or not (_is_source(cost) or _is_sliceable(cost))
-    )
+    return callable(cost) and (isinstance(cost, type) or not (_is_source(cost) or _is_sliceable(cost)))
 
 
 def _forbidding(source: CostSource, maximize: bool) -> CostSource:

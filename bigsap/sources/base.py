@@ -319,9 +319,7 @@ def read_rows(source: CostSource, rows: Ids, columns: slice, out: Array) -> None
     source.read(rows, columns, out)
 
 
-def read_while(
-    source: CostSource, check: Callable[[], None], rows: Ids, columns: slice, out: Array
-) -> None:
+def read_while(source: CostSource, check: Callable[[], None], rows: Ids, columns: slice, out: Array) -> None:
     """``source.read``, left as soon as ``check`` raises where the source allows that."""
     if not isinstance(source, Interruptible):
         read_rows(source, rows, columns, out)
@@ -347,17 +345,23 @@ class Crewed(Protocol, metaclass=Ability):
         ...
 
     def wave(
-        self, name: str, rows: Array, *, kind: str, row_bytes: int, tick: Callable[[], None],
-        shared: Any = None, args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
-    ) -> Iterator[tuple[Array, Array]]:  # fmt: skip
+        self,
+        name: str,
+        rows: Array,
+        *,
+        kind: str,
+        row_bytes: int,
+        tick: Callable[[], None],
+        shared: Any = None,
+        args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
+    ) -> Iterator[tuple[Array, Array]]:
         """Positions in ``rows`` and the bytes that the function ``name`` made of them, in no
         fixed order; see ``sources.spread.crew``."""
         ...
 
     def show(
-        self, rows: Array, take: Callable[[int, Array], None],
-        tick: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+        self, rows: Array, take: Callable[[int, Array], None], tick: Callable[[], None] | None = None
+    ) -> None:
         """Hand every row of costs to ``take(row, costs)`` as it arrives."""
         ...
 
@@ -367,9 +371,13 @@ class Minimised(Protocol, metaclass=Ability):
     """A source that makes the certificate's pass by itself, by code of its own."""
 
     def row_minima(
-        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        self,
+        matching: Array | None,
+        prices: Array,
+        low: Array | None,
+        maximize: bool,
         tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
+    ) -> tuple[Array, Array | None, Array | None, Array] | None:
         """The first four fields of ``bigsap.proof.row_minima.RowMinima``, at prices with low
         parts; None where the host must do it."""
         ...

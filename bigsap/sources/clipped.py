@@ -65,9 +65,7 @@ def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Arra
     if given.dtype.kind not in "biuf":
         raise DtypeError(f"{what} must hold real numbers that fit 64 bits, got {given.dtype}")
     if given.ndim > 1 or (given.ndim == 1 and given.shape != (n_rows,)):
-        raise ShapeError(
-            f"{what} must be a number or {n_rows} numbers, one a row; got shape {given.shape}"
-        )
+        raise ShapeError(f"{what} must be a number or {n_rows} numbers, one a row; got shape {given.shape}")
     if given.dtype.kind in "iu" and given.size:
         largest = max(int(given.max()), -int(given.min()))
         if largest >= 2**62:
@@ -100,9 +98,7 @@ class Gated:
     two vectors of memory.
     """
 
-    def __init__(
-        self, source: CostSource, unassigned_cost: npt.ArrayLike, *, maximize: bool = False
-    ) -> None:
+    def __init__(self, source: CostSource, unassigned_cost: npt.ArrayLike, *, maximize: bool = False) -> None:
         n, m = (int(size) for size in source.shape)
         self.given = source
         self.maximize = bool(maximize)
@@ -161,9 +157,7 @@ class Gated:
             if inner is not None:
                 from bigsap.sources.clipped_kernels import gate_fill
 
-                self._fill = gate_fill(
-                    inner, self.given.dtype, self._cap, self.n_columns, self.maximize
-                )
+                self._fill = gate_fill(inner, self.given.dtype, self._cap, self.n_columns, self.maximize)
         return self._fill
 
     @property

@@ -18,14 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import (
-    InputError,
-    InvalidCostError,
-    OptionError,
-    OverflowRiskError,
-    ShapeError,
-    number,
-)
+from bigsap.errors import InputError, InvalidCostError, OptionError, OverflowRiskError, ShapeError, number
 from bigsap.sources import as_source
 from bigsap.sources.base import (
     Array,
@@ -312,9 +305,7 @@ class _Combined:
                 row,
                 column,
             )
-        return InvalidCostError(
-            f"cost[{row}, {column}] exceeds float64 ({self._rule!r})", row, column
-        )
+        return InvalidCostError(f"cost[{row}, {column}] exceeds float64 ({self._rule!r})", row, column)
 
     def _block(self, source: CostSource, rows: Ids, columns: slice) -> Array:
         block = np.empty((len(rows), columns.stop - columns.start), source.dtype)

@@ -44,9 +44,7 @@ _CALLING_SECONDS = 2e-5
 
 
 @intrinsic
-def call_fill(
-    typing: Any, address: Any, context: Any, row: Any, start: Any, stop: Any, out: Any
-) -> Any:
+def call_fill(typing: Any, address: Any, context: Any, row: Any, start: Any, stop: Any, out: Any) -> Any:
     """Call the ``Fill`` at an address: ``call_fill(address, context, row, start, stop, out)``.
 
     All six are int64 (narrower integers widen); ``out`` is the address at which
@@ -152,17 +150,13 @@ def attempt(typing: Any, function: Any, arguments: Any) -> Any:
 
 
 @kernel(nrt=True)
-def _fill_rows(
-    address: int, context: int, rows: Array, start: int, stop: int, out: int, stride: int
-) -> None:
+def _fill_rows(address: int, context: int, rows: Array, start: int, stop: int, out: int, stride: int) -> None:
     for k in range(rows.size):
         call_fill(address, context, rows[k], start, stop, out + k * stride)
 
 
 @kernel(nrt=True)
-def _fill_pairs(
-    address: int, context: int, rows: Array, columns: Array, out: int, item: int
-) -> None:
+def _fill_pairs(address: int, context: int, rows: Array, columns: Array, out: int, item: int) -> None:
     for k in range(rows.size):
         call_fill(address, context, rows[k], columns[k], columns[k] + 1, out + k * item)
 
@@ -173,9 +167,13 @@ def read_pairs(fill: Fill, rows: Ids, columns: Ids, out: Array) -> None:
     The ids are not checked. Releases the interpreter: ask for a few thousand at a time.
     """
     _fill_pairs(
-        fill.address, fill.context, np.ascontiguousarray(rows, np.int64),
-        np.ascontiguousarray(columns, np.int64), out.ctypes.data, out.itemsize,
-    )  # fmt: skip
+        fill.address,
+        fill.context,
+        np.ascontiguousarray(rows, np.int64),
+        np.ascontiguousarray(columns, np.int64),
+        out.ctypes.data,
+        out.itemsize,
+    )
 
 
 def read_by_fill(
@@ -213,9 +211,14 @@ def read_by_fill(
         # Several rows only if whole.
         count = max(1, pairs // (stop - start)) if (left, right) == (start, stop) else 1
         _fill_rows(
-            fill.address, fill.context, ids[k : k + count], left, right,
-            out.ctypes.data + k * stride + (left - start) * item, stride,
-        )  # fmt: skip
+            fill.address,
+            fill.context,
+            ids[k : k + count],
+            left,
+            right,
+            out.ctypes.data + k * stride + (left - start) * item,
+            stride,
+        )
         seconds = time.perf_counter() - clock
         done = min(count, ids.size - k) * (right - left)
         k, left = (k + count, start) if right == stop else (k, right)
@@ -230,9 +233,8 @@ def read_by_fill(
 
 
 def make_fill(
-    address: int, words: Sequence[int | float | Array], keep: Sequence[Any] = (), *,
-    in_parts: bool = False,
-) -> Fill:  # fmt: skip
+    address: int, words: Sequence[int | float | Array], keep: Sequence[Any] = (), *, in_parts: bool = False
+) -> Fill:
     """A ``Fill`` whose context block holds ``words``.
 
     An int stands for itself, a float for its bits, an array for its address (and is kept

@@ -11,13 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import (
-    DtypeError,
-    InvalidCostError,
-    OverflowRiskError,
-    ShapeError,
-    SourceError,
-)
+from bigsap.errors import DtypeError, InvalidCostError, OverflowRiskError, ShapeError, SourceError
 from bigsap.sources.base import Array, CostSource, Ids, read_rows, scannable
 
 # Numbers of dtypes from here on belong to other packages.
@@ -43,9 +37,7 @@ def cost_dtype(dtype: Any, what: str) -> np.dtype[Any]:
         wider = (np.dtype(t) for t in ("i4", "f4", "f8"))
         target = next((d for d in wider if np.can_cast(given, d, "safe")), None)
     if target is None:
-        raise DtypeError(
-            f"{what} has dtype {given}; costs must be real numbers (bool, integer or float)"
-        )
+        raise DtypeError(f"{what} has dtype {given}; costs must be real numbers (bool, integer or float)")
     return target
 
 
@@ -58,9 +50,7 @@ def cost_shape(shape: Any, what: str) -> tuple[int, int]:
     except (TypeError, ValueError, OverflowError):
         raise ShapeError(f"{what} has shape {shape!r}, not (n_rows, n_columns)") from None
     if len(sizes) != 2:
-        raise ShapeError(
-            f"{what} has {len(sizes)} dimension(s), shape {sizes}; a cost matrix has 2"
-        )
+        raise ShapeError(f"{what} has {len(sizes)} dimension(s), shape {sizes}; a cost matrix has 2")
     if min(sizes) < 0:
         raise ShapeError(f"{what} has a negative size: shape {sizes}")
     return sizes[0], sizes[1]

@@ -64,9 +64,7 @@ def _npy(path: str) -> CostSource:
     return from_npy(path)
 
 
-def _expression(
-    code: str, shape: tuple[int, int], arrays: Mapping[str, Any] | None = None
-) -> CostSource:
+def _expression(code: str, shape: tuple[int, int], arrays: Mapping[str, Any] | None = None) -> CostSource:
     from bigsap.sources.expression.formula import expression
 
     return expression(code, shape, **(arrays or {}))
@@ -83,16 +81,11 @@ RESERVED = ("code", "shape")
 KINDS: Mapping[str, Kind] = {
     "points": Kind(
         _points,
-        {
-            "x": "array", "y": "array", "metric": "text", "p": "number", "w": "array",
-            "radius": "number",
-        },
+        {"x": "array", "y": "array", "metric": "text", "p": "number", "w": "array", "radius": "number"},
         ("x", "y"),
     ),
     "lowrank": Kind(
-        _lowrank,
-        {"a": "array", "b": "array", "row_terms": "array", "column_terms": "array"},
-        ("a", "b"),
+        _lowrank, {"a": "array", "b": "array", "row_terms": "array", "column_terms": "array"}, ("a", "b")
     ),
     "table": Kind(
         _table,
@@ -108,9 +101,15 @@ KINDS: Mapping[str, Kind] = {
     "http_rows": Kind(
         _http_rows,
         {
-            "url": "text", "shape": "shape", "dtype": "text", "headers": "texts",
-            "timeout": "number", "retries": "count", "in_flight": "count", "block_rows": "count",
+            "url": "text",
+            "shape": "shape",
+            "dtype": "text",
+            "headers": "texts",
+            "timeout": "number",
+            "retries": "count",
+            "in_flight": "count",
+            "block_rows": "count",
         },
         ("url", "shape", "dtype"),
     ),
-}  # fmt: skip
+}

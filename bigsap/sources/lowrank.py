@@ -39,9 +39,7 @@ class LowRankSource:
         self._b_by_rank = np.ascontiguousarray(_factor(b, "b").T)
         self.b = self._b_by_rank.T
         if self.a.shape[1] != self.b.shape[1]:
-            raise ShapeError(
-                f"a has rank {self.a.shape[1]}, b has rank {self.b.shape[1]}; they must agree"
-            )
+            raise ShapeError(f"a has rank {self.a.shape[1]}, b has rank {self.b.shape[1]}; they must agree")
         self.shape = (self.a.shape[0], self.b.shape[0])
         self.row_terms = _terms(row_terms, self.shape[0], "row_terms")
         self.column_terms = _terms(column_terms, self.shape[1], "column_terms")
@@ -94,9 +92,7 @@ class LowRankSource:
 
     def select(self, rows: Ids, columns: Ids) -> LowRankSource:
         """The factors and terms of these rows and columns."""
-        return LowRankSource(
-            self.a[rows], self.b[columns], self.row_terms[rows], self.column_terms[columns]
-        )
+        return LowRankSource(self.a[rows], self.b[columns], self.row_terms[rows], self.column_terms[columns])
 
     def separable(self) -> Separation | None:
         """A scalar product of factors, unless row or column terms are added."""
@@ -217,9 +213,7 @@ def _classes(values: Any, n_classes: int, name: str, side: str) -> Array:
     wrong = (array < 0) | (array >= n_classes)
     if wrong.any():
         k = int(wrong.argmax())
-        raise InvalidCostError(
-            f"{name}[{k}] is {array[k]}; values has {n_classes} {side} classes, from 0"
-        )
+        raise InvalidCostError(f"{name}[{k}] is {array[k]}; values has {n_classes} {side} classes, from 0")
     classes = np.array(array, np.int64, order="C", copy=True, subok=False)
     classes.flags.writeable = False
     return classes

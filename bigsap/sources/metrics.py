@@ -15,15 +15,7 @@ from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
 from bigsap.sources.base import Array, Fill, Ids, Separation
 from bigsap.sources.missing import parted
 
-METRICS = (
-    "sqeuclidean",
-    "euclidean",
-    "cityblock",
-    "chebyshev",
-    "minkowski",
-    "cosine",
-    "haversine",
-)
+METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
 
 
 def points(
@@ -71,9 +63,7 @@ class PointSource:
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
-    def __init__(
-        self, x: Any, y: Any, metric: str, *, p: float | None, w: Any, radius: float | None
-    ) -> None:
+    def __init__(self, x: Any, y: Any, metric: str, *, p: float | None, w: Any, radius: float | None) -> None:
         if not isinstance(metric, str) or metric not in METRICS:
             raise OptionError(f"metric={metric!r} is unknown; choose one of {', '.join(METRICS)}")
         self.metric = metric
@@ -84,9 +74,7 @@ class PointSource:
         self.y = self._y_by_dimension.T
         n, d = self.x.shape
         if self.y.shape[1] != d:
-            raise ShapeError(
-                f"x has {d} coordinates a point, y has {self.y.shape[1]}; they must agree"
-            )
+            raise ShapeError(f"x has {d} coordinates a point, y has {self.y.shape[1]}; they must agree")
         self.shape = (n, self.y.shape[0])
         self.p = _exponent(p, metric)
         self.radius = _radius(radius, metric)
@@ -100,11 +88,7 @@ class PointSource:
         return f"points({n} x {m}, d={self.x.shape[1]}, metric={self.metric!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(PointSource, p=self.p, w=self.w, radius=self.radius), (
-            self.x,
-            self.y,
-            self.metric,
-        )
+        return partial(PointSource, p=self.p, w=self.w, radius=self.radius), (self.x, self.y, self.metric)
 
     def _prepare(self) -> None:
         """The arrays that the kernel reads: name, x (n, d), y (d, m), weights (d,)."""
@@ -179,9 +163,7 @@ class PointSource:
 
     def select(self, rows: Ids, columns: Ids) -> PointSource:
         """The points of these rows and columns."""
-        return PointSource(
-            self.x[rows], self.y[columns], self.metric, p=self.p, w=self.w, radius=self.radius
-        )
+        return PointSource(self.x[rows], self.y[columns], self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def separable(self) -> Separation | None:
         """For the metrics that a box of points bounds coordinate by coordinate."""

@@ -137,10 +137,7 @@ def plain_items(rows: Any) -> Any:
             return np.ma.stack([_as_masked(row) for row in rows])
         rows = [_items(row) for row in rows]
     else:
-        rows = [
-            _items(row) if isinstance(row, (list, tuple)) and _has_masked(row) else row
-            for row in rows
-        ]
+        rows = [_items(row) if isinstance(row, (list, tuple)) and _has_masked(row) else row for row in rows]
     return rows
 
 
@@ -233,6 +230,4 @@ def _refuse_object(value: Any, where: tuple[Any, ...], name: str) -> NoReturn:
         what = f"{kind.__module__}.{what}"
     if not where:
         raise DtypeError(f"{name} is an object of {what}; it must hold real numbers")
-    raise DtypeError(
-        f"{name} holds a {what} at {[int(k) for k in where]}; it must hold real numbers"
-    )
+    raise DtypeError(f"{name} holds a {what} at {[int(k) for k in where]}; it must hold real numbers")

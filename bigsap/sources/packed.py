@@ -46,9 +46,7 @@ def _grouped(source: CostSource) -> bool:
 class Unpacked(Converted):
     """Costs that packed numbers stand for. See ``unpacked``."""
 
-    def __init__(
-        self, source: CostSource, dtype: np.dtype[Any], packing: Packing, *, forbid: bool
-    ) -> None:
+    def __init__(self, source: CostSource, dtype: np.dtype[Any], packing: Packing, *, forbid: bool) -> None:
         super().__init__(source, dtype)
         self._packing = packing
         self._forbid = forbid
@@ -68,9 +66,11 @@ class Unpacked(Converted):
             if not self._forbid and missing.any():
                 first = int(missing.any(axis=1).argmax())
                 refuse_in(
-                    missing[first : first + 1], int(some[first]), columns.start,
+                    missing[first : first + 1],
+                    int(some[first]),
+                    columns.start,
                     packing.why(stored[missing][0]),
-                )  # fmt: skip
+                )
             if packing.scaled:
                 self._scale(stored, part, some, columns.start)
             else:

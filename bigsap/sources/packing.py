@@ -87,9 +87,7 @@ def packing_of(
             f"{name} has the attribute _Unsigned: its {dtype} stand for unsigned integers; decode"
             " them (xarray.open_dataset does) and pass the result"
         )
-    numbers = {
-        key: _one(attributes[key], dtype, key, name) for key in _NUMBERS if key in attributes
-    }
+    numbers = {key: _one(attributes[key], dtype, key, name) for key in _NUMBERS if key in attributes}
     markers: dict[float | int, str] = {}
     for key in ("_FillValue", "missing_value"):
         if attributes.get(key) is not None:
@@ -123,10 +121,15 @@ _LABELLING = ("h5netcdf", "h5py", "netCDF4", "xarray", "zarr")
 
 #: What netCDF writes where nothing was written, by dtype (NC_FILL of netcdf.h).
 _NETCDF_FILL = {
-    "i2": -32767, "i4": -2147483647, "i8": -9223372036854775806,
-    "u2": 65535, "u4": 4294967295, "u8": 18446744073709551614,
-    "f4": float(np.float32(9.9692099683868690e36)), "f8": 9.9692099683868690e36,
-}  # fmt: skip
+    "i2": -32767,
+    "i4": -2147483647,
+    "i8": -9223372036854775806,
+    "u2": 65535,
+    "u4": 4294967295,
+    "u8": 18446744073709551614,
+    "f4": float(np.float32(9.9692099683868690e36)),
+    "f8": 9.9692099683868690e36,
+}
 
 
 def labelled(obj: Any) -> bool:
@@ -257,10 +260,7 @@ def _base64_text(text: str, dtype: np.dtype[Any]) -> float | int | None:
     return float(struct.unpack("<d", bits)[0]) if len(bits) == 8 else None
 
 
-_READERS: tuple[Callable[[str, np.dtype[Any]], float | int | None], ...] = (
-    _plain_text,
-    _base64_text,
-)
+_READERS: tuple[Callable[[str, np.dtype[Any]], float | int | None], ...] = (_plain_text, _base64_text)
 
 
 def _as_stored(value: Any, dtype: np.dtype[Any]) -> float | int:

@@ -32,9 +32,8 @@ class Residual:
     dtype = np.dtype(np.float64)
 
     def __init__(
-        self, source: CostSource, duals: tuple[Array, Array, Array, Array], gap: float, *,
-        maximize: bool,
-    ) -> None:  # fmt: skip
+        self, source: CostSource, duals: tuple[Array, Array, Array, Array], gap: float, *, maximize: bool
+    ) -> None:
         self.source = source
         self.sign = -1.0 if maximize else 1.0
         u, u_low, v, v_low = (np.ascontiguousarray(part, np.float64) for part in duals)
@@ -65,9 +64,7 @@ class Residual:
             given = np.empty((real.size, stop - start), self.source.dtype)
             self.source.read(ids, slice(start, stop), given)
             costs = given.astype(np.float64)
-            subtract_rows(
-                costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low, cap, scale
-            )
+            subtract_rows(costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low, cap, scale)
             out[real, : stop - start] = costs
         if n < m:
             virtual = np.asarray(rows) >= n

@@ -11,14 +11,7 @@ from numba.np import numpy_support
 
 from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array, Fill
-from bigsap.sources.compiled import (
-    call_fill,
-    compile_fill,
-    make_fill,
-    pointer_f8,
-    pointer_i8,
-    pointer_to,
-)
+from bigsap.sources.compiled import call_fill, compile_fill, make_fill, pointer_f8, pointer_i8, pointer_to
 
 # numba's annotations describe the inside of its decorators, not what they return.
 carray: Any = numpy_support.carray
@@ -48,9 +41,16 @@ def _residual(c: float, u: float, u_low: float, v: float, v_low: float) -> float
 
 @kernel(nrt=True)
 def subtract(
-    costs: Array, sign: float, u: float, u_low: float, v: Array, v_low: Array, cap: float,
-    scale: float, out: Array,
-) -> None:  # fmt: skip
+    costs: Array,
+    sign: float,
+    u: float,
+    u_low: float,
+    v: Array,
+    v_low: Array,
+    cap: float,
+    scale: float,
+    out: Array,
+) -> None:
     """Scaled residual costs of a part of a row; forbidden pairs stay so. out may be costs."""
     for j in range(costs.size):
         c = sign * costs[j]
@@ -61,22 +61,34 @@ def subtract(
 
 @kernel(nrt=True)
 def subtract_rows(
-    costs: Array, sign: float, rows: Array, start: int, u: Array, u_low: Array, v: Array,
-    v_low: Array, cap: float, scale: float,
-) -> None:  # fmt: skip
+    costs: Array,
+    sign: float,
+    rows: Array,
+    start: int,
+    u: Array,
+    u_low: Array,
+    v: Array,
+    v_low: Array,
+    cap: float,
+    scale: float,
+) -> None:
     """The same of rows of costs (k, l) from column ``start`` on, in place."""
     stop = start + costs.shape[1]
     for k in range(rows.size):
         i = rows[k]
-        subtract(
-            costs[k], sign, u[i], u_low[i], v[start:stop], v_low[start:stop], cap, scale, costs[k]
-        )
+        subtract(costs[k], sign, u[i], u_low[i], v[start:stop], v_low[start:stop], cap, scale, costs[k])
 
 
 def residual_fill(
-    inner: Fill, item: np.dtype[Any], sign: float, u: Array, u_low: Array, v: Array, v_low: Array,
+    inner: Fill,
+    item: np.dtype[Any],
+    sign: float,
+    u: Array,
+    u_low: Array,
+    v: Array,
+    v_low: Array,
     limits: Array,
-) -> Fill:  # fmt: skip
+) -> Fill:
     """A filler that writes residual costs, float64.
 
     inner: writes costs of dtype ``item``. limits (2,): the cap, and what
@@ -113,9 +125,16 @@ def _finish(context: int, row: int, start: int, stop: int, given: Array, out: in
     v, v_low = carray(pointer_f8(words[4]), m), carray(pointer_f8(words[5]), m)
     limits = carray(pointer_f8(words[9]), 2)
     subtract(
-        given, float(words[6]), u[row], u_low[row], v[start:stop], v_low[start:stop],
-        limits[0], limits[1], carray(pointer_f8(out), stop - start),
-    )  # fmt: skip
+        given,
+        float(words[6]),
+        u[row],
+        u_low[row],
+        v[start:stop],
+        v_low[start:stop],
+        limits[0],
+        limits[1],
+        carray(pointer_f8(out), stop - start),
+    )
 
 
 def f8(context: int, row: int, start: int, stop: int, out: int) -> None:

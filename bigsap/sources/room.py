@@ -78,9 +78,7 @@ class Room(np.ndarray):
         if args and args[0] is self:
             # put, place, copyto and their like: what is written where a mask is written.
             hit = np.zeros(self.shape, np.bool_)
-            function(
-                hit, *map(_its_mask, args[1:]), **{k: _its_mask(v) for k, v in options.items()}
-            )
+            function(hit, *map(_its_mask, args[1:]), **{k: _its_mask(v) for k, v in options.items()})
             self._complain(Ellipsis, hit)
         return super().__array_function__(function, kinds, args, options)
 

@@ -201,9 +201,11 @@ def _draw(problem: Problem, strata: Strata, size: int, generator: np.random.Gene
 
     rows, columns = draw(strata.rows), draw(strata.columns)
     return _Sample(
-        rows, columns, one_of_each(np.arange(rows.size), SHARE, generator),
+        rows,
+        columns,
+        one_of_each(np.arange(rows.size), SHARE, generator),
         one_of_each(np.arange(columns.size), SHARE, generator),
-    )  # fmt: skip
+    )
 
 
 def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
@@ -317,9 +319,7 @@ def _mean(rest: Array, known: Array | None, axis: int) -> Array:
     """Means along an axis of what is known, as a part of the same shape; 0 of nothing."""
     if known is None:
         return np.asarray(rest.mean(axis=axis, keepdims=True))
-    return np.asarray(
-        rest.sum(axis=axis, keepdims=True) / np.maximum(1, known.sum(axis, keepdims=True))
-    )
+    return np.asarray(rest.sum(axis=axis, keepdims=True) / np.maximum(1, known.sum(axis, keepdims=True)))
 
 
 def _gains(costs: Array, drawn: _Sample) -> bool:
@@ -328,9 +328,11 @@ def _gains(costs: Array, drawn: _Sample) -> bool:
     rows, columns = drawn.rows[::2], drawn.columns[::2]
     generator = np.random.default_rng([rows.size, columns.size])
     half = _Sample(
-        rows, columns, one_of_each(np.arange(rows.size), SHARE, generator),
+        rows,
+        columns,
+        one_of_each(np.arange(rows.size), SHARE, generator),
         one_of_each(np.arange(columns.size), SHARE, generator),
-    )  # fmt: skip
+    )
     share = _recovered(np.ascontiguousarray(costs[::2, ::2]), half)
     if _DOUBTFUL[0] <= share <= _DOUBTFUL[1]:
         share = _recovered(costs, drawn)
@@ -371,9 +373,7 @@ def dual_value(costs: Array, v: Array) -> float:
     return float(u.sum() + v.sum())
 
 
-def _signed(
-    problem: Problem, rows: Array, columns: Array, monitor: Monitor, counts: Counts
-) -> Array | None:
+def _signed(problem: Problem, rows: Array, columns: Array, monitor: Monitor, counts: Counts) -> Array | None:
     """Signed costs as float64, None where too many are not finite."""
     costs = some_costs(problem, rows, columns, monitor, counts)
     signed = problem.sign * costs.astype(np.float64)

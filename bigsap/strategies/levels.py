@@ -74,9 +74,16 @@ class Ladder:
     """
 
     def __init__(
-        self, problem: Problem, strata: Strata, team: Team, monitor: Monitor,
-        price: np.dtype[Any], seed: int, counts: Counts, kept: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        problem: Problem,
+        strata: Strata,
+        team: Team,
+        monitor: Monitor,
+        price: np.dtype[Any],
+        seed: int,
+        counts: Counts,
+        kept: dict[str, Any] | None = None,
+    ) -> None:
         self.problem, self.team, self.monitor, self.price = problem, team, monitor, price
         self.seed, self.counts = seed, counts
         n, m = problem.shape
@@ -117,10 +124,7 @@ class Ladder:
         bounds = LevelBounds(self.problem, self.team, self.monitor)
         while self.level > 1:
             level = self.level - 1
-            part, below = (
-                parts[level],
-                PartMonitor(self.monitor, self.members[level][0].size, level),
-            )
+            part, below = (parts[level], PartMonitor(self.monitor, self.members[level][0].size, level))
             try:
                 fine = self._solve(part, level, parts, below, solve_level)
             except InvalidCostError as error:
@@ -162,9 +166,13 @@ class Ladder:
         return parts
 
     def _solve(
-        self, part: Problem, level: int, parts: dict[int, Problem], below: PartMonitor,
+        self,
+        part: Problem,
+        level: int,
+        parts: dict[int, Problem],
+        below: PartMonitor,
         solve_level: SolveLevel,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Solve one level; False where it has no solution, or none in finite numbers."""
         inner = choose(part, large=self.price.kind == "i")
         u: Array | None
@@ -173,9 +181,7 @@ class Ladder:
             dense = Problem(ArraySource(costs), part.maximize)
             engine = Engine(dense, Rows.in_place(costs), self.team, below, inner.price)
             # Few rows: leaving a last phase (``ssp._PATIENCE``) costs more than it spares.
-            outcome = whole_rows.run(
-                engine, epsilon=True, seed=self.seed, grid=inner.grid, published=True
-            )
+            outcome = whole_rows.run(engine, epsilon=True, seed=self.seed, grid=inner.grid, published=True)
             self.counts.scans += engine.rows_scanned
             self.counts.pairs += costs.size
             u = (part.sign * costs.astype(inner.price) - outcome.v).min(axis=1)
@@ -233,9 +239,14 @@ def reached(v: Array) -> Array:
 
 
 def transform(
-    problem: Problem, team: Team, monitor: Monitor, rows: Array, u: Array,
-    counts: Counts | None, price: np.dtype[Any],
-) -> Array:  # fmt: skip
+    problem: Problem,
+    team: Team,
+    monitor: Monitor,
+    rows: Array,
+    u: Array,
+    counts: Counts | None,
+    price: np.dtype[Any],
+) -> Array:
     """``v[j] = min over rows of (c[i, j] - u[i])``: prices from some rows' duals. P (m,).
 
     counts: None for a part that lies in memory already, or whose ids are not the problem's.

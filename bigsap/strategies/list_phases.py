@@ -53,9 +53,8 @@ SIGMA, _LONG_SIGMA = 20.0, 32.0
 
 
 def run_course(
-    engine: ListEngine, course: Course, setting: Setting, phases: list[dict[str, Any]],
-    clock: float,
-) -> Outcome:  # fmt: skip
+    engine: ListEngine, course: Course, setting: Setting, phases: list[dict[str, Any]], clock: float
+) -> Outcome:
     """Evaluate all rows, then match them phase by phase, from where the course stands."""
     n, m = engine.problem.shape
     monitor = engine.monitor
@@ -178,9 +177,7 @@ def _next_epsilon(course: Course, record: dict[str, Any], n: int, m: int, guard:
     settled = len(course.phases) > least and drops > epsilon_drops and few
     short = record["rows_scanned"] <= _EASY * n and drops > _EASY_DROPS * epsilon_drops
     easy = len(course.phases) > 2 and short
-    course.epsilon = (
-        0.0 if settled or easy else min(course.epsilon / _DIVIDE, epsilon_drops / (8 * m))
-    )
+    course.epsilon = 0.0 if settled or easy else min(course.epsilon / _DIVIDE, epsilon_drops / (8 * m))
     if course.epsilon < course.lowest:
         course.epsilon = 0.0
 
@@ -220,9 +217,7 @@ def _phase(engine: ListEngine, course: Course) -> tuple[dict[str, Any], bool]:
             _evaluate(engine, engine.stale_rows())
         course.stage = MATCH
     postpone = _sigma(engine.problem.shape[0]) * epsilon
-    feasible = engine.phase(
-        course.order, backward=number % 2 == 1, epsilon=epsilon, postpone=postpone
-    )
+    feasible = engine.phase(course.order, backward=number % 2 == 1, epsilon=epsilon, postpone=postpone)
     f = engine.frontier
     n_drops = int(f.at.n_drops)
     return {

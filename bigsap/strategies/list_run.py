@@ -101,9 +101,7 @@ class Solved:
         prices[self.columns] = v
         original = np.full(matching.size, S.FREE, np.intp)
         if matching.size:
-            original[self.rows] = np.where(
-                matching >= 0, self.columns[np.maximum(matching, 0)], S.FREE
-            )
+            original[self.rows] = np.where(matching >= 0, self.columns[np.maximum(matching, 0)], S.FREE)
         return original, prices
 
     def seconds_per_row(self) -> float:
@@ -116,11 +114,16 @@ class Solved:
         engine, total = self.engine, replace(self.counts)
         if engine is not None:
             counts = engine.lists.counts
-            total.add(Counts(
-                engine.rows_evaluated, engine.pairs_evaluated, engine.rows_scanned,
-                doubled=int(counts.doubled), refused=int(counts.refused),
-                list_bytes=engine.list_bytes,
-            ))  # fmt: skip
+            total.add(
+                Counts(
+                    engine.rows_evaluated,
+                    engine.pairs_evaluated,
+                    engine.rows_scanned,
+                    doubled=int(counts.doubled),
+                    refused=int(counts.refused),
+                    list_bytes=engine.list_bytes,
+                )
+            )
         return total
 
 

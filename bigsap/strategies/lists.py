@@ -48,9 +48,13 @@ _POOL_PART = 5
 
 
 def solve_compressed(
-    problem: Problem, setting: Setting, solved: Solved, snapshot: dict[str, Any] | None = None,
-    phases: list[dict[str, Any]] | None = None, warm: Warm | None = None,
-) -> None:  # fmt: skip
+    problem: Problem,
+    setting: Setting,
+    solved: Solved,
+    snapshot: dict[str, Any] | None = None,
+    phases: list[dict[str, Any]] | None = None,
+    warm: Warm | None = None,
+) -> None:
     """Solve by compressed rows into ``solved``.
 
     Separable sources are solved with their rows and columns in compact order, and the
@@ -97,9 +101,8 @@ def _orders(problem: Problem, monitor: Monitor) -> tuple[Array | None, Array | N
 
 
 def _solve(
-    problem: Problem, setting: Setting, solved: Solved, phases: list[dict[str, Any]],
-    saved: dict[str, Any],
-) -> Outcome:  # fmt: skip
+    problem: Problem, setting: Setting, solved: Solved, phases: list[dict[str, Any]], saved: dict[str, Any]
+) -> Outcome:
     """Solve from first prices. saved: a checkpoint within the levels, or empty."""
     clock = time.perf_counter()
     arithmetic, monitor = setting.arithmetic, setting.monitor
@@ -133,9 +136,8 @@ class FirstPrices:
 
 
 def first_prices(
-    problem: Problem, setting: Setting, solved: Solved, saved: dict[str, Any], *,
-    own_estimate: bool = False,
-) -> FirstPrices:  # fmt: skip
+    problem: Problem, setting: Setting, solved: Solved, saved: dict[str, Any], *, own_estimate: bool = False
+) -> FirstPrices:
     """First prices as the setting says, or as a sample of the costs decides.
 
     ``solved`` hears which they are, and what they took. saved: a checkpoint within the levels,
@@ -156,17 +158,15 @@ def first_prices(
         return FirstPrices(None)
     solved.first_prices = kind
     if kind == "estimate":
-        return FirstPrices(*estimated_prices(
-            problem, setting.team, monitor, setting.arithmetic.price, counts
-        ))  # fmt: skip
+        return FirstPrices(
+            *estimated_prices(problem, setting.team, monitor, setting.arithmetic.price, counts)
+        )
     if kind == "none":
         return FirstPrices(None, plain=plain)
     if strata is None:
         # Of a continued solve the landmarks were counted before.
         strata = strata_of(problem, monitor, seed, Counts() if saved else counts)
-    ladder = Ladder(
-        problem, strata, setting.team, monitor, setting.arithmetic.price, seed, counts, saved
-    )
+    ladder = Ladder(problem, strata, setting.team, monitor, setting.arithmetic.price, seed, counts, saved)
 
     def solve_level(
         part: Problem, inner: Arithmetic, prices: Array, below: Monitor, seed: int
@@ -191,9 +191,7 @@ def first_prices(
         counts.add(level.totals())
         return outcome, engine.row_duals()
 
-    def scan_whole_rows(
-        part: Problem, deeper: Setting, prices: Array
-    ) -> tuple[Outcome, Array | None]:
+    def scan_whole_rows(part: Problem, deeper: Setting, prices: Array) -> tuple[Outcome, Array | None]:
         costs = all_costs(part, deeper.monitor)
         dense = Problem(ArraySource(costs), part.maximize)
         price, grid = deeper.arithmetic.price, deeper.arithmetic.grid
@@ -207,9 +205,11 @@ def first_prices(
 
     def kept() -> dict[str, Any]:
         own = {
-            "counts": vars(counts), "row_order": solved.rows, "column_order": solved.columns,
+            "counts": vars(counts),
+            "row_order": solved.rows,
+            "column_order": solved.columns,
             "done": False,
-        }  # fmt: skip
+        }
         below = ladder.kept()
         return {**own, **below} if below else {}
 
@@ -242,9 +242,13 @@ def _begin(
 
 
 def solve_tight(
-    problem: Problem, setting: Setting, solved: Solved, start: TightStart,
-    phases: list[dict[str, Any]], clock: float,
-) -> Outcome:  # fmt: skip
+    problem: Problem,
+    setting: Setting,
+    solved: Solved,
+    start: TightStart,
+    phases: list[dict[str, Any]],
+    clock: float,
+) -> Outcome:
     """Search for the few rows that tight pairs leave, if any."""
     solved.first_prices = "tight"
     if not start.left.size:
@@ -270,9 +274,11 @@ def _solve_warm(
     engine.fit_bounds()
     choose_bounds(engine, engine.k, setting.seed, solved.counts)
     course = Course(
-        _row_order(problem, setting), plain=not setting.epsilon, pairs=pairs,
+        _row_order(problem, setting),
+        plain=not setting.epsilon,
+        pairs=pairs,
         warm="prices" if warm.column_of_row is None else "pairs",
-    )  # fmt: skip
+    )
     with setting.monitor.saving(lambda: kept_course(solved, engine, course)):
         return run_course(engine, course, setting, phases, clock)
 
@@ -323,9 +329,8 @@ def kept_course(solved: Solved, engine: ListEngine, course: Course) -> dict[str,
 
 
 def _continue(
-    problem: Problem, setting: Setting, solved: Solved, snapshot: dict[str, Any],
-    phases: list[dict[str, Any]],
-) -> Outcome:  # fmt: skip
+    problem: Problem, setting: Setting, solved: Solved, snapshot: dict[str, Any], phases: list[dict[str, Any]]
+) -> Outcome:
     """Go on from what ``kept_course`` kept."""
     clock = time.perf_counter()
     course = Course.continued(snapshot)

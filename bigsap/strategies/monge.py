@@ -100,9 +100,8 @@ class _Pairs:
     """
 
     def __init__(
-        self, problem: Problem, fetch: Callable[[Array, Array, Array], None],
-        tick: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self, problem: Problem, fetch: Callable[[Array, Array, Array], None], tick: Callable[[], None]
+    ) -> None:
         self.n = problem.shape[0]
         self.sign, self.dtype = problem.sign, np.dtype(problem.source.dtype)
         self.whole = problem.integer
@@ -165,9 +164,7 @@ def _by_fill(fill: Fill) -> Callable[[Array, Array, Array], None]:
     return fetch
 
 
-def _one_by_one(
-    source: CostSource, tick: Callable[[], None]
-) -> Callable[[Array, Array, Array], None]:
+def _one_by_one(source: CostSource, tick: Callable[[], None]) -> Callable[[Array, Array, Array], None]:
     def fetch(rows: Array, columns: Array, out: Array) -> None:
         one = np.empty((1, 1), source.dtype)
         for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
@@ -231,9 +228,12 @@ def _judge(costs: Array, noise: float, distinct: int, generator: np.random.Gener
 
 
 def _keys(
-    row: Callable[[int], Array], column: Callable[[int], Array], first: tuple[int, int],
-    noise: float, generator: np.random.Generator,
-) -> tuple[Array, Array]:  # fmt: skip
+    row: Callable[[int], Array],
+    column: Callable[[int], Array],
+    first: tuple[int, int],
+    noise: float,
+    generator: np.random.Generator,
+) -> tuple[Array, Array]:
     """What rows and columns are sorted by: the difference of the outermost columns, and rows.
 
     The outermost differ most. Found when nothing ties at the ends, or when some turns
@@ -288,9 +288,7 @@ def _ends(
 # -- prices -----------------------------------------------------------------------------
 
 
-def _prices(
-    pairs: _Pairs, rows: Array, columns: Array, price: np.dtype[Any]
-) -> tuple[Array, Array]:
+def _prices(pairs: _Pairs, rows: Array, columns: Array, price: np.dtype[Any]) -> tuple[Array, Array]:
     """Prices (n,) of the sorted columns, and the reduced costs (n,) of the diagonal.
 
     Where no pair beside the diagonal is better than it, no pair of a Monge matrix is: so a
@@ -320,9 +318,8 @@ def _prices(
 
 
 def _check(
-    pairs: _Pairs, rows: Array, columns: Array, v: Array, u: Array,
-    generator: np.random.Generator,
-) -> None:  # fmt: skip
+    pairs: _Pairs, rows: Array, columns: Array, v: Array, u: Array, generator: np.random.Generator
+) -> None:
     """Compare some pairs of each row with its reduced cost: half of them from all over the
     row, half near the diagonal, where order and prices matter most."""
     n = pairs.n

@@ -23,13 +23,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import largest_cost
 from bigsap.engine.lists.below_price import Found, RowReader, run_below
-from bigsap.engine.lists.bounds import (
-    FEW_COORDINATES,
-    blocks_of,
-    fit,
-    no_blocks,
-    separated_columns,
-)
+from bigsap.engine.lists.bounds import FEW_COORDINATES, blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.lists.layout import ENTRY_BYTES, PANEL
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.private_columns import (
@@ -122,10 +116,15 @@ def sparse_gate(
     if not np.isfinite(own).all():
         return None
     pairs = PrivatePairs(
-        start, ids, costs, own, v=np.zeros(gated.shape[1], price),
+        start,
+        ids,
+        costs,
+        own,
+        v=np.zeros(gated.shape[1], price),
         column_of_row=np.full(size.size, S.FREE, S.ID),
-        row_of_column=np.full(gated.shape[1], S.FREE, S.ID), match_cost=np.zeros(size.size, price),
-    )  # fmt: skip
+        row_of_column=np.full(gated.shape[1], S.FREE, S.ID),
+        match_cost=np.zeros(size.size, price),
+    )
     if warm is not None:
         _adopt(pairs, warm, whole, setting.monitor.tick)
     return SparseGate(pairs, setting)
@@ -157,9 +156,7 @@ class SparseGate:
         budget, done = _FIRST_ENTRIES, False
         while not done:
             clock = time.perf_counter()
-            done = bool(
-                run_private(self.order, pairs, f, S.infinity(price), S.blocked_price(price), budget)
-            )
+            done = bool(run_private(self.order, pairs, f, S.infinity(price), S.blocked_price(price), budget))
             seconds = max(time.perf_counter() - clock, 1e-6)
             budget = max(1, min(4 * budget, int(budget * _SLICE_SECONDS / seconds)))
             if at.entries > _PATIENCE * n * m:
@@ -237,13 +234,15 @@ class _Rows:
         width = 1 if rows.size * m < _SHARED_PAIRS else team.n_threads
         room = m + _ROOM  # of which only what is written becomes memory
         f = Found(
-            ids=np.empty((width, room), np.int32), costs=np.empty((width, room), price),
-            taken=np.zeros(width, np.int64), done=np.zeros(width, np.int64),
+            ids=np.empty((width, room), np.int32),
+            costs=np.empty((width, room), price),
+            taken=np.zeros(width, np.int64),
+            done=np.zeros(width, np.int64),
             pairs=np.zeros(width, np.int64),
             raw=np.empty((width, PANEL * self.dtype.itemsize), np.uint8),
             near=np.empty((width, PANEL), price),
             bound=np.empty((width, max(1, reader.blocks.offset.size))),
-        )  # fmt: skip
+        )
         size = np.zeros(rows.size, np.int64)
         of_ids: list[Array] = []
         of_costs: list[Array] = []
@@ -254,13 +253,9 @@ class _Rows:
             of_thread: list[list[tuple[Array, Array]]] = [[] for _ in range(width)]
             clock = time.perf_counter()
             while int(f.done.sum()) < part.size:
-                team.run_some(
-                    width, run_below, part, cap, size[start : start + part.size], reader, f
-                )
+                team.run_some(width, run_below, part, cap, size[start : start + part.size], reader, f)
                 for thread, taken in enumerate(f.taken.tolist()):
-                    of_thread[thread].append(
-                        (f.ids[thread, :taken].copy(), f.costs[thread, :taken].copy())
-                    )
+                    of_thread[thread].append((f.ids[thread, :taken].copy(), f.costs[thread, :taken].copy()))
                 total += int(f.taken.sum())
                 if total > most:
                     self._count(counts, start + int(f.done.sum()), f)
@@ -316,7 +311,11 @@ def _rows(gated: Gated, source: CostSource, setting: Setting) -> _Rows | None:
     slots = np.empty((1, 1), dtype) if like is None else like
     costs = costs_in(slots, price, there=like is not None)
     reader = RowReader(
-        costs, fill.address if fill else 0, fill.context if fill else 0,
-        price.type(-1 if gated.maximize else 1), m, blocks,
-    )  # fmt: skip
+        costs,
+        fill.address if fill else 0,
+        fill.context if fill else 0,
+        price.type(-1 if gated.maximize else 1),
+        m,
+        blocks,
+    )
     return _Rows(reader, columns, np.dtype(dtype), (slots, fill))

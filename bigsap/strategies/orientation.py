@@ -68,9 +68,8 @@ def inverse(columns: Array, n_columns: int) -> Array:
 def exchanged(certificate: Certificate) -> Certificate:
     """The certificate of the transposed problem: the duals change sides."""
     return replace(
-        certificate, u=certificate.v, v=certificate.u, u_low=certificate.v_low,
-        v_low=certificate.u_low,
-    )  # fmt: skip
+        certificate, u=certificate.v, v=certificate.u, u_low=certificate.v_low, v_low=certificate.u_low
+    )
 
 
 def rows_outside(problem: Problem, columns: Array) -> Array:

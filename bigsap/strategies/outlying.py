@@ -65,9 +65,7 @@ def without(order: Array, left_out: Array, size: int) -> Array:
     return kept
 
 
-def worth(
-    problem: Problem, v: Array, far: Outlying, team: Team, monitor: Monitor, counts: Counts
-) -> Array:
+def worth(problem: Problem, v: Array, far: Outlying, team: Team, monitor: Monitor, counts: Counts) -> Array:
     """The prices, those of outlying columns by what the rows make of them.
 
     v: (m,) prices by rows that are not outlying. The largest of the other columns' becomes 0.

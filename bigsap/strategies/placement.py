@@ -64,9 +64,14 @@ ON_TRIAL = "lists, unless some end long before others"
 
 
 def place_costs(
-    source: CostSource, device: str | Sequence[str], memory_limit: int | str | None,
-    monitor: Monitor, cache: RowCache | int | str | None = None, *, by_rows: bool = False,
-) -> CostSource:  # fmt: skip
+    source: CostSource,
+    device: str | Sequence[str],
+    memory_limit: int | str | None,
+    monitor: Monitor,
+    cache: RowCache | int | str | None = None,
+    *,
+    by_rows: bool = False,
+) -> CostSource:
     """The costs on the device asked for, or in slabs on several: of columns, or of a matrix's
     rows where these are asked for.
 
@@ -263,9 +268,7 @@ def unrelated_there(source: Any) -> bool:
     return isinstance(source, OnDevice) and unrelated(_sample(source))
 
 
-def engine_for(
-    problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
-) -> Engine:
+def engine_for(problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]) -> Engine:
     """The engine that scans whole rows: of the devices that the costs are on, else the CPU's."""
     there = isinstance(problem.source, (OnDevice, SlabsOnDevices))
     if there and problem.shape[0] <= problem.shape[1]:
@@ -297,17 +300,13 @@ def device_forest(problem: Problem) -> DeviceForest | None:
     return DeviceForest(problem)
 
 
-def device_classical(
-    problem: Problem, price: np.dtype[Any], ends: tuple[Any, Any]
-) -> DeviceClassical | None:
+def device_classical(problem: Problem, price: np.dtype[Any], ends: tuple[Any, Any]) -> DeviceClassical | None:
     """The classical method on the device that the costs are on, if any."""
     there = isinstance(problem.source, OnDevice)
     return DeviceClassical(problem, price, ends) if there else None
 
 
-def device_bids(
-    problem: Problem, price: np.dtype[Any], look: Callable[[], None]
-) -> DeviceBids | None:
+def device_bids(problem: Problem, price: np.dtype[Any], look: Callable[[], None]) -> DeviceBids | None:
     """An auction's bids by the device that the costs are on, if any."""
     return DeviceBids(problem, price, look) if isinstance(problem.source, OnDevice) else None
 
@@ -345,9 +344,7 @@ def engine_where(
 def refuse_slabs(source: Any) -> None:
     """Lists are evaluated on one device."""
     if isinstance(source, SlabsOnDevices):
-        raise OptionError(
-            "method 'compressed' runs on one device; several share the columns of method 'ssp'"
-        )
+        raise OptionError("method 'compressed' runs on one device; several share the columns of method 'ssp'")
 
 
 def refuse_streaming(source: Any) -> None:

@@ -66,9 +66,8 @@ class TightStart:
 
 
 def tight_start(
-    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, seed: int,
-    counts: Counts,
-) -> TightStart | None:  # fmt: skip
+    problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, seed: int, counts: Counts
+) -> TightStart | None:
     """A matching on tight pairs of all rows but a few; None where there is none to be had
     quickly, or a cost is invalid, which is left for others to say.
 
@@ -95,9 +94,7 @@ def tight_start(
 class _Pass(Protocol):
     """How the costs are gone through: ``HostPass``, or the same on a device."""
 
-    def sweep(
-        self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]
-    ) -> None: ...
+    def sweep(self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]) -> None: ...
 
     def columns(self, columns: Array) -> tuple[Array, Array]: ...
 
@@ -155,9 +152,14 @@ class _Attempt:
     """Passes over one matrix, one a guess."""
 
     def __init__(
-        self, problem: Problem, pairs: _Pass, monitor: Monitor, arithmetic: Arithmetic,
-        counts: Counts, n_threads: int,
-    ) -> None:  # fmt: skip
+        self,
+        problem: Problem,
+        pairs: _Pass,
+        monitor: Monitor,
+        arithmetic: Arithmetic,
+        counts: Counts,
+        n_threads: int,
+    ) -> None:
         self.problem, self.passes, self.monitor = problem, pairs, monitor
         self.price, self.counts = arithmetic.price, counts
         n, m = problem.shape

@@ -80,10 +80,14 @@ class Growth:
 
 
 def solve_hungarian(
-    problem: Problem, setting: Setting, solved: Solved, variant: str,
-    snapshot: dict[str, Any] | None = None, phases: list[dict[str, Any]] | None = None,
+    problem: Problem,
+    setting: Setting,
+    solved: Solved,
+    variant: str,
+    snapshot: dict[str, Any] | None = None,
+    phases: list[dict[str, Any]] | None = None,
     warm: Warm | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Solve by the Hungarian method into ``solved``.
 
     variant: "auto" tries tight pairs first and leaves what is hard for trees to searches row by
@@ -97,9 +101,7 @@ def solve_hungarian(
             problem, setting.team, setting.monitor, setting.arithmetic.price, 1, setting.seed
         )
         solved.engine = engine
-        solved.outcome = solve_classical(
-            problem, setting, solved, engine, snapshot or {}, phases, warm
-        )
+        solved.outcome = solve_classical(problem, setting, solved, engine, snapshot or {}, phases, warm)
         return
     if snapshot and "forest_words" not in snapshot:
         # What tight pairs or trees left is searched row by row; of trees the first record tells.
@@ -114,9 +116,14 @@ def solve_hungarian(
 
 
 def _solve(
-    problem: Problem, setting: Setting, solved: Solved, variant: str, saved: dict[str, Any],
-    phases: list[dict[str, Any]], warm: Warm | None,
-) -> Outcome | None:  # fmt: skip
+    problem: Problem,
+    setting: Setting,
+    solved: Solved,
+    variant: str,
+    saved: dict[str, Any],
+    phases: list[dict[str, Any]],
+    warm: Warm | None,
+) -> Outcome | None:
     """None where trees on a device say that the problem is for lists and their own prices."""
     clock = time.perf_counter()
     n, m = problem.shape
@@ -129,15 +136,11 @@ def _solve(
             solved.first_prices = "columns" if n == m else "none"
             seconds = {"start": 0.0, "search": time.perf_counter() - clock}
             phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
-            return Outcome(
-                grown.column_of_row, grown.real(grown.v, price), phases=phases, seconds=seconds
-            )
+            return Outcome(grown.column_of_row, grown.real(grown.v, price), phases=phases, seconds=seconds)
         if grown is not None and variant == "auto" and _in_vain(grown):
             return None
     elif variant == "auto" and warm is None and not saved:
-        start = tight_start(
-            problem, setting.team, monitor, setting.arithmetic, setting.seed, solved.counts
-        )
+        start = tight_start(problem, setting.team, monitor, setting.arithmetic, setting.seed, solved.counts)
         if start is not None:
             return lists.solve_tight(problem, setting, solved, start, phases, clock)
     engine = _engine(problem, setting, solved, None if grown is None else gpu.KEEP)
@@ -239,9 +242,7 @@ def _engine(problem: Problem, setting: Setting, solved: Solved, k: int | None) -
     if setting.memory is not None:
         k = max(_LEAST_LIST_SIZE, min(k, setting.memory // (2 * ENTRY_BYTES * max(1, n))))
     price = setting.arithmetic.price
-    engine = list_engine_for(
-        problem, setting.team, setting.monitor, price, setting.k or k, setting.seed
-    )
+    engine = list_engine_for(problem, setting.team, setting.monitor, price, setting.k or k, setting.seed)
     if setting.memory is not None:
         engine.limit_memory(setting.memory // 2)
     if setting.exhausted:
@@ -254,9 +255,13 @@ def _engine(problem: Problem, setting: Setting, solved: Solved, k: int | None) -
 
 
 def _run(
-    engine: ListEngine, growth: Growth, setting: Setting, solved: Solved,
-    phases: list[dict[str, Any]], clock: float,
-) -> Outcome:  # fmt: skip
+    engine: ListEngine,
+    growth: Growth,
+    setting: Setting,
+    solved: Solved,
+    phases: list[dict[str, Any]],
+    clock: float,
+) -> Outcome:
     """Lists, first stars, trees; then what is left."""
     monitor, f = engine.monitor, growth.forest
     n = engine.problem.shape[0]
@@ -318,9 +323,16 @@ def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
             if short and counts.evaluations > _MOST_EVALUATIONS * n:
                 return int(S.LIMIT)
         status = grow.run_forest(
-            engine.lists, engine.v, engine.column_of_row, engine.row_of_column, engine.match_cost,
-            f, engine.infinity, enough, budget,
-        )  # fmt: skip
+            engine.lists,
+            engine.v,
+            engine.column_of_row,
+            engine.row_of_column,
+            engine.match_cost,
+            f,
+            engine.infinity,
+            enough,
+            budget,
+        )
         engine.monitor.progress.assigned = int(n - f.at.left)
         solved.trees = growth.told()
         if status in (S.YIELD, S.EVENT):
@@ -362,9 +374,13 @@ def _evaluate_ended(engine: ListEngine, f: T.Forest) -> None:
 
 
 def _search_rows(
-    engine: ListEngine, growth: Growth, setting: Setting, solved: Solved,
-    phases: list[dict[str, Any]], seconds: dict[str, float],
-) -> Outcome:  # fmt: skip
+    engine: ListEngine,
+    growth: Growth,
+    setting: Setting,
+    solved: Solved,
+    phases: list[dict[str, Any]],
+    seconds: dict[str, float],
+) -> Outcome:
     """Match what is left by shortest paths from one row after the other, on the same lists."""
     T.uproot(engine.v, growth.forest, engine.infinity)
     if engine.n_virtual:
@@ -387,9 +403,13 @@ def _kept(engine: ListEngine, growth: Growth, solved: Solved) -> dict[str, Any]:
         return whole
     own = {f"forest_{name}": array for name, array in T.kept(growth.forest).items()}
     return {
-        **whole, **own, "growth_stage": growth.stage, "pairs": growth.pairs,
-        "first_prices": growth.first_prices, "counts": vars(solved.counts),
-    }  # fmt: skip
+        **whole,
+        **own,
+        "growth_stage": growth.stage,
+        "pairs": growth.pairs,
+        "first_prices": growth.first_prices,
+        "counts": vars(solved.counts),
+    }
 
 
 def _continued(engine: ListEngine, growth: Growth, saved: dict[str, Any]) -> None:

@@ -21,13 +21,7 @@ from bigsap.sources.base import Array, Grouped
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun
 from bigsap.strategies.start.estimate import estimate, plain
-from bigsap.strategies.start.warm import (
-    LOOSE_SHARE,
-    LOOSE_SHARE_OF_PICKS,
-    Warm,
-    adopt,
-    first_epsilon,
-)
+from bigsap.strategies.start.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm, adopt, first_epsilon
 
 
 def row_order(engine: Engine, seed: int) -> Array:
@@ -97,11 +91,17 @@ class Phases(PhaseRun):
 
 
 def run(
-    engine: Engine, *, epsilon: bool, seed: int, grid: float, warm: Warm | None = None,
+    engine: Engine,
+    *,
+    epsilon: bool,
+    seed: int,
+    grid: float,
+    warm: Warm | None = None,
     enough: Callable[[Array, Array, float], bool] | None = None,
-    snapshot: dict[str, Any] | None = None, phases: list[dict[str, Any]] | None = None,
+    snapshot: dict[str, Any] | None = None,
+    phases: list[dict[str, Any]] | None = None,
     published: bool = False,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Solve; ``epsilon=False`` is the plain method from prices 0.
 
     grid: prices and epsilons are kept on multiples of it (0: no grid), which makes
@@ -176,9 +176,7 @@ def _proceed(course: Phases, record: dict[str, Any], m: int, published: bool) ->
         course.finer = record["epsilon"] / _SHRINK
 
 
-def _begin(
-    engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm | None
-) -> Phases | Array:
+def _begin(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm | None) -> Phases | Array:
     """First prices, epsilon and order; or the solution, when a sweep proves one."""
     st = engine.state
     if warm is not None:
@@ -205,9 +203,12 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
     loose = np.zeros(n, bool)
     loose[left] = True
     return Phases(
-        order[loose[order]], epsilon_low=first / (16 * n), begun=True,
-        scanned=engine.rows_scanned, finer=first,
-    )  # fmt: skip
+        order[loose[order]],
+        epsilon_low=first / (16 * n),
+        begun=True,
+        scanned=engine.rows_scanned,
+        finer=first,
+    )
 
 
 def _skinny(engine: Engine) -> bool:

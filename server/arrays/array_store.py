@@ -91,9 +91,7 @@ class ArrayStore:
                 else:
                     self._known[meta.id] = meta
 
-    def create(
-        self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None
-    ) -> Meta:
+    def create(self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None) -> Meta:
         """A new array without rows. Raises HttpProblem ``disk-full``.
 
         quota: most arrays and bytes of the owner, this one among them; beyond them HttpProblem
@@ -155,9 +153,7 @@ class ArrayStore:
         found = [self._seen(m) for m in known if owner is None or m.owner == owner]
         return sorted(found, key=lambda m: (-m.created, m.id))
 
-    def page(
-        self, owner: str | None, size: int, token: str | None = None
-    ) -> tuple[list[Meta], str | None]:
+    def page(self, owner: str | None, size: int, token: str | None = None) -> tuple[list[Meta], str | None]:
         """Up to ``size`` arrays, newest first, and the token of the next page or None.
 
         Raises HttpProblem for what is no token.
@@ -186,18 +182,14 @@ class ArrayStore:
             if meta.sealed is not None:
                 raise HttpProblem("array-sealed", "a sealed array cannot be changed")
             if not 0 <= start < max(1, meta.shape[0]):
-                raise HttpProblem(
-                    "not-found", f"there is no row {start}: there are {meta.shape[0]} rows"
-                )
+                raise HttpProblem("not-found", f"there is no row {start}: there are {meta.shape[0]} rows")
             stop = meta.shape[0]
             if nbytes is not None:
                 stop = start + whole_rows(nbytes, stop - start, meta.row_bytes)
             # Rows without bytes are always there, and a block of them writes nothing.
             aside = meta.row_bytes > 0 and without(meta.ranges, start, stop) != meta.ranges
             with disk():
-                block = Block(
-                    meta.shape, meta.dtype, start, stop, meta.offset, self.file(meta), aside=aside
-                )
+                block = Block(meta.shape, meta.dtype, start, stop, meta.offset, self.file(meta), aside=aside)
             others = self._open[meta.id]
             for other in [b for b in others if b.start < stop and start < b.stop]:
                 other.supersede()
@@ -254,15 +246,11 @@ class ArrayStore:
                 if self._open[array_id]:
                     raise HttpProblem("array-incomplete", "a block is still being received")
                 if missing := meta.missing():
-                    raise HttpProblem(
-                        "array-incomplete", "not all rows are received", missing=missing[:100]
-                    )
+                    raise HttpProblem("array-incomplete", "not all rows are received", missing=missing[:100])
                 sha256, finite = self._digest(meta)
                 meta = replace(meta, sealed=time.time(), sha256=sha256, finite=finite)
             if expected is not None and expected.lower() != meta.sha256:
-                raise HttpProblem(
-                    "invalid-spec", f"the data has sha256 {meta.sha256}", pointer="/sha256"
-                )
+                raise HttpProblem("invalid-spec", f"the data has sha256 {meta.sha256}", pointer="/sha256")
             with disk():
                 self._write(meta)
             return meta

@@ -26,15 +26,7 @@ class Block:
     """
 
     def __init__(
-        self,
-        shape: Sequence[int],
-        dtype: str,
-        start: int,
-        stop: int,
-        offset: int,
-        file: Path,
-        *,
-        aside: bool,
+        self, shape: Sequence[int], dtype: str, start: int, stop: int, offset: int, file: Path, *, aside: bool
     ) -> None:
         self.start, self.stop, self.aside = start, stop, aside
         self._width = math.prod(shape[1:])
@@ -83,9 +75,7 @@ class Block:
             item = first + int(np.isnan(values).argmax())
             width = max(1, self._width)
             row, column = self.start + item // width, item % width
-            raise HttpProblem(
-                "invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column
-            )
+            raise HttpProblem("invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column)
 
     def finish(self) -> int:
         """The number of rows, all on the disk or kept aside. Raises HttpProblem unless whole."""
@@ -131,9 +121,8 @@ def whole_rows(nbytes: int, rows: int, row_bytes: int) -> int:
         return rows
     if nbytes == 0 or nbytes % row_bytes:
         raise HttpProblem(
-            "invalid-spec", f"the body has {nbytes} bytes, which are no whole rows of"
-            f" {row_bytes} bytes",
-        )  # fmt: skip
+            "invalid-spec", f"the body has {nbytes} bytes, which are no whole rows of {row_bytes} bytes"
+        )
     return nbytes // row_bytes
 
 
@@ -144,9 +133,7 @@ def too_long() -> HttpProblem:
 
 def superseded() -> HttpProblem:
     """What a block is told that a later one has overtaken."""
-    return HttpProblem(
-        "block-superseded", "another block of the same rows has begun after this one"
-    )
+    return HttpProblem("block-superseded", "another block of the same rows has begun after this one")
 
 
 @contextmanager

@@ -55,12 +55,8 @@ def check_uri(uri: str, prefixes: Iterable[str], pointer: str) -> None:
     body = uri.partition("://")[2]
     if not plain or any(part in uri for part in wrong) or "://" in body or uri.endswith("/.."):
         raise HttpProblem("forbidden-address", "this address is not allowed", pointer=pointer)
-    if not any(
-        uri.startswith(prefix if prefix.endswith("/") else prefix + "/") for prefix in prefixes
-    ):
-        raise HttpProblem(
-            "forbidden-address", "the operator has not allowed this address", pointer=pointer
-        )
+    if not any(uri.startswith(prefix if prefix.endswith("/") else prefix + "/") for prefix in prefixes):
+        raise HttpProblem("forbidden-address", "the operator has not allowed this address", pointer=pointer)
 
 
 def pinned_client(host: str, port: int, headers: Mapping[str, str]) -> Any:

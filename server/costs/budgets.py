@@ -19,11 +19,7 @@ _TURNED = {"points", "lowrank", "table", "expression", "sum", "scale", "forbid_a
 
 
 def check_budgets(
-    request: JobRequest,
-    resolver: Resolver,
-    shape: tuple[int, int],
-    dtype: str,
-    kinds: list[str],
+    request: JobRequest, resolver: Resolver, shape: tuple[int, int], dtype: str, kinds: list[str]
 ) -> None:
     """Refuse a cache or a limit that does not hold one row: the solve would.
 
@@ -39,16 +35,18 @@ def check_budgets(
     limit, cache = options.memory_limit, options.cache
     if limit is not None and size_bytes(limit) < row_bytes:
         raise HttpProblem(
-            "invalid-spec", f"{limit} does not even hold one row of costs, {row_bytes} bytes",
+            "invalid-spec",
+            f"{limit} does not even hold one row of costs, {row_bytes} bytes",
             pointer="/options/memory_limit",
-        )  # fmt: skip
+        )
     if cache is None or size_bytes(cache) >= row_bytes:
         return
     if gated or not _in_place(request.cost, resolver, request.shape):
         raise HttpProblem(
-            "invalid-spec", f"a cache of {cache} does not hold one row of {width} costs,"
-            f" {row_bytes} bytes", pointer="/options/cache",
-        )  # fmt: skip
+            "invalid-spec",
+            f"a cache of {cache} does not hold one row of {width} costs, {row_bytes} bytes",
+            pointer="/options/cache",
+        )
 
 
 def _in_place(cost: Any, resolver: Resolver, shape: list[int] | None) -> bool:

@@ -40,9 +40,7 @@ def build_source(
     return source
 
 
-def unassigned_cost(
-    request: Mapping[str, Any], data: str | Path, settings: Mapping[str, Any]
-) -> Any:
+def unassigned_cost(request: Mapping[str, Any], data: str | Path, settings: Mapping[str, Any]) -> Any:
     """``options.unassigned_cost`` for ``bigsap.solve``: None, a number or an array (n,)."""
     value = JobRequest.model_validate(request).options.unassigned_cost
     if value is None or isinstance(value, (int, float)):
@@ -83,10 +81,12 @@ def _build(
     match spec:
         case specs.Points() | specs.LowRank() | specs.Table():
             kind = KINDS[spec.type]
-            return kind.build(**{
-                name: array(name) if holds == "array" else getattr(spec, name)
-                for name, holds in kind.fields.items()
-            })  # fmt: skip
+            return kind.build(
+                **{
+                    name: array(name) if holds == "array" else getattr(spec, name)
+                    for name, holds in kind.fields.items()
+                }
+            )
         case specs.Matrix():
             return _matrix(array("values"), pointer)
         case specs.Zarr():
@@ -130,9 +130,7 @@ class _Inverted:
 
 def _matrix(values: np.ndarray[Any, Any], pointer: str) -> bigsap.CostSource:
     if values.ndim != 2:
-        raise HttpProblem(
-            "invalid-spec", f"a matrix has 2 dimensions, not {values.ndim}", pointer=pointer
-        )
+        raise HttpProblem("invalid-spec", f"a matrix has 2 dimensions, not {values.ndim}", pointer=pointer)
     return bigsap.as_source(values)
 
 
@@ -146,9 +144,7 @@ def shape_of(spec: Any, shape: list[int] | None, pointer: str) -> tuple[int, int
         )
     found = spec.shape if shape is None else shape
     if found is None:
-        raise HttpProblem(
-            "invalid-spec", f'a cost of type "{spec.type}" needs the shape', pointer="/shape"
-        )
+        raise HttpProblem("invalid-spec", f'a cost of type "{spec.type}" needs the shape', pointer="/shape")
     return found[0], found[1]
 
 
@@ -159,9 +155,7 @@ def _expression(
     for name, value in spec.arrays.items():
         place = pointer_to_child(pointer, "arrays", name)
         if name in RESERVED:
-            raise HttpProblem(
-                "invalid-spec", f"{name!r} cannot be the name of an array", pointer=place
-            )
+            raise HttpProblem("invalid-spec", f"{name!r} cannot be the name of an array", pointer=place)
         arrays[name] = value if isinstance(value, float) else resolver.array(value, place)
     try:
         return bigsap.expression(spec.code, shape, **arrays)
@@ -184,10 +178,16 @@ def _http_rows(
     client = pinned_client(host, port, {})
     try:
         source = bigsap.from_http(
-            spec.url, shape, spec.dtype, headers=headers, timeout=spec.timeout,
-            retries=spec.retries, in_flight=spec.in_flight, block_rows=spec.block_rows,
+            spec.url,
+            shape,
+            spec.dtype,
+            headers=headers,
+            timeout=spec.timeout,
+            retries=spec.retries,
+            in_flight=spec.in_flight,
+            block_rows=spec.block_rows,
             client=client,
-        )  # fmt: skip
+        )
     except BaseException:
         client.close()
         raise
@@ -200,9 +200,7 @@ def check_http_rows(
     spec: specs.HttpRows, resolver: Resolver, pointer: str
 ) -> tuple[str, int, dict[str, str]]:
     """Host, port and headers of an allowed provider. Raises HttpProblem."""
-    host, port = check_host(
-        spec.url, resolver.settings["http_rows_hosts"], pointer_to_child(pointer, "url")
-    )
+    host, port = check_host(spec.url, resolver.settings["http_rows_hosts"], pointer_to_child(pointer, "url"))
     headers: dict[str, str] = {}
     if spec.credentials is not None:
         known = resolver.settings["credentials"]
@@ -226,9 +224,7 @@ def plugin_entry(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
         for entry in importlib.metadata.entry_points(group=PLUGIN_GROUP, name=name):
             return entry.load()
     raise HttpProblem(
-        "invalid-spec",
-        f"there is no enabled plugin {name!r}",
-        pointer=pointer_to_child(pointer, "name"),
+        "invalid-spec", f"there is no enabled plugin {name!r}", pointer=pointer_to_child(pointer, "name")
     )
 
 
@@ -241,9 +237,7 @@ def plugin_params(plugin: Any, spec: specs.Plugin, pointer: str) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise HttpProblem(
-            "invalid-spec",
-            first["msg"],
-            pointer=pointer_to_child(pointer, "params", *first["loc"]),
+            "invalid-spec", first["msg"], pointer=pointer_to_child(pointer, "params", *first["loc"])
         ) from error
 
 

@@ -108,9 +108,7 @@ def judge(name: str, data: bytes, chunk_bytes: int) -> None:
     except (struct.error, zlib.error, IndexError) as error:
         raise ValueError(f"the {name} data are damaged") from error
     if size > most:
-        raise ValueError(
-            f"the {name} data decode to {size} bytes or more, but the chunk has {chunk_bytes}"
-        )
+        raise ValueError(f"the {name} data decode to {size} bytes or more, but the chunk has {chunk_bytes}")
 
 
 @contextmanager

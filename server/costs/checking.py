@@ -35,19 +35,20 @@ def check_apart(
     try:
         done = subprocess.run(
             [sys.executable, "-m", "bigsap_server.costs.checking"],
-            input=order, capture_output=True, text=True, timeout=seconds, check=False,
-        )  # fmt: skip
+            input=order,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise HttpProblem(
-            "over-limit", f"the costs could not be compiled and sampled in {seconds:g} s",
-            pointer="/cost",
-        ) from None  # fmt: skip
+            "over-limit", f"the costs could not be compiled and sampled in {seconds:g} s", pointer="/cost"
+        ) from None
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise HttpProblem(
-            "over-limit", "the check needs too much memory", pointer="/cost"
-        ) from None
+        raise HttpProblem("over-limit", "the check needs too much memory", pointer="/cost") from None
     if "problem" in answer:
         found = answer["problem"]
         extra = {k: found[k] for k in ("row", "column") if k in found}
@@ -119,9 +120,12 @@ def _judge(row: np.ndarray[Any, Any], number: int, maximize: bool) -> None:
     if wrong.any():
         column = int(wrong.argmax())
         raise HttpProblem(
-            "invalid-cost", f"cost[{number}, {column}] is {row[column]}", pointer="/cost",
-            row=number, column=column,
-        )  # fmt: skip
+            "invalid-cost",
+            f"cost[{number}, {column}] is {row[column]}",
+            pointer="/cost",
+            row=number,
+            column=column,
+        )
 
 
 def _plain(value: Any) -> Any:

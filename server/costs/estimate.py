@@ -52,10 +52,17 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
     options = request.options
     if plan.shape is None:
         return {
-            "memory_bytes": None, "seconds": None, "seconds_low": None, "seconds_high": None,
-            "memory": {}, "disk_bytes": None, "disk": {}, "infinite": plan.infinite, "spread": None,
+            "memory_bytes": None,
+            "seconds": None,
+            "seconds_low": None,
+            "seconds_high": None,
+            "memory": {},
+            "disk_bytes": None,
+            "disk": {},
+            "infinite": plan.infinite,
+            "spread": None,
             "notes": ["the shape is known only when the costs are opened"],
-        }  # fmt: skip
+        }
     n, m = min(plan.shape), max(plan.shape)
     pairs = plan.shape[0] * plan.shape[1]
     item = 8
@@ -87,9 +94,7 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
     }
     if plan.infinite is not None and plan.infinite["found"]:
         found, sampled, why = (plan.infinite[key] for key in ("found", "sampled", "why"))
-        notes.append(
-            f"of {sampled} costs of the expression {found} are infinite{f': {why}' if why else ''}"
-        )
+        notes.append(f"of {sampled} costs of the expression {found} are infinite{f': {why}' if why else ''}")
     passes = passes_of(n, dense, plan.python_rows)
     work = pairs * plan.pair_ns * passes * 1e-9
     searching = 1e-8 * n**1.25 * m**0.9 if dense else 6e-8 * n**1.36 * min(_LIST, m) ** 0.9
@@ -101,9 +106,14 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
             whole = asked is None or asked >= pairs * item
             answered = n if whole else n * passes
             rows = spread_seconds(
-                n, m, m * plan.pair_ns * 1e-9, workers,
-                asked=min(answered, _ASKED * n), answered=answered, whole=whole,
-            )  # fmt: skip
+                n,
+                m,
+                m * plan.pair_ns * 1e-9,
+                workers,
+                asked=min(answered, _ASKED * n),
+                answered=answered,
+                whole=whole,
+            )
             seconds = _START_S + rows + searching / effective
         spread = {"workers": workers, "seconds_alone": round(alone, 3), "pays": seconds < alone}
         if not plan.python_rows:

@@ -69,9 +69,8 @@ class Judge:
             raise invalid("needs 1 or 2 dimensions", pointer_to_child(pointer, name))
         if facts.finite is False:
             raise HttpProblem(
-                "invalid-cost", "the array has infinite entries",
-                pointer=pointer_to_child(pointer, name),
-            )  # fmt: skip
+                "invalid-cost", "the array has infinite entries", pointer=pointer_to_child(pointer, name)
+            )
         return (*facts.shape, 1)[:2] if len(facts.shape) == 1 else facts.shape  # type: ignore[return-value]
 
     def part(self, spec: Any, pointer: str) -> Piece:
@@ -144,9 +143,7 @@ class Judge:
     def points(self, spec: specs.Points, pointer: str) -> Piece:
         (n, d), (m, e) = self.sided(spec, "x", pointer), self.sided(spec, "y", pointer)
         if d != e:
-            raise invalid(
-                f"x has {d} coordinates a point, y has {e}", pointer_to_child(pointer, "y")
-            )
+            raise invalid(f"x has {d} coordinates a point, y has {e}", pointer_to_child(pointer, "y"))
         if spec.w is not None:
             place = pointer_to_child(pointer, "w")
             if spec.metric == "haversine":
@@ -203,10 +200,12 @@ class Judge:
             if (values == wrong).any():
                 row, column = (int(k) for k in np.argwhere(values == wrong)[0])
                 raise HttpProblem(
-                    "invalid-cost", f"entry [{row}, {column}] is {wrong}, which does not forbid"
-                    " a pair here", pointer=pointer_to_child(place, row, column),
-                    row=row, column=column,
-                )  # fmt: skip
+                    "invalid-cost",
+                    f"entry [{row}, {column}] is {wrong}, which does not forbid a pair here",
+                    pointer=pointer_to_child(place, row, column),
+                    row=row,
+                    column=column,
+                )
         return Piece((shape[0], shape[1]), str(facts.dtype), 0, 0.3)
 
     def zarr(self, spec: specs.Zarr, pointer: str) -> Piece:
@@ -238,11 +237,7 @@ class Judge:
         return Piece(shape, "float64", nbytes, 2.0 + 0.2 * len(spec.code))
 
     def parse_only(
-        self,
-        spec: specs.Expression,
-        shape: tuple[int, int],
-        facts: dict[str, Facts],
-        pointer: str,
+        self, spec: specs.Expression, shape: tuple[int, int], facts: dict[str, Facts], pointer: str
     ) -> None:
         """Check a formula on large arrays with small ones in their place.
 
@@ -259,8 +254,7 @@ class Judge:
             given = facts[name].shape
             if len(given) not in (1, 2) or given[0] not in small:
                 raise invalid(
-                    f"needs one or two dimensions, the first of {n} rows or {m} columns; has"
-                    f" {list(given)}",
+                    f"needs one or two dimensions, the first of {n} rows or {m} columns; has {list(given)}",
                     place,
                 )
             arrays[name] = np.zeros((small[given[0]], *given[1:]))

@@ -20,11 +20,7 @@ from pydantic import (
 
 
 def _infinite(value: object) -> float | None:
-    return (
-        {"Infinity": math.inf, "-Infinity": -math.inf}.get(value)
-        if isinstance(value, str)
-        else None
-    )
+    return {"Infinity": math.inf, "-Infinity": -math.inf}.get(value) if isinstance(value, str) else None
 
 
 def _check_entry(value: object, where: str) -> float | int | str:
@@ -55,9 +51,7 @@ def _check_inline(values: list[Any]) -> list[Any]:
         if not isinstance(row, list) or len(row) != width:
             raise ValueError(f"row {i} must be a list of {width} numbers, like row 0")
         rows.append([_check_entry(value, f"entry [{i}, {j}]") for j, value in enumerate(row)])
-    _check_exact({
-        f"entry [{i}, {j}]": value for i, row in enumerate(rows) for j, value in enumerate(row)
-    })  # fmt: skip
+    _check_exact({f"entry [{i}, {j}]": value for i, row in enumerate(rows) for j, value in enumerate(row)})
     return rows
 
 
@@ -80,9 +74,7 @@ Inline: TypeAlias = Annotated[
     WithJsonSchema(
         {
             "type": "array",
-            "items": {
-                "anyOf": [*_NUMBER_SCHEMA["anyOf"], {"type": "array", "items": _NUMBER_SCHEMA}]
-            },
+            "items": {"anyOf": [*_NUMBER_SCHEMA["anyOf"], {"type": "array", "items": _NUMBER_SCHEMA}]},
             "title": "Inline array",
             "description": "Numbers, or lists of equally many numbers; infinities as text",
         }

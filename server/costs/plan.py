@@ -52,15 +52,15 @@ def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
     longest = limits["time_limit_s"]
     if longest is not None and (options.time_limit_s or math.inf) > longest:
         raise HttpProblem(
-            "over-limit", f"jobs here need a time limit of at most {longest} s",
+            "over-limit",
+            f"jobs here need a time limit of at most {longest} s",
             pointer="/options/time_limit_s",
-        )  # fmt: skip
+        )
     most = limits["threads"] or (None if resolver.settings["scheduler"] else cores())
     if most is not None and (options.threads or 0) > most:
         raise HttpProblem(
-            "over-limit", f"{options.threads} threads; at most {most} are allowed",
-            pointer="/options/threads",
-        )  # fmt: skip
+            "over-limit", f"{options.threads} threads; at most {most} are allowed", pointer="/options/threads"
+        )
     if found.shape is not None:
         check_tall(request, resolver, found.shape, devices)
         check_start(request, resolver, found.shape)
@@ -75,9 +75,10 @@ def plan_costs(cost: Any, resolver: Resolver, shape: list[int] | None, maximize:
     limits = resolver.settings["limits"]
     if depth > limits["depth"]:
         raise HttpProblem(
-            "over-limit", f"costs are nested {depth} deep; at most {limits['depth']} levels are"
-            " allowed", pointer="/cost",
-        )  # fmt: skip
+            "over-limit",
+            f"costs are nested {depth} deep; at most {limits['depth']} levels are allowed",
+            pointer="/cost",
+        )
     judge = Judge(resolver, shape, maximize)
     part = judge.part(cost, "/cost")
     found.kinds, found.infinite = judge.kinds, judge.infinite

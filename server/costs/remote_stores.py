@@ -22,9 +22,7 @@ class Limit:
     def check(self, size: int) -> None:
         """Raise ValueError when ``size`` bytes are too many."""
         if size > self.most:
-            raise ValueError(
-                f"the answer is larger than an object of this array can be ({self.most} bytes)"
-            )
+            raise ValueError(f"the answer is larger than an object of this array can be ({self.most} bytes)")
 
 
 def remote_zarr(uri: str) -> tuple[Any, dict[str, Any], Limit]:

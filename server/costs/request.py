@@ -6,15 +6,7 @@ from typing import Annotated, Literal
 
 from bigsap_server.costs.numbers import Positive
 from bigsap_server.costs.sizes import Size
-from bigsap_server.costs.specs import (
-    ID_PATTERN,
-    Array,
-    Cost,
-    CostOrArray,
-    Model,
-    Shape,
-    example,
-)
+from bigsap_server.costs.specs import ID_PATTERN, Array, Cost, CostOrArray, Model, Shape, example
 from pydantic import ConfigDict, Field, model_validator
 
 
@@ -82,10 +74,7 @@ class JobRequest(Model):
                     "cost": {
                         "type": "expression",
                         "code": "abs(x[i,0]-y[j,0]) + 0.1*(x[i,1]-y[j,1])**2",
-                        "arrays": {
-                            "x": [[0.1, 0.2], [0.5, 0.6]],
-                            "y": [[0.3, 0.4], [0.7, 0.8]],
-                        },
+                        "arrays": {"x": [[0.1, 0.2], [0.5, 0.6]], "y": [[0.3, 0.4], [0.7, 0.8]]},
                     },
                     "options": {"time_limit_s": 60},
                     "label": "small",

@@ -74,9 +74,7 @@ class Resolver:
             return _load(self.array_folder(ref.array) / "data.npy", pointer)
         file = jailed(self.settings["stores"], ref.store, ref.path, pointer)
         if not file.is_file():
-            raise HttpProblem(
-                "invalid-store", "there is no .npy file at this path", pointer=pointer
-            )
+            raise HttpProblem("invalid-store", "there is no .npy file at this path", pointer=pointer)
         return _load(file, pointer)
 
     def array_folder(self, array_id: str) -> Path:
@@ -92,9 +90,7 @@ class Resolver:
                 pointer=pointer,
             )
         text = any(
-            isinstance(value, str)
-            for row in values
-            for value in (row if isinstance(row, list) else (row,))
+            isinstance(value, str) for row in values for value in (row if isinstance(row, list) else (row,))
         )
         # "Infinity" is a text that numpy reads as what it says.
         return np.asarray(values, dtype=np.float64 if text else None)
@@ -109,9 +105,7 @@ class Resolver:
             if meta is None or (self.owner is not None and meta["owner"] != self.owner):
                 raise HttpProblem("invalid-spec", f"there is no array {array_id}", pointer=pointer)
             if meta["sha256"] is None:
-                raise HttpProblem(
-                    "array-incomplete", f"the array {array_id} is not sealed", pointer=pointer
-                )
+                raise HttpProblem("array-incomplete", f"the array {array_id} is not sealed", pointer=pointer)
             self._known[array_id] = meta
         return self._known[array_id]
 
@@ -145,9 +139,7 @@ class Resolver:
         assert spec.path is not None
         folder = jailed(self.settings["stores"], spec.store, spec.path, pointer)
         if not folder.is_dir():
-            raise HttpProblem(
-                "invalid-store", "there is no zarr folder at this path", pointer=pointer
-            )
+            raise HttpProblem("invalid-store", "there is no zarr folder at this path", pointer=pointer)
         return folder
 
 
@@ -160,9 +152,7 @@ def _load(file: Path, pointer: str) -> np.ndarray[Any, Any]:
     try:
         array = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise HttpProblem(
-            "invalid-store", "this is no readable .npy file", pointer=pointer
-        ) from error
+        raise HttpProblem("invalid-store", "this is no readable .npy file", pointer=pointer) from error
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         raise HttpProblem("invalid-store", "this is no array of real numbers", pointer=pointer)
     return array

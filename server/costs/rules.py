@@ -44,9 +44,7 @@ def _objection(method: str, variant: str, start: str, epsilon: bool) -> str | No
     return None
 
 
-def check_tall(
-    request: JobRequest, resolver: Resolver, shape: tuple[int, int], devices: list[str]
-) -> None:
+def check_tall(request: JobRequest, resolver: Resolver, shape: tuple[int, int], devices: list[str]) -> None:
     """Refuse methods for wide costs where a matrix has more rows than columns, and gives no
     columns: one in a file, a store or at a provider. Raises HttpProblem."""
     options, cost = request.options, request.cost
@@ -62,8 +60,9 @@ def check_tall(
         return
     raise invalid(
         f'method "{options.method}" needs no more rows than columns here; the shape is'
-        f" {list(shape)}: solve the transpose", "/options/method",
-    )  # fmt: skip
+        f" {list(shape)}: solve the transpose",
+        "/options/method",
+    )
 
 
 def _gives_columns(cost: Any, resolver: Resolver, shape: tuple[int, int]) -> bool:
@@ -116,19 +115,19 @@ def _check_unassigned(given: np.ndarray[Any, Any], maximize: bool, pointer: str)
     if bad.any():
         row = int(bad.argmax())
         raise HttpProblem(
-            "invalid-cost", f"the cost of row {row} is {given[row]}; it must be finite, or"
+            "invalid-cost",
+            f"the cost of row {row} is {given[row]}; it must be finite, or"
             f" {-wrong} for a row that must be assigned",
-            pointer=pointer_to_child(pointer, row), row=row,
-        )  # fmt: skip
+            pointer=pointer_to_child(pointer, row),
+            row=row,
+        )
     if given.dtype.kind in "iu" and given.size:
         _check_size(max(int(given.max()), -int(given.min())), pointer)
 
 
 def _check_size(largest: int, pointer: str) -> None:
     if largest >= 2**62:
-        raise HttpProblem(
-            "invalid-cost", f"{largest} in size; sums could leave int64", pointer=pointer
-        )
+        raise HttpProblem("invalid-cost", f"{largest} in size; sums could leave int64", pointer=pointer)
 
 
 def _check_columns(given: np.ndarray[Any, Any], m: int, pointer: str) -> None:

@@ -11,15 +11,7 @@ import json
 from typing import Annotated, Any, Literal, TypeAlias
 
 from bigsap_server.costs.numbers import Finite, Inline, Number, Positive
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 ID_PATTERN = r"^[a-z]+_[A-Za-z0-9]{1,40}$"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
@@ -105,12 +97,7 @@ class Points(Model):
     """Distances between two sets of points, computed when needed."""
 
     model_config = example(
-        {
-            "type": "points",
-            "metric": "euclidean",
-            "x": {"array": "arr_01"},
-            "y": {"array": "arr_02"},
-        }
+        {"type": "points", "metric": "euclidean", "x": {"array": "arr_01"}, "y": {"array": "arr_02"}}
     )
 
     type: Literal["points"]
@@ -140,12 +127,7 @@ class Table(Model):
     """Costs looked up by the classes of row and column."""
 
     model_config = example(
-        {
-            "type": "table",
-            "values": [[1, 5], [4, 2]],
-            "row_class": [0, 1, 1],
-            "column_class": [1, 0, 1],
-        }
+        {"type": "table", "values": [[1, 5], [4, 2]], "row_class": [0, 1, 1], "column_class": [1, 0, 1]}
     )
 
     type: Literal["table"]
@@ -212,12 +194,7 @@ class HttpRows(Model):
     """Rows from a remote provider, whose host the operator must allow."""
 
     model_config = example(
-        {
-            "type": "http_rows",
-            "url": "http://rows.example:8000/",
-            "shape": [1000, 2000],
-            "dtype": "f4",
-        }
+        {"type": "http_rows", "url": "http://rows.example:8000/", "shape": [1000, 2000], "dtype": "f4"}
     )
 
     type: Literal["http_rows"]
@@ -283,11 +260,7 @@ class Mask(Model):
     """Costs with some pairs forbidden: where ``forbidden`` is not 0, or ``allowed`` is 0."""
 
     model_config = example(
-        {
-            "type": "mask",
-            "cost": {"type": "array", "values": [[4, 1], [2, 0]]},
-            "forbidden": [[0, 0], [0, 1]],
-        }
+        {"type": "mask", "cost": {"type": "array", "values": [[4, 1], [2, 0]]}, "forbidden": [[0, 0], [0, 1]]}
     )
 
     type: Literal["mask"]
@@ -306,11 +279,7 @@ class ForbidAbove(Model):
     """Costs with the pairs forbidden that cost more than a threshold."""
 
     model_config = example(
-        {
-            "type": "forbid_above",
-            "threshold": 3.5,
-            "cost": {"type": "array", "values": [[4, 1], [2, 0]]},
-        }
+        {"type": "forbid_above", "threshold": 3.5, "cost": {"type": "array", "values": [[4, 1], [2, 0]]}}
     )
 
     type: Literal["forbid_above"]
@@ -334,9 +303,19 @@ Cost: TypeAlias = Annotated[
     Field(discriminator="type"),
 ]
 MEMBERS: tuple[type[Model], ...] = (
-    Points, LowRank, Table, Matrix, Zarr, Expression, HttpRows, Plugin, Sum, Scale, Mask,
+    Points,
+    LowRank,
+    Table,
+    Matrix,
+    Zarr,
+    Expression,
+    HttpRows,
+    Plugin,
+    Sum,
+    Scale,
+    Mask,
     ForbidAbove,
-)  # fmt: skip
+)
 
 
 for _model in (Sum, Scale, Mask, ForbidAbove):

@@ -39,9 +39,8 @@ def workers_asked(request: JobRequest, settings: Settings, most: int | None) -> 
     if not has_cluster(settings):
         has = "runs jobs in its own process" if settings.executor == "inline" else "has one worker"
         raise HttpProblem(
-            "invalid-spec", f"there is no cluster to spread a job over: this service {has}",
-            pointer="/spread",
-        )  # fmt: skip
+            "invalid-spec", f"there is no cluster to spread a job over: this service {has}", pointer="/spread"
+        )
     if request.options.device == "cuda":
         raise HttpProblem(
             "invalid-spec", "a spread job is solved by the CPUs of its workers", pointer="/spread"

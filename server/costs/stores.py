@@ -33,9 +33,7 @@ def jailed(stores: Mapping[str, Any], store: str, path: str, pointer: str) -> Pa
         return HttpProblem(slug, reason, pointer=f"{pointer}/path")
 
     if store not in stores:
-        raise HttpProblem(
-            "invalid-store", f"there is no store {store!r}", pointer=f"{pointer}/store"
-        )
+        raise HttpProblem("invalid-store", f"there is no store {store!r}", pointer=f"{pointer}/store")
     if "\0" in path or "\\" in path or ":" in path or any(ord(c) < 32 for c in path):
         raise refuse("the path has characters that are not allowed")
     pure = PurePosixPath(path)
@@ -100,13 +98,11 @@ def check_zarr_files(folder: Path, pointer: str, most_entries: int | None = None
                     shown = os.path.relpath(entry.path, folder)[:100]
                     if not stat.S_ISREG(facts.st_mode):
                         raise HttpProblem(
-                            "forbidden-path", f"{shown!r} in the array is no plain file",
-                            pointer=pointer,
-                        )  # fmt: skip
+                            "forbidden-path", f"{shown!r} in the array is no plain file", pointer=pointer
+                        )
                     if facts.st_size > most_bytes:
                         raise _bad(
-                            f"{shown!r} has {facts.st_size} bytes, more than a chunk can have",
-                            pointer,
+                            f"{shown!r} has {facts.st_size} bytes, more than a chunk can have", pointer
                         )
         except OSError:
             raise _bad("the files of the array cannot be listed", pointer) from None
@@ -167,9 +163,7 @@ def _metadata(file: Path, pointer: str) -> dict[str, Any]:
     return found
 
 
-def check_metadata(
-    found: Mapping[str, Any], most_bytes: int, pointer: str
-) -> tuple[list[int], str]:
+def check_metadata(found: Mapping[str, Any], most_bytes: int, pointer: str) -> tuple[list[int], str]:
     """Judge the metadata of a zarr array, format 2 or 3; its shape and dtype."""
     try:
         if found.get("zarr_format") == 3:

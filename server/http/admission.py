@@ -78,9 +78,7 @@ class Admission:
             _log.exception("unexpected error")
             if answer.status is not None and not answer.complete:
                 raise  # too late for an answer: the server must break the connection
-            await answer.problem(
-                HttpProblem("internal", "an error in the service; it is in the log")
-            )
+            await answer.problem(HttpProblem("internal", "an error in the service; it is in the log"))
         finally:
             self._count(scope, answer)
             logs.context.reset(token)
@@ -111,9 +109,12 @@ class Admission:
         quiet = status < 400 and method in _SAFE
         _log.log(
             logging.DEBUG if quiet else logging.INFO,
-            "%s %s %s", method, scope["path"][:200], status,
+            "%s %s %s",
+            method,
+            scope["path"][:200],
+            status,
             extra={"status": status, "seconds": round(seconds, 4)},
-        )  # fmt: skip
+        )
 
 
 def _check_local(method: str, headers: Headers) -> None:
@@ -172,10 +173,7 @@ class _Answer:
             message = {
                 **message,
                 "headers": [
-                    *(
-                        (k, self._place(v) if k == b"location" else v)
-                        for k, v in message["headers"]
-                    ),
+                    *((k, self._place(v) if k == b"location" else v) for k, v in message["headers"]),
                     *(
                         (name.encode(), value.encode())
                         for name, value in extra.items()
@@ -208,9 +206,7 @@ class _Answer:
         if self.status is not None:
             return
         body = json.dumps(problem.document(self._root + self._path)).encode()
-        headers = {
-            "content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers,
-        }  # fmt: skip
+        headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers}
         start = {
             "type": "http.response.start",
             "status": problem.status,

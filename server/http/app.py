@@ -13,13 +13,7 @@ from typing import Any
 import anyio
 from bigsap_server.arrays.array_store import ArrayStore
 from bigsap_server.auth import Keys
-from bigsap_server.http import (
-    routes_arrays,
-    routes_costs,
-    routes_jobs,
-    routes_results,
-    routes_system,
-)
+from bigsap_server.http import routes_arrays, routes_costs, routes_jobs, routes_results, routes_system
 from bigsap_server.http.admission import Admission
 from bigsap_server.http.service import Service
 from bigsap_server.http.service_metrics import Metrics
@@ -148,12 +142,15 @@ def create_app(
                 jobs.close()
 
     app = FastAPI(
-        title="BigSAP", version=bigsap.__version__, lifespan=lifespan,
+        title="BigSAP",
+        version=bigsap.__version__,
+        lifespan=lifespan,
         summary="Exact linear assignment when the cost matrix does not fit",
         # The usual pages load scripts from elsewhere; the service has a page of its own.
-        docs_url=None, redoc_url=None,
+        docs_url=None,
+        redoc_url=None,
         separate_input_output_schemas=False,
-    )  # fmt: skip
+    )
     app.state.settings = settings
     for module in _MODULES:
         app.include_router(module.router)
@@ -234,9 +231,14 @@ def _from_http(error: StarletteHTTPException) -> HttpProblem:
     if isinstance(detail, HttpProblem):  # see ``bodies.http_error``
         return detail
     slugs = {
-        400: "malformed-request", 404: "not-found", 405: "method-not-allowed",
-        401: "unauthorized", 403: "forbidden", 413: "body-too-large", 416: "range-not-satisfiable",
-    }  # fmt: skip
+        400: "malformed-request",
+        404: "not-found",
+        405: "method-not-allowed",
+        401: "unauthorized",
+        403: "forbidden",
+        413: "body-too-large",
+        416: "range-not-satisfiable",
+    }
     slug = slugs.get(error.status_code, "malformed-request")
     headers = dict(error.headers or {})
     return HttpProblem(slug, str(error.detail), headers=headers)

@@ -42,12 +42,8 @@ class StrictRequest(Request):
             if coding in _GZIP:
                 chunks = unzipped(chunks, limit)
             elif coding not in ("", "identity"):
-                detail = (
-                    f"the content encoding {coding[:40]!r} is not understood; send gzip or none"
-                )
-                problem = HttpProblem(
-                    "unsupported-media-type", detail, headers={"Accept-Encoding": "gzip"}
-                )
+                detail = f"the content encoding {coding[:40]!r} is not understood; send gzip or none"
+                problem = HttpProblem("unsupported-media-type", detail, headers={"Accept-Encoding": "gzip"})
                 raise http_error(problem)
             self._body = b"".join([chunk async for chunk in chunks])
             kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -140,9 +136,8 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
             return
         except TimeoutError:
             problem = HttpProblem(
-                "request-timeout", f"nothing has come for {idle:g} s",
-                headers={"Connection": "close"},
-            )  # fmt: skip
+                "request-timeout", f"nothing has come for {idle:g} s", headers={"Connection": "close"}
+            )
             raise http_error(problem) from None
         size += len(chunk)
         if size > limit:

@@ -68,9 +68,7 @@ def satisfiable(header: str | None, size: int) -> str | None:
     RFC 9110: nonsense is ignored, and one part that lies inside is enough.
     Raises HttpProblem ``range-not-satisfiable`` when there is none.
     """
-    found = re.fullmatch(
-        r"bytes\s*=\s*(\d{0,18}-\d{0,18}(?:\s*,\s*\d{0,18}-\d{0,18}){0,7})", header or ""
-    )
+    found = re.fullmatch(r"bytes\s*=\s*(\d{0,18}-\d{0,18}(?:\s*,\s*\d{0,18}-\d{0,18}){0,7})", header or "")
     if found is None:
         return None
     parts = []
@@ -82,9 +80,8 @@ def satisfiable(header: str | None, size: int) -> str | None:
             parts.append(f"{first}-{last}")
     if not parts:
         raise HttpProblem(
-            "range-not-satisfiable", f"there are {size} bytes",
-            headers={"Content-Range": f"bytes */{size}"},
-        )  # fmt: skip
+            "range-not-satisfiable", f"there are {size} bytes", headers={"Content-Range": f"bytes */{size}"}
+        )
     return "bytes=" + ",".join(parts)
 
 

@@ -20,9 +20,8 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 router = APIRouter(
-    prefix="/v1/arrays", tags=["arrays"], route_class=StrictRoute,
-    responses=schemas.PROBLEM_RESPONSES,
-)  # fmt: skip
+    prefix="/v1/arrays", tags=["arrays"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES
+)
 
 ArrayId = Annotated[str, Path(pattern=ID_PATTERN, examples=["arr_0123456789abcdef"])]
 #: Bytes written to the disk at a time: fewer hops to a thread than chunks of the network.
@@ -39,10 +38,40 @@ class NewArray(schemas.Closed):
     """A matrix (n, m) or points (n, d), or one number a row (n)."""
 
     dtype: Literal[
-        "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32",
-        "uint16", "uint8", "<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2",
-        "|u1", "f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1",
-    ] = Field(examples=["float32"])  # fmt: skip
+        "float64",
+        "float32",
+        "float16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint64",
+        "uint32",
+        "uint16",
+        "uint8",
+        "<f8",
+        "<f4",
+        "<f2",
+        "<i8",
+        "<i4",
+        "<i2",
+        "|i1",
+        "<u8",
+        "<u4",
+        "<u2",
+        "|u1",
+        "f8",
+        "f4",
+        "f2",
+        "i8",
+        "i4",
+        "i2",
+        "i1",
+        "u8",
+        "u4",
+        "u2",
+        "u1",
+    ] = Field(examples=["float32"])
     shape: list[Annotated[int, Field(ge=0, lt=2**53)]] = Field(
         min_length=1, max_length=2, examples=[[250000, 50]]
     )
@@ -62,13 +91,10 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
     nbytes = math.prod(body.shape) * dtype.itemsize
     if nbytes > limits.array_bytes:
         raise HttpProblem(
-            "over-limit", f"{nbytes} bytes; at most {limits.array_bytes} are allowed",
-            pointer="/shape",
-        )  # fmt: skip
+            "over-limit", f"{nbytes} bytes; at most {limits.array_bytes} are allowed", pointer="/shape"
+        )
     quota = (limits.arrays, caller.stored_bytes)
-    meta = await run_in_threadpool(
-        service.arrays.create, caller.owner, dtype.str, body.shape, quota
-    )
+    meta = await run_in_threadpool(service.arrays.create, caller.owner, dtype.str, body.shape, quota)
     headers = {"Location": f"{service.root}/v1/arrays/{meta.id}"}
     return JSONResponse(array_view(meta, limits, service.root), 201, headers)
 
@@ -95,17 +121,16 @@ async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter
 
 
 @router.get(
-    "/{array_id}/data", summary="Download a sealed array",
+    "/{array_id}/data",
+    summary="Download a sealed array",
     responses={
         200: {"content": {"application/x-npy": {}}},
         206: {"description": "A range"},
         416: schemas.problem_response("The range lies outside"),
     },
     response_class=Response,
-)  # fmt: skip
-async def data(
-    request: Request, array_id: ArrayId, service: TheService, caller: Reader
-) -> Response:
+)
+async def data(request: Request, array_id: ArrayId, service: TheService, caller: Reader) -> Response:
     """The ``.npy`` file, with Range."""
     meta = service.arrays.get(array_id, caller.sees)
     if meta.sealed is None:
@@ -113,15 +138,15 @@ async def data(
     file = service.arrays.file(meta)
     narrow_range(request.scope, meta.offset + meta.nbytes)
     headers = {"ETag": f'"{meta.sha256}"'}
-    return FileResponse(
-        file, media_type="application/x-npy", filename=f"{meta.id}.npy", headers=headers
-    )
+    return FileResponse(file, media_type="application/x-npy", filename=f"{meta.id}.npy", headers=headers)
 
 
 @router.put(
-    "/{array_id}/rows/{start}", summary="Send a block of rows",
-    response_model=schemas.ArrayInfo, openapi_extra=_RAW,
-)  # fmt: skip
+    "/{array_id}/rows/{start}",
+    summary="Send a block of rows",
+    response_model=schemas.ArrayInfo,
+    openapi_extra=_RAW,
+)
 async def put_rows(
     request: Request,
     array_id: ArrayId,
@@ -142,18 +167,17 @@ async def put_rows(
         raise HttpProblem("unsupported-media-type", "send application/octet-stream")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HttpProblem(
-            "unsupported-media-type", "send the rows without a content encoding",
+            "unsupported-media-type",
+            "send the rows without a content encoding",
             headers={"Accept-Encoding": "identity"},
-        )  # fmt: skip
+        )
     length = request.headers.get("content-length", "")
     size = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
     with caller.waiting():
         return await _receive(request, service, meta, start, size)
 
 
-async def _receive(
-    request: Request, service: Service, meta: Meta, start: int, size: int | None
-) -> Response:
+async def _receive(request: Request, service: Service, meta: Meta, start: int, size: int | None) -> Response:
     # Before the block is opened, which overtakes others of the same rows.
     check_length(request, service.settings.limits.block_bytes)
     block = await run_in_threadpool(service.arrays.open_block, meta, start, size)

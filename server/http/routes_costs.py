@@ -19,9 +19,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-router = APIRouter(
-    prefix="/v1", tags=["costs"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES
-)
+router = APIRouter(prefix="/v1", tags=["costs"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES)
 
 
 @router.get("/kernels", summary="Kinds of costs")

@@ -21,14 +21,7 @@ from bigsap_server.http.bodies import StrictRoute
 from bigsap_server.http.negotiation import accepted, matches, preferred_wait
 from bigsap_server.http.service import Reader, Service, Submitter, TheService
 from bigsap_server.http.standing import check_resumed, check_submitted, check_warm_start
-from bigsap_server.http.views import (
-    etag,
-    event_view,
-    is_over,
-    job_path,
-    job_view,
-    result_view,
-)
+from bigsap_server.http.views import etag, event_view, is_over, job_path, job_view, result_view
 from bigsap_server.jobs.model import Answer, JobRow, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.problems import HttpProblem
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -52,9 +45,12 @@ class CancelRequest(schemas.Closed):
 
 
 @router.post(
-    "", status_code=202, summary="Submit a job",
-    response_model=schemas.Job, responses=schemas.SUBMIT_RESPONSES,
-)  # fmt: skip
+    "",
+    status_code=202,
+    summary="Submit a job",
+    response_model=schemas.Job,
+    responses=schemas.SUBMIT_RESPONSES,
+)
 async def submit(
     request: Request,
     body: JobRequest,
@@ -63,9 +59,7 @@ async def submit(
     dry_run: Annotated[bool, Query(description="estimate, and accept nothing")] = False,
     idempotency_key: Annotated[
         str | None,
-        Header(
-            min_length=1, max_length=255, description="the same key: the same job, the same answer"
-        ),
+        Header(min_length=1, max_length=255, description="the same key: the same job, the same answer"),
     ] = None,
     prefer: Annotated[str | None, Header(description="wait=N: answer when done")] = None,
 ) -> Response:
@@ -90,9 +84,7 @@ async def submit(
     resolver = service.resolver(caller)
     found = await run_in_threadpool(plan, body, resolver, list(settings.devices))
     if body.warm_start is not None and body.warm_start.job is not None:
-        await run_in_threadpool(
-            check_warm_start, service, body.warm_start.job, caller.sees, found.shape
-        )
+        await run_in_threadpool(check_warm_start, service, body.warm_start.job, caller.sees, found.shape)
     spec["shape"] = None if found.shape is None else list(found.shape)
     spec["spread"] = workers_asked(body, settings, caller.spread_workers)
     there = sum(service.supervisor.workers().values())
@@ -110,11 +102,16 @@ async def submit(
     most, wait = caller.active_jobs, preferred_wait(prefer)
     job, created = await run_in_threadpool(
         lambda: service.store.submit(
-            spec, owner=caller.owner, label=body.label, idempotency_key=key, digest=digest,
-            most_active=most, answer=partial(_accepted, service) if wait is None else None,
+            spec,
+            owner=caller.owner,
+            label=body.label,
+            idempotency_key=key,
+            digest=digest,
+            most_active=most,
+            answer=partial(_accepted, service) if wait is None else None,
             check=partial(check_submitted, service),
         )
-    )  # fmt: skip
+    )
     if not created:
         return await _replay(service, caller, job, prefer)
     service.metrics.submitted.inc()
@@ -200,19 +197,17 @@ async def list_jobs(
     """One page, and the token of the next: None at the end."""
     size = min(page_size, service.settings.limits.page_size)
     jobs, token = await run_in_threadpool(
-        lambda: service.store.page(
-            state=state, label=label, owner=caller.sees, size=size, token=page_token
-        )
+        lambda: service.store.page(state=state, label=label, owner=caller.sees, size=size, token=page_token)
     )
-    return JSONResponse(
-        {"jobs": [job_view(job, service.root) for job in jobs], "next_page_token": token}
-    )
+    return JSONResponse({"jobs": [job_view(job, service.root) for job in jobs], "next_page_token": token})
 
 
 @router.get(
-    "/{job_id}", summary="Look at a job", response_model=schemas.Job,
+    "/{job_id}",
+    summary="Look at a job",
+    response_model=schemas.Job,
     responses={304: {"description": "not changed"}},
-)  # fmt: skip
+)
 async def get_job(
     job_id: JobId,
     service: TheService,
@@ -256,9 +251,8 @@ async def _changed(service: Service, job: JobRow, seconds: float) -> JobRow:
 
 
 @router.post(
-    "/{job_id}/cancel", summary="Cancel a job", response_model=schemas.Job,
-    responses=schemas.CANCEL_RESPONSES,
-)  # fmt: skip
+    "/{job_id}/cancel", summary="Cancel a job", response_model=schemas.Job, responses=schemas.CANCEL_RESPONSES
+)
 async def cancel(
     job_id: JobId, service: TheService, caller: Submitter, body: CancelRequest | None = None
 ) -> Response:
@@ -266,14 +260,10 @@ async def cancel(
     await service.job(job_id, caller)
     mode = "graceful" if body is None else body.mode
     job = await run_in_threadpool(service.store.request_cancel, job_id, mode)
-    return JSONResponse(
-        job_view(job, service.root), 200 if is_over(job) else 202, {"ETag": etag(job)}
-    )
+    return JSONResponse(job_view(job, service.root), 200 if is_over(job) else 202, {"ETag": etag(job)})
 
 
-@router.post(
-    "/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202
-)
+@router.post("/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202)
 async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
@@ -291,9 +281,11 @@ async def delete(job_id: JobId, service: TheService, caller: Submitter) -> Respo
 
 
 @router.get(
-    "/{job_id}/events", summary="Follow a job", response_model=schemas.EventPage,
+    "/{job_id}/events",
+    summary="Follow a job",
+    response_model=schemas.EventPage,
     responses=schemas.EVENT_RESPONSES,
-)  # fmt: skip
+)
 async def events(
     request: Request,
     job_id: JobId,
@@ -301,9 +293,7 @@ async def events(
     caller: Reader,
     after: Annotated[int, Query(ge=0, lt=2**63, description="events after this one")] = 0,
     limit: Annotated[int, Query(ge=1, le=_PAGE, description="events of a JSON page")] = _PAGE,
-    last_event_id: Annotated[
-        str | None, Header(description="where a broken stream goes on")
-    ] = None,
+    last_event_id: Annotated[str | None, Header(description="where a broken stream goes on")] = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Server-sent events (``id`` = sequence number), or a JSON page by ``Accept``."""
@@ -349,9 +339,7 @@ async def _stream(
             for event in found:
                 after = event.seq
                 view = event_view(event)
-                yield ServerSentEvent(
-                    canonical(view), event=event.kind, id=str(event.seq), retry=1000
-                )
+                yield ServerSentEvent(canonical(view), event=event.kind, id=str(event.seq), retry=1000)
             if found:
                 continue
             if is_over(job):

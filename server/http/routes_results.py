@@ -24,9 +24,11 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from starlette.concurrency import run_in_threadpool
 
 router = APIRouter(
-    prefix="/v1/jobs/{job_id}/result", tags=["results"], route_class=StrictRoute,
+    prefix="/v1/jobs/{job_id}/result",
+    tags=["results"],
+    route_class=StrictRoute,
     responses=schemas.PROBLEM_RESPONSES,
-)  # fmt: skip
+)
 
 NPY, CSV, JSON = "application/x-npy", "text/csv", "application/json"
 _ROWS_AT_A_TIME = 8192
@@ -45,10 +47,7 @@ async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
         ended = {"failed": "has failed", "cancelled": "was cancelled"}
         detail = f"the job {ended.get(job.state, f'is {job.state}')}"
         detail += " and has no result" if over else "; wait for it"
-        raise HttpProblem(
-            "no-result", detail, state=job.state,
-            headers={} if over else {"Retry-After": "1"},
-        )  # fmt: skip
+        raise HttpProblem("no-result", detail, state=job.state, headers={} if over else {"Retry-After": "1"})
     return job
 
 
@@ -60,9 +59,11 @@ async def summary(job_id: JobId, service: TheService, caller: Reader) -> Respons
 
 
 @router.get(
-    "/picture", summary="What to draw of the matching", response_model=schemas.Picture,
+    "/picture",
+    summary="What to draw of the matching",
+    response_model=schemas.Picture,
     responses={204: {"description": "There is no link, or no points in the plane"}},
-)  # fmt: skip
+)
 async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
     """A sample of the points and links of a matching in the plane."""
     job = await _with_result(job_id, service, caller)
@@ -76,7 +77,9 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
 
 
 @router.get(
-    "/{name}", summary="An array of the result", response_model=schemas.ValuePage,
+    "/{name}",
+    summary="An array of the result",
+    response_model=schemas.ValuePage,
     responses={
         200: {
             "description": "The array",
@@ -89,20 +92,17 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
         304: {"description": "not changed"},
         416: schemas.problem_response("The range lies outside"),
     },
-)  # fmt: skip
+)
 async def array(
     request: Request,
     job_id: JobId,
     name: Annotated[
-        Literal["col4row", "row4col", "u", "v", "violator", "u_low", "v_low", "unassigned_cost"],
-        Path(),
+        Literal["col4row", "row4col", "u", "v", "violator", "u_low", "v_low", "unassigned_cost"], Path()
     ],
     service: TheService,
     caller: Reader,
     offset: Annotated[int, Query(ge=0, lt=2**63, description="first row (CSV, JSON)")] = 0,
-    limit: Annotated[
-        int | None, Query(ge=0, le=2**63 - 1, description="rows; JSON: at most 100,000")
-    ] = None,
+    limit: Annotated[int | None, Query(ge=0, le=2**63 - 1, description="rows; JSON: at most 100,000")] = None,
     accept: Annotated[str | None, Header()] = None,
     if_none_match: Annotated[str | None, Header()] = None,
     # For the document: ``narrow_range`` reads what came.

@@ -20,9 +20,8 @@ from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 router = APIRouter(
-    tags=["system"], route_class=StrictRoute,
-    responses={503: schemas.problem_response("Not ready")},
-)  # fmt: skip
+    tags=["system"], route_class=StrictRoute, responses={503: schemas.problem_response("Not ready")}
+)
 
 # Of what asks for a key.
 _KEYED: dict[int | str, dict[str, Any]] = {
@@ -62,10 +61,7 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
             "dtypes": list(DTYPES),
             "stores": sorted(settings.stores),
             "plugins": list(settings.plugins),
-            "remote": {
-                "zarr": bool(settings.zarr_uris),
-                "http_rows": bool(settings.http_rows_hosts),
-            },
+            "remote": {"zarr": bool(settings.zarr_uris), "http_rows": bool(settings.http_rows_hosts)},
             "limits": settings.limits.model_dump(mode="json") | {"threads": settings.most_threads},
             "checkpoint_s": settings.checkpoint_s,
             "attempts": settings.attempts,
@@ -96,9 +92,7 @@ async def readyz(service: TheService) -> Response:
     if all(checks.values()):
         return JSONResponse({"status": "ready", "checks": checks})
     failing = ", ".join(name for name, good in checks.items() if not good)
-    raise HttpProblem(
-        "unavailable", f"not ready: {failing}", checks=checks, headers={"Retry-After": "2"}
-    )
+    raise HttpProblem("unavailable", f"not ready: {failing}", checks=checks, headers={"Retry-After": "2"})
 
 
 def _checks(service: Service) -> dict[str, bool]:
@@ -136,7 +130,5 @@ def describe(document: dict[str, Any]) -> dict[str, Any]:
                 content = response.get("content", {})
                 if str(status).startswith(("4", "5")) and "application/problem+json" in content:
                     # The framework adds its own kind of error beside ours.
-                    response["content"] = {
-                        "application/problem+json": content["application/problem+json"]
-                    }
+                    response["content"] = {"application/problem+json": content["application/problem+json"]}
     return document

@@ -7,9 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 State = Literal[
-    "queued", "starting", "running", "succeeded", "failed", "cancelled", "cancelling",
-    "interrupted",
-]  # fmt: skip
+    "queued", "starting", "running", "succeeded", "failed", "cancelled", "cancelling", "interrupted"
+]
 
 
 class Closed(BaseModel):
@@ -51,9 +50,7 @@ class Progress(BaseModel):
     workers: dict[str, int] | None = Field(None, description="of a spread job: rows by worker")
 
 
-Status = Literal[
-    "optimal", "imprecise", "gap_reached", "time_limit", "cancelled", "infeasible"
-]  # fmt: skip
+Status = Literal["optimal", "imprecise", "gap_reached", "time_limit", "cancelled", "infeasible"]
 
 
 class Outcome(BaseModel):
@@ -183,9 +180,7 @@ class Picture(BaseModel):
 
 
 _PROBLEM = {
-    "content": {
-        "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
-    }
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
 }
 
 
@@ -218,9 +213,6 @@ CANCEL_RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "The job will end soon", "model": Job},
 }
 EVENT_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        "description": "Events",
-    },
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events"},
     204: {"description": "The job is over, and there are no more events"},
 }

@@ -66,9 +66,7 @@ def _with_one_of(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
     """A route's caller, who needs one of these scopes."""
 
     async def judged(
-        request: Request,
-        _: Annotated[Any, Security(_bearer)],
-        __: Annotated[Any, Security(_header)],
+        request: Request, _: Annotated[Any, Security(_bearer)], __: Annotated[Any, Security(_header)]
     ) -> Caller:
         caller: Caller = request.state.caller
         caller.require(*scopes)

@@ -26,16 +26,19 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
-            "bigsap_requests_total", "Requests answered", ("method", "route", "status"),
+            "bigsap_requests_total",
+            "Requests answered",
+            ("method", "route", "status"),
             registry=self.registry,
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "bigsap_request_seconds", "Seconds until the answer began", ("route",),
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30), registry=self.registry,
-        )  # fmt: skip
-        self.submitted = Counter(
-            "bigsap_jobs_submitted_total", "Jobs accepted", registry=self.registry
         )
+        self.seconds = Histogram(
+            "bigsap_request_seconds",
+            "Seconds until the answer began",
+            ("route",),
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30),
+            registry=self.registry,
+        )
+        self.submitted = Counter("bigsap_jobs_submitted_total", "Jobs accepted", registry=self.registry)
         self.spread = Counter(
             "bigsap_spread_jobs_total", "Accepted jobs over several workers", registry=self.registry
         )
@@ -50,9 +53,7 @@ class Metrics:
 
     def watch_workers(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Export the number of the cluster's workers by what they do."""
-        self.registry.register(
-            _Counts("bigsap_workers", "Workers by what they do", "doing", counts)
-        )
+        self.registry.register(_Counts("bigsap_workers", "Workers by what they do", "doing", counts))
 
     def text(self) -> bytes:
         """The exposition format."""
@@ -60,9 +61,7 @@ class Metrics:
 
 
 class _Counts(Collector):
-    def __init__(
-        self, name: str, text: str, label: str, counts: Callable[[], Mapping[str, int]]
-    ) -> None:
+    def __init__(self, name: str, text: str, label: str, counts: Callable[[], Mapping[str, int]]) -> None:
         self._family, self._counts = (name, text, label), counts
 
     def collect(self) -> Iterable[GaugeMetricFamily]:

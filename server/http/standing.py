@@ -17,9 +17,7 @@ from bigsap_server.jobs.references import START, references
 from bigsap_server.problems import HttpProblem
 
 
-def check_warm_start(
-    service: Service, job_id: str, owner: str | None, shape: tuple[int, int] | None
-) -> None:
+def check_warm_start(service: Service, job_id: str, owner: str | None, shape: tuple[int, int] | None) -> None:
     """Whether a job of this shape can start from the result of job ``job_id``.
 
     owner: whose job it must be; None: anybody's. Raises HttpProblem.
@@ -70,9 +68,7 @@ def _check_array(service: Service, array_id: str, pointer: str) -> None:
     try:
         service.arrays.get(array_id, None)
     except HttpProblem:
-        raise HttpProblem(
-            "invalid-spec", f"there is no array {array_id}", pointer=pointer
-        ) from None
+        raise HttpProblem("invalid-spec", f"there is no array {array_id}", pointer=pointer) from None
 
 
 def _bad(detail: str) -> HttpProblem:

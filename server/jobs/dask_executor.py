@@ -80,9 +80,7 @@ class DaskExecutor:
 
     own_process = True
 
-    def __init__(
-        self, scheduler: str | None = None, workers: int = 1, scratch: Path | None = None
-    ) -> None:
+    def __init__(self, scheduler: str | None = None, workers: int = 1, scratch: Path | None = None) -> None:
         self._address, self._n_workers, self._scratch = scheduler, workers, scratch
         self._cluster: Any = None
         self._client: Any = None
@@ -144,9 +142,7 @@ class DaskExecutor:
     def workers(self) -> dict[str, int]:
         with self._lock:
             busy = len(self._flights)
-            lent = len(
-                {address for flight in self._flights.values() for address in flight.lent or ()}
-            )
+            lent = len({address for flight in self._flights.values() for address in flight.lent or ()})
         there = max(len(self._threads), busy + lent)
         return {"busy": busy, "lent": lent, "idle": there - busy - lent}
 
@@ -302,12 +298,7 @@ class DaskExecutor:
 
 
 def _run(
-    topic: str,
-    job_id: str,
-    folder: str,
-    spec: dict[str, Any],
-    attempt: int,
-    settings: dict[str, Any],
+    topic: str, job_id: str, folder: str, spec: dict[str, Any], attempt: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """What Dask calls in the worker process."""
     worker = distributed.get_worker()

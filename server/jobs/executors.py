@@ -80,9 +80,7 @@ class InlineExecutor:
             self._listener(Report(order.job_id, order.attempt, kind, data))
 
         try:
-            outcome = run_job(
-                str(order.folder), order.spec, order.attempt, order.settings, report=tell
-            )
+            outcome = run_job(str(order.folder), order.spec, order.attempt, order.settings, report=tell)
         except BaseException as error:
             self._forget(order)
             tell("lost", {"detail": f"{type(error).__name__}: {error}"})

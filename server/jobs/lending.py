@@ -34,9 +34,12 @@ def lent_to(folder: Folder, attempt: int) -> Iterator[Any]:
     """The cluster that the attempt in this worker process may be spread over."""
     worker = distributed.get_worker()
     client = Lent(  # type: ignore[no-untyped-call]
-        worker.scheduler.address, security=worker.security, set_as_default=False,
-        timeout=_CONNECT_S, direct_to_workers=True,
-    )  # fmt: skip
+        worker.scheduler.address,
+        security=worker.security,
+        set_as_default=False,
+        timeout=_CONNECT_S,
+        direct_to_workers=True,
+    )
     client.folder, client.attempt, client.own = folder, attempt, worker.address
     with client:
         yield client

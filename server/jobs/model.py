@@ -8,10 +8,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
-STATES = (
-    "queued", "starting", "running", "succeeded", "failed", "cancelled", "cancelling",
-    "interrupted",
-)  # fmt: skip
+STATES = ("queued", "starting", "running", "succeeded", "failed", "cancelled", "cancelling", "interrupted")
 #: A worker has the job, or is being given it.
 RUNNING = ("starting", "running", "cancelling")
 #: Nothing more happens to the job unless it is resumed.

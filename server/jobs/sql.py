@@ -87,9 +87,21 @@ ACTIVE = (
     " OR (state = 'interrupted' AND retry_at IS NOT NULL))"
 )
 _PLAIN = (
-    "id", "owner", "state", "attempt", "created", "started", "finished", "label", "cancel",
-    "version", "retry_at", "failures", "heartbeat", "spent",
-)  # fmt: skip
+    "id",
+    "owner",
+    "state",
+    "attempt",
+    "created",
+    "started",
+    "finished",
+    "label",
+    "cancel",
+    "version",
+    "retry_at",
+    "failures",
+    "heartbeat",
+    "spent",
+)
 _JSON = ("spec", "progress", "result", "problem")
 
 
@@ -118,9 +130,7 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
     db.executescript(SCHEMA)
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version not in (0, VERSION):
-        raise JobStoreError(
-            f"{path}: the job table has format {version}, this server reads format {VERSION}"
-        )
+        raise JobStoreError(f"{path}: the job table has format {version}, this server reads format {VERSION}")
     db.execute(f"PRAGMA user_version = {VERSION}")
 
 
@@ -142,9 +152,7 @@ def reserve(db: sqlite3.Connection) -> None:
     Also makes the log as long as it gets. Does nothing while there is enough, and what
     it can when there is not.
     """
-    free, size = (
-        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_size")
-    )
+    free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_size"))
     if free >= _RESERVE_PAGES:
         return
     with suppress(sqlite3.OperationalError):
@@ -153,13 +161,10 @@ def reserve(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM reserve")
 
 
-def find(
-    db: sqlite3.Connection, job_id: str, owner: str | None = None, columns: str = "*"
-) -> sqlite3.Row:
+def find(db: sqlite3.Connection, job_id: str, owner: str | None = None, columns: str = "*") -> sqlite3.Row:
     """The row of a job. Raises UnknownJob, also when it is another owner's."""
     row: sqlite3.Row | None = db.execute(
-        f"SELECT {columns} FROM job WHERE id = ? AND (? IS NULL OR owner = ?)",
-        (job_id, owner, owner),
+        f"SELECT {columns} FROM job WHERE id = ? AND (? IS NULL OR owner = ?)", (job_id, owner, owner)
     ).fetchone()
     if row is None:
         raise UnknownJob(f"there is no job {job_id}")
@@ -265,15 +270,12 @@ def count_active(db: sqlite3.Connection, owner: str) -> int:
     return int(row.fetchone()[0])
 
 
-def check_active(
-    db: sqlite3.Connection, owner: str, most: int | None, number: int | None = None
-) -> None:
+def check_active(db: sqlite3.Connection, owner: str, most: int | None, number: int | None = None) -> None:
     """Raise QuotaExceeded when ``owner`` has ``most`` active jobs besides job ``number``."""
     if most is None:
         return
     row = db.execute(
-        f"SELECT count(*) FROM job WHERE owner = ? AND number IS NOT ? AND {ACTIVE}",
-        (owner, number),
+        f"SELECT count(*) FROM job WHERE owner = ? AND number IS NOT ? AND {ACTIVE}", (owner, number)
     )
     if row.fetchone()[0] >= most:
         raise QuotaExceeded(f"{most} active jobs are allowed")
@@ -335,8 +337,7 @@ def page(
         limits.append("number < ?")
         values.append(number_of(token))
     rows = db.execute(
-        f"SELECT * FROM job WHERE {' AND '.join(limits)} ORDER BY number DESC LIMIT ?",
-        (*values, size + 1),
+        f"SELECT * FROM job WHERE {' AND '.join(limits)} ORDER BY number DESC LIMIT ?", (*values, size + 1)
     ).fetchall()
     following = token_of(rows[size - 1]["number"]) if len(rows) > size else None
     return [job_of(row) for row in rows[:size]], following

@@ -36,8 +36,7 @@ def summary_of(result: bigsap.Result, attempt: int) -> dict[str, Any]:
             "certificate": certificate_of(result),
             "stats": result.stats,
             "arrays": {
-                name: {"dtype": array.dtype.str, "shape": list(array.shape)}
-                for name, array in arrays.items()
+                name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in arrays.items()
             },
         }
     )
@@ -75,8 +74,4 @@ def jsonable(value: Any) -> Any:
         return jsonable(value.item())
     if isinstance(value, float) and not np.isfinite(value):
         return None
-    return (
-        value
-        if isinstance(value, (str, int, float, type(None)))
-        else json.loads(json.dumps(str(value)))
-    )
+    return value if isinstance(value, (str, int, float, type(None))) else json.loads(json.dumps(str(value)))

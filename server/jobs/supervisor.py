@@ -220,9 +220,7 @@ class Supervisor:
     def _watch_of(self, job: JobRow) -> _Watch:
         """A watch of what may be under way; ``lost`` until somebody knows better."""
         now = time.monotonic()
-        order = Order(
-            job.id, job.attempt, self._store.folder(job.id), job.spec, self._job_settings(job)
-        )
+        order = Order(job.id, job.attempt, self._store.folder(job.id), job.spec, self._job_settings(job))
         return _Watch(order, now, begun_here=False, lost=now, why="the server was restarted")
 
     def _job_settings(self, job: JobRow) -> dict[str, Any]:
@@ -341,9 +339,7 @@ class Supervisor:
             else:
                 # An interrupted job is one that goes on by itself; this one does not.
                 state, problem = "failed", _given_up(problem, failures)
-        self._update(
-            watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures
-        )
+        self._update(watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures)
         self._watches.pop(job.id, None)
         _log.info("job %s attempt %s: %s", job.id, job.attempt, state, extra={"job": job.id})
         if state in ("succeeded", "cancelled", "failed"):

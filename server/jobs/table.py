@@ -54,10 +54,25 @@ from bigsap_server.jobs.model import (
 from bigsap_server.jobs.recent import Changes, Recent
 
 __all__ = [
-    "FINISHED", "RUNNING", "STATES", "Answer", "ArrayInUse", "BadPageToken", "DirectoryBusy",
-    "IdempotencyConflict", "JobEvent", "JobInUse", "JobRow", "JobStore", "JobStoreError",
-    "QuotaExceeded", "StaleAttempt", "StoreUnavailable", "UnknownJob", "WrongState",
-]  # fmt: skip
+    "FINISHED",
+    "RUNNING",
+    "STATES",
+    "Answer",
+    "ArrayInUse",
+    "BadPageToken",
+    "DirectoryBusy",
+    "IdempotencyConflict",
+    "JobEvent",
+    "JobInUse",
+    "JobRow",
+    "JobStore",
+    "JobStoreError",
+    "QuotaExceeded",
+    "StaleAttempt",
+    "StoreUnavailable",
+    "UnknownJob",
+    "WrongState",
+]
 
 
 class JobStore:
@@ -148,10 +163,16 @@ class JobStore:
             sql.check_active(db, owner, most_active)
             check(spec)
             row = sql.insert(
-                db, id=f"job_{secrets.token_hex(8)}", owner=owner, state="queued",
-                created=time.time(), label=label, spec=text, digest=digest,
+                db,
+                id=f"job_{secrets.token_hex(8)}",
+                owner=owner,
+                state="queued",
+                created=time.time(),
+                label=label,
+                spec=text,
+                digest=digest,
                 idempotency_key=idempotency_key,
-            )  # fmt: skip
+            )
             sql.state_event(db, changes, row)
             job = changes.jobs[row["id"]] = sql.job_of(row)
             if answer is not None and idempotency_key is not None:
@@ -203,24 +224,17 @@ class JobStore:
             if row["state"] in ("succeeded", "failed"):
                 raise WrongState(f"{job_id} has {row['state']} already", row["state"])
             asked = "now" if row["cancel"] == "now" else mode
-            if row["state"] == "cancelled" or (
-                row["state"] == "cancelling" and row["cancel"] == asked
-            ):
+            if row["state"] == "cancelled" or (row["state"] == "cancelling" and row["cancel"] == asked):
                 return sql.job_of(row)
             now = time.time()
             if row["state"] in RUNNING:
                 state, finished = "cancelling", None
             else:
                 state, finished = "cancelled", now
-            return self._set(
-                db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None
-            )
+            return self._set(db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None)
 
     def resume(
-        self,
-        job_id: str,
-        most_active: int | None = None,
-        check: Callable[[Row], None] = lambda spec: None,
+        self, job_id: str, most_active: int | None = None, check: Callable[[Row], None] = lambda spec: None
     ) -> JobRow:
         """Queue the job again, to go on from its checkpoint as a new attempt.
 
@@ -234,9 +248,17 @@ class JobStore:
             sql.check_active(db, row["owner"], most_active, row["number"])
             check(json.loads(row["spec"]))
             return self._set(
-                db, changes, row, state="queued", finished=None, cancel=None, problem=None,
-                retry_at=None, failures=0, spent=0.0,
-            )  # fmt: skip
+                db,
+                changes,
+                row,
+                state="queued",
+                finished=None,
+                cancel=None,
+                problem=None,
+                retry_at=None,
+                failures=0,
+                spent=0.0,
+            )
 
     def delete(self, job_id: str) -> None:
         """Remove record, events and files.
@@ -351,9 +373,7 @@ class JobStore:
 
     # Inside
 
-    def _set(
-        self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any
-    ) -> JobRow:
+    def _set(self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> JobRow:
         """Write ``new`` into the row of a running transaction."""
         names = ", ".join(f"{name} = :{name}" for name in new)
         after = db.execute(

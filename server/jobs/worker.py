@@ -142,9 +142,7 @@ class Attempt:
         """Solve and write the result; the outcome."""
         name = str(self.folder.path)
         look = contextvars.copy_context().run
-        watcher = threading.Thread(
-            target=look, args=(self._watch,), name="bigsap-watch", daemon=True
-        )
+        watcher = threading.Thread(target=look, args=(self._watch,), name="bigsap-watch", daemon=True)
         with _present_lock:
             _present.add(name)
         self._tell("begun", {"pid": os.getpid()})
@@ -237,17 +235,14 @@ class Attempt:
         result = self.settings.get("warm_folder")
         try:
             folder = self.folder.keep_start(None if result is None else Path(result))
-            v, col4row = (
-                np.load(folder / f"{name}.npy", allow_pickle=False) for name in START_ARRAYS
-            )
+            v, col4row = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in START_ARRAYS)
         except FileNotFoundError:
             if self.folder.checkpoint.exists():  # of a version that did not keep the prices
                 self._tell("log", {"message": "going on without the job that this started from"})
                 return None
             raise HttpProblem(
-                "invalid-spec", "the job to start from has no result (any more)",
-                pointer="/warm_start/job",
-            ) from None  # fmt: skip
+                "invalid-spec", "the job to start from has no result (any more)", pointer="/warm_start/job"
+            ) from None
         return v, col4row
 
     # The outcome
@@ -331,9 +326,7 @@ class Attempt:
     def _beat(self) -> None:
         progress = jsonable(self._pace.report())
         self._tell("progress", progress)
-        write_json(
-            self.folder.path / "progress.json", {"attempt": self.attempt, "progress": progress}
-        )
+        write_json(self.folder.path / "progress.json", {"attempt": self.attempt, "progress": progress})
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         if self._report is not None:

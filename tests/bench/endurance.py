@@ -45,17 +45,21 @@ def request(kind: str) -> dict[str, Any]:
     if kind == "tiny":
         return {"cost": {"type": "array", "values": [[4, 1, 3], [2, 0, 5], [3, 2, 2]]}}
     if kind == "points":
-        return {"cost": {"type": "points", "metric": "euclidean",
-                         "x": store("x.npy"), "y": store("y.npy")}}  # fmt: skip
+        return {"cost": {"type": "points", "metric": "euclidean", "x": store("x.npy"), "y": store("y.npy")}}
     if kind == "expression":
         side = np.random.default_rng(1).random(200).round(6).tolist()
-        return {"cost": {"type": "expression", "code": "(x[i]-y[j])**2 + 0.1*abs(i-j)",
-                         "shape": [200, 200], "arrays": {"x": side, "y": side[::-1]}}}  # fmt: skip
+        return {
+            "cost": {
+                "type": "expression",
+                "code": "(x[i]-y[j])**2 + 0.1*abs(i-j)",
+                "shape": [200, 200],
+                "arrays": {"x": side, "y": side[::-1]},
+            }
+        }
     return {
-        "cost": {"type": "points", "metric": "euclidean",
-                 "x": store("long_x.npy"), "y": store("long_y.npy")},
+        "cost": {"type": "points", "metric": "euclidean", "x": store("long_x.npy"), "y": store("long_y.npy")},
         "options": {"method": "ssp", "threads": 1, "checkpoint_s": 1, "cache": "16MiB"},
-    }  # fmt: skip
+    }
 
 
 class Load:
@@ -184,9 +188,10 @@ def sample(server: psutil.Process, minute: int) -> dict[str, Any]:
         found[f"{group}_own_mib"] += (memory.rss - memory.shared) / 2**20
     found = {name: round(value, 1) for name, value in found.items()}
     found |= {
-        "server_files": server.num_fds(), "server_threads": server.num_threads(),
+        "server_files": server.num_fds(),
+        "server_threads": server.num_threads(),
         "load_average": round(os.getloadavg()[0], 1),
-    }  # fmt: skip
+    }
     print(json.dumps(found), flush=True)
     return found
 
@@ -209,10 +214,7 @@ def measure(folder: Path, minutes: float, every: float) -> dict[str, Any]:
     try:
         load = Load(url, time.monotonic() + 60 * minutes, every)
         steps = [load.send] * 2 + [load.poll] * 3 + [load.follow] * 2
-        threads = [
-            threading.Thread(target=load.repeat, args=(step, seed))
-            for seed, step in enumerate(steps)
-        ]
+        threads = [threading.Thread(target=load.repeat, args=(step, seed)) for seed, step in enumerate(steps)]
         for thread in threads:
             thread.start()
         samples = []
@@ -231,25 +233,22 @@ def measure(folder: Path, minutes: float, every: float) -> dict[str, Any]:
         stop(process)
 
 
-def figures(
-    load: Load, samples: list[dict[str, Any]], minutes: float, data: Path
-) -> dict[str, Any]:
+def figures(load: Load, samples: list[dict[str, Any]], minutes: float, data: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "minutes": minutes, "counts": dict(sorted(load.counts.items())),
-        "failures": len(load.failures), "first_failures": load.failures[:10],
-        "disk_mib": round(
-            sum(path.stat().st_size for path in data.rglob("*") if path.is_file()) / 2**20, 1
-        ),
-    }  # fmt: skip
+        "minutes": minutes,
+        "counts": dict(sorted(load.counts.items())),
+        "failures": len(load.failures),
+        "first_failures": load.failures[:10],
+        "disk_mib": round(sum(path.stat().st_size for path in data.rglob("*") if path.is_file()) / 2**20, 1),
+    }
     for name in GROUPS:
         values = [entry[name] for entry in samples]
         found[name] = {
-            "by_minute": {
-                minute: values[minute] for minute in (0, 2, 20, 40, 60) if minute < len(values)
-            },
-            "last": values[-1], "peak": max(values),
+            "by_minute": {minute: values[minute] for minute in (0, 2, 20, 40, 60) if minute < len(values)},
+            "last": values[-1],
+            "peak": max(values),
             "slope_per_hour_second_half": slope(samples, name),
-        }  # fmt: skip
+        }
     for name, taken in load.taken.items():
         if taken:
             p50, p99 = np.percentile(np.array(taken) * 1000, [50, 99])

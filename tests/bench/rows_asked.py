@@ -43,17 +43,12 @@ class Counting(WrapperStore):  # type: ignore[type-arg]
 def served(kind: str, cost: np.ndarray) -> Iterator[tuple[Any, Any]]:
     """The matrix as a source of this kind, and what tells how many rows were asked for."""
     if kind == "provider":
-        with (
-            Provider(cost) as provider,
-            bigsap.from_http(provider.url, cost.shape, cost.dtype) as source,
-        ):
+        with Provider(cost) as provider, bigsap.from_http(provider.url, cost.shape, cost.dtype) as source:
             yield source, lambda: sum(map(len, provider.asked))
         return
     with tempfile.TemporaryDirectory() as folder:
         store = Counting(LocalStore(folder))
-        array = zarr.create_array(
-            store, shape=cost.shape, dtype=cost.dtype, chunks=(1, cost.shape[1])
-        )
+        array = zarr.create_array(store, shape=cost.shape, dtype=cost.dtype, chunks=(1, cost.shape[1]))
         array[:] = cost
         Counting.chunks = 0
         yield array, lambda: Counting.chunks

@@ -29,10 +29,14 @@ import psutil
 
 TINY = {"cost": {"type": "array", "values": [[4, 1, 3], [2, 0, 5], [3, 2, 2]]}}
 LONG = {
-    "cost": {"type": "points", "metric": "euclidean",
-             "x": {"store": "bench", "path": "x.npy"}, "y": {"store": "bench", "path": "y.npy"}},
+    "cost": {
+        "type": "points",
+        "metric": "euclidean",
+        "x": {"store": "bench", "path": "x.npy"},
+        "y": {"store": "bench", "path": "y.npy"},
+    },
     "options": {"method": "ssp", "threads": 1, "checkpoint_s": 1, "cache": "64MiB"},
-}  # fmt: skip
+}
 
 
 def start(folder: Path, **env: str) -> tuple[subprocess.Popen[str], str]:
@@ -41,12 +45,18 @@ def start(folder: Path, **env: str) -> tuple[subprocess.Popen[str], str]:
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "bigsap_server", "--port", "0", "--data", str(folder / "data")],
-            stdout=subprocess.PIPE, stderr=log, text=True,
-            env=os.environ | env | {
-                "BIGSAP_LIMITS__REQUESTS_PER_S": "1000000", "BIGSAP_LIMITS__BURST": "1000000",
-                "BIGSAP_LIMITS__ACTIVE_JOBS": "1000000", "BIGSAP_LIMITS__STREAMS": "10000",
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=os.environ
+            | env
+            | {
+                "BIGSAP_LIMITS__REQUESTS_PER_S": "1000000",
+                "BIGSAP_LIMITS__BURST": "1000000",
+                "BIGSAP_LIMITS__ACTIVE_JOBS": "1000000",
+                "BIGSAP_LIMITS__STREAMS": "10000",
             },
-        )  # fmt: skip
+        )
     assert process.stdout is not None
     url = "http://" + process.stdout.readline().split("http://")[1].strip()
     until = time.monotonic() + 60
@@ -143,11 +153,16 @@ async def clients(url: str, job_id: str, number: int, seconds: float) -> dict[st
                 group.create_task(stream(url, job_id, until, gaps, errors))
     quantiles = np.quantile(np.array(taken) * 1e3, [0.5, 0.9, 0.99, 1.0]).round(1).tolist()
     return {
-        "clients": number, "streams": (number + 1) // 2, "seconds": seconds,
-        "requests": len(taken), "errors": len(errors), "first_errors": errors[:3],
+        "clients": number,
+        "streams": (number + 1) // 2,
+        "seconds": seconds,
+        "requests": len(taken),
+        "errors": len(errors),
+        "first_errors": errors[:3],
         "ms_p50_p90_p99_max": quantiles,
-        "events_received": len(gaps), "event_gap_s_p99": round(float(np.quantile(gaps, 0.99)), 2),
-    }  # fmt: skip
+        "events_received": len(gaps),
+        "event_gap_s_p99": round(float(np.quantile(gaps, 0.99)), 2),
+    }
 
 
 def cpu_seconds(server: int) -> tuple[float, float, float]:
@@ -210,9 +225,8 @@ def measure_jobs(folder: Path, number: int, executor: str) -> dict[str, Any]:
                     tag = ""
                     while True:
                         answer = client.get(
-                            f"/v1/jobs/{job_id}", params={"wait": 10},
-                            headers={"If-None-Match": tag},
-                        )  # fmt: skip
+                            f"/v1/jobs/{job_id}", params={"wait": 10}, headers={"If-None-Match": tag}
+                        )
                         if answer.status_code == 200:
                             tag = answer.headers["ETag"]
                             if answer.json()["state"] in ("succeeded", "failed"):
@@ -223,10 +237,13 @@ def measure_jobs(folder: Path, number: int, executor: str) -> dict[str, Any]:
         seconds = time.perf_counter() - began
         counts = [line for line in listed.splitlines() if "jobs" in line and "succeeded" in line]
         return {
-            "jobs": number, "executor": executor, "jobs_per_s": round(number / seconds, 1),
+            "jobs": number,
+            "executor": executor,
+            "jobs_per_s": round(number / seconds, 1),
             "server_mib": [round(entry[1], 1) for entry in memory],
-            "workers_mib": [round(entry[2], 1) for entry in memory], "metrics": counts,
-        }  # fmt: skip
+            "workers_mib": [round(entry[2], 1) for entry in memory],
+            "metrics": counts,
+        }
     finally:
         stop(process)
 

@@ -154,11 +154,7 @@ def test_other_computed_costs(method: str) -> None:
     x, y = g.random((900, 2)), g.random((1000, 2))
     wanted = bigsap.solve(bigsap.points(x, y)).fun
     text = "(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**2"
-    agrees(
-        bigsap.solve(
-            bigsap.expression(text, (900, 1000), x=x, y=y), device="cuda", method=method
-        ), wanted,
-    )  # fmt: skip
+    agrees(bigsap.solve(bigsap.expression(text, (900, 1000), x=x, y=y), device="cuda", method=method), wanted)
     kernel = bigsap.cuda_kernel(KERNEL, (900, 1000), (x, cupy.asarray(y)))
     agrees(bigsap.solve(kernel, device="cuda", method=method), wanted)
     tall = bigsap.cuda_kernel(KERNEL, (1000, 900), (y, x))
@@ -179,10 +175,14 @@ class TestDeviceArrays:
         wide = cupy.zeros((300, 320))
         wide[:, 7:307] = there
         wanted = optimum(matrix)
-        by_protocol = type("A", (), {
-            "__dlpack__": lambda self, **k: there.__dlpack__(**k),
-            "__dlpack_device__": lambda self: there.__dlpack_device__(),
-        })()  # fmt: skip
+        by_protocol = type(
+            "A",
+            (),
+            {
+                "__dlpack__": lambda self, **k: there.__dlpack__(**k),
+                "__dlpack_device__": lambda self: there.__dlpack_device__(),
+            },
+        )()
         for given in (there, cupy.asfortranarray(there), wide[:, 7:307], by_protocol):
             agrees(bigsap.solve(given, device="cuda", method="ssp"), wanted)
             agrees(bigsap.solve(given, device="auto"), wanted)
@@ -265,9 +265,7 @@ class TestTightPairs:
             matrix[np.arange(n), g.permutation(n)] -= 1
         maximize = kind == "maximize"
         # Rows that are related are scanned whole by ``auto``.
-        result = bigsap.solve(
-            cupy.asarray(matrix), device="cuda", method="compressed", maximize=maximize
-        )
+        result = bigsap.solve(cupy.asarray(matrix), device="cuda", method="compressed", maximize=maximize)
         rows, columns = optimize.linear_sum_assignment(matrix, maximize)
         assert result.status == "optimal"
         assert result.fun == pytest.approx(matrix[rows, columns].sum(), rel=1e-12, abs=1e-12)
@@ -304,9 +302,7 @@ class TestPoints:
         g = np.random.default_rng(3)
         source = bigsap.points(g.random((20_000, 2)), 1 + g.random((20_000, 2)))
         path = tmp_path / "points.checkpoint"
-        part = bigsap.solve(
-            source, device="cuda", method="compressed", time_limit=0.8, checkpoint=path
-        )
+        part = bigsap.solve(source, device="cuda", method="compressed", time_limit=0.8, checkpoint=path)
         assert part.status in ("time_limit", "optimal")
         whole = bigsap.resume(path, source, device="cuda")
         assert whole.status == "optimal"
@@ -416,9 +412,13 @@ class TestControl:
         seen = []
         matrix = costs("geometric", 3000, 3000)
         bigsap.solve(
-            matrix, device="cuda", method="ssp", epsilon=False, callback_every=0.05,
+            matrix,
+            device="cuda",
+            method="ssp",
+            epsilon=False,
+            callback_every=0.05,
             callback=lambda p: seen.append((p.phase, p.assigned, p.rows_scanned)),
-        )  # fmt: skip
+        )
         assert seen == sorted(seen)
         assert seen[-1][0] == 1
 

@@ -72,10 +72,12 @@ def test_computed_costs(device: str) -> None:
     x, y = g.random((500, 2)), g.random((620, 2))
     text = "(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**2"
     for source in (
-        bigsap.points(x, y), bigsap.points(y, x, "cityblock"), bigsap.lowrank(x, y),
+        bigsap.points(x, y),
+        bigsap.points(y, x, "cityblock"),
+        bigsap.lowrank(x, y),
         bigsap.expression(text, (500, 620), x=x, y=y),
         bigsap.cuda_kernel(KERNEL, (620, 500), (y, x)),
-    ):  # fmt: skip
+    ):
         several = bigsap.solve(source, device=device, method="ssp")
         same(several, bigsap.solve(source, device="cuda", method="ssp"), device)
 

@@ -20,13 +20,15 @@ FLAGS = [
     # Chromium refuses its sandbox to root, and containers refuse it to Chromium. Only our own
     # page is shown.
     "--no-sandbox",
-    "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 TIMEOUT = 1000 * HANG_S  # ms, for each single wait
-OLD = JobRequest.model_validate(
-    {"shape": [2, 2], "cost": {"type": "array", "values": [[1, 2], [3, 4]]}}
-)
+OLD = JobRequest.model_validate({"shape": [2, 2], "cost": {"type": "array", "values": [[1, 2], [3, 4]]}})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -117,8 +119,8 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
 
     def visit(url: str, *, width: int = 1280, theme: str = "light", ready: bool = True) -> Any:
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, accept_downloads=True,
-        )  # fmt: skip
+            viewport={"width": width, "height": 900}, color_scheme=theme, accept_downloads=True
+        )
         visits.append(context)
         context.set_default_timeout(TIMEOUT)
         page = context.new_page()

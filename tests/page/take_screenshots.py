@@ -83,9 +83,7 @@ def submit_all(service: Service) -> dict[str, str]:
     done = {"cost": cost | {"x": x.tolist(), "y": y.tolist()}, "label": "two moons"}
     ids = {"done": service.submit(done)}
     for label, code in (("rank one", "i*j"), ("bad input", "sqrt(5 - i)")):
-        service.submit(
-            {"shape": [40, 40], "cost": {"type": "expression", "code": code}, "label": label}
-        )
+        service.submit({"shape": [40, 40], "cost": {"type": "expression", "code": code}, "label": label})
     gated = {"type": "forbid_above", "threshold": 0.1, "cost": done["cost"]}
     service.submit({"cost": gated, "label": "gate too narrow"})
     stopped = service.submit(slow_job("stopped by hand"))

@@ -55,9 +55,7 @@ def test_an_expression_that_does_not_compile(opened: Callable[..., Any], service
     assert "#/jobs/" not in page.url
 
 
-def test_missing_and_unreadable_numbers(
-    opened: Callable[..., Any], service: Service, tmp_path: Any
-) -> None:
+def test_missing_and_unreadable_numbers(opened: Callable[..., Any], service: Service, tmp_path: Any) -> None:
     page = opened(service.url)
     press(page)
     first = page.get_by_role("group", name=re.compile("First set"))

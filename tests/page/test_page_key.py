@@ -70,9 +70,7 @@ def test_without_a_key_the_page_says_so(opened: Callable[..., Any], locked: Serv
     wait_text(page, "[role=alert]", "key")
 
 
-def test_a_key_that_no_header_can_carry_is_not_kept(
-    opened: Callable[..., Any], locked: Service
-) -> None:
+def test_a_key_that_no_header_can_carry_is_not_kept(opened: Callable[..., Any], locked: Service) -> None:
     page = opened(locked.url, ready=False)
     page.quiet = False
     enter(page, "ключ")

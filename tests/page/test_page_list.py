@@ -13,15 +13,17 @@ from gate import Gate
 
 
 def names(page: Any) -> list[str]:
-    return [link.rsplit("/", 1)[1] for link in page.locator("tbody th a").evaluate_all(
-        "links => links.map((link) => link.hash)"
-    )]  # fmt: skip
+    return [
+        link.rsplit("/", 1)[1]
+        for link in page.locator("tbody th a").evaluate_all("links => links.map((link) => link.hash)")
+    ]
 
 
 def turned(page: Any, button: str, before: list[str]) -> list[str]:
     page.get_by_role("button", name=button).click()
-    page.wait_for_function("first => document.querySelector('tbody th a').hash !== first",
-                           arg=f"#/jobs/{before[0]}")  # fmt: skip
+    page.wait_for_function(
+        "first => document.querySelector('tbody th a').hash !== first", arg=f"#/jobs/{before[0]}"
+    )
     return names(page)
 
 
@@ -80,9 +82,7 @@ def test_the_list_follows_a_job(opened: Callable[..., Any], service: Service, ga
     page.get_by_role("heading", level=1, name="followed").wait_for()
 
 
-def test_what_is_proved_only_to_within_its_gap_looks_so(
-    opened: Callable[..., Any], service: Service
-) -> None:
+def test_what_is_proved_only_to_within_its_gap_looks_so(opened: Callable[..., Any], service: Service) -> None:
     """Neither finished as others nor failed, in the list, on its page and in words."""
     job = service.submit({"cost": {"type": "array", "values": [[4, 1], [2, 0]]}, "label": "odd"})
     service.wait_for(job, "succeeded")

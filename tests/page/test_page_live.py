@@ -57,8 +57,11 @@ def test_stop_and_keep_then_resume_then_stop_now_then_delete(
     wait_text(page, "#job-state", "cancelled")
     log = page.locator("#job-log").inner_text()
     assert [m for m in re.findall(r"The job is (\w+)", log) if m in ("running", "cancelled")] == [
-        "running", "cancelled", "running", "cancelled",
-    ]  # fmt: skip
+        "running",
+        "cancelled",
+        "running",
+        "cancelled",
+    ]
 
     page.get_by_role("button", name="Delete").click()
     dialog = page.get_by_role("dialog", name="Delete this job?")
@@ -116,9 +119,10 @@ def events(service: Service, job: str) -> list[int]:
     found: list[int] = []
     while True:
         page = service.get(
-            f"/v1/jobs/{job}/events", headers={"Accept": "application/json"},
+            f"/v1/jobs/{job}/events",
+            headers={"Accept": "application/json"},
             params={"after": found[-1] if found else 0},
-        ).json()["events"]  # fmt: skip
+        ).json()["events"]
         if not page:
             return found
         found += [event["seq"] for event in page]

@@ -31,9 +31,7 @@ def done(service: Service) -> str:
 
 @pytest.fixture(scope="module")
 def failed(service: Service) -> str:
-    job = service.submit(
-        {"shape": [50, 50], "cost": {"type": "expression", "code": "sqrt(40 - i) + j"}}
-    )
+    job = service.submit({"shape": [50, 50], "cost": {"type": "expression", "code": "sqrt(40 - i) + j"}})
     service.wait_for(job, "failed")
     return job
 
@@ -85,9 +83,8 @@ def everything(page: Any, service: Service, done: str, running: str, failed: str
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 800])
 def test_contrast_names_roles_and_no_width_that_scrolls_sideways(
-    opened: Callable[..., Any], service: Service, done: str, running: str, failed: str,
-    theme: str, width: int,
-) -> None:  # fmt: skip
+    opened: Callable[..., Any], service: Service, done: str, running: str, failed: str, theme: str, width: int
+) -> None:
     page = opened(service.url, theme=theme, width=width)
     for name in everything(page, service, done, running, failed):
         missing = page.evaluate(
@@ -157,6 +154,9 @@ def test_vendored_files_come_with_their_licences() -> None:
     for folder in folders:
         assert "Permission is hereby granted" in (folder / "LICENSE").read_text()
         assert f"`{folder.name}/`" in table
-    text = "".join(p.read_text() for p in PAGE.rglob("*") if p.suffix in (".html", ".css", ".js")
-                   and "vendor" not in p.parts)  # fmt: skip
+    text = "".join(
+        p.read_text()
+        for p in PAGE.rglob("*")
+        if p.suffix in (".html", ".css", ".js") and "vendor" not in p.parts
+    )
     assert not re.search(r"(src|href|url)[=(]\s*[\"']?(https?:)?//", text)

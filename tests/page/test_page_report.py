@@ -53,9 +53,7 @@ def test_losses_are_seen(opened: Callable[..., Any], report: Path) -> None:
     assert rings.count() == 2
     assert rings.first.is_visible()
     red = rings.first.evaluate("e => getComputedStyle(e).stroke")
-    assert red != visit.locator(".panel-2 path.mark").first.evaluate(
-        "e => getComputedStyle(e).fill"
-    )
+    assert red != visit.locator(".panel-2 path.mark").first.evaluate("e => getComputedStyle(e).fill")
     lost = visit.locator("td.lost-2")
     won = visit.locator("td.won-3")
     grounds = [at.first.evaluate("e => getComputedStyle(e).backgroundColor") for at in (lost, won)]

@@ -148,9 +148,7 @@ def test_blocks_are_those_that_the_service_takes(
     assert found["sha256"] == hashlib.sha256(values.tobytes()).hexdigest()
 
 
-def test_a_pasted_matrix_with_forbidden_pairs_maximised(
-    opened: Callable[..., Any], service: Service
-) -> None:
+def test_a_pasted_matrix_with_forbidden_pairs_maximised(opened: Callable[..., Any], service: Service) -> None:
     page = opened(service.url)
     choose(page, "A matrix")
     paste(page, "Cost matrix", "4 1 -inf\n2 0 5\n3 2 2\n")
@@ -220,9 +218,7 @@ def test_a_json_document_and_an_infeasible_problem_in_words(
     assert page.locator("#job-state").inner_text().strip() == "finished"
 
 
-def test_a_json_document_is_sent_as_it_was_typed(
-    opened: Callable[..., Any], service: Service
-) -> None:
+def test_a_json_document_is_sent_as_it_was_typed(opened: Callable[..., Any], service: Service) -> None:
     """Numbers beyond 2**53, whatever else is chosen on the page; its own options win."""
     large = 2**53 + 1
     page = opened(service.url)

@@ -19,9 +19,7 @@ def make_app(tmp_path: Path) -> Iterator[Callable[..., TestClient]]:
 
         def make(limits: dict[str, Any] | None = None, **given: Any) -> TestClient:
             app = create_app(settings_in(tmp_path / "data", limits, **given))
-            client = TestClient(
-                app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False
-            )
+            client = TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
             return stack.enter_context(client)
 
         yield make

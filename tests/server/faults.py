@@ -34,9 +34,7 @@ def job_of(client, job_id):
 def same(client, job_id, expected):
     """Whether all arrays of the job's result are those expected, bit for bit."""
     for name in ARRAYS:
-        answer = client.get(
-            f"/v1/jobs/{job_id}/result/{name}", headers={"Accept": "application/x-npy"}
-        )
+        answer = client.get(f"/v1/jobs/{job_id}/result/{name}", headers={"Accept": "application/x-npy"})
         assert answer.status_code == 200, answer.text
         path = Path(os.environ.get("TMPDIR", "/tmp")) / f"{job_id}-{name}.npy"
         path.write_bytes(answer.content)
@@ -61,17 +59,13 @@ def states(client, job_id):
     found, after = [], 0
     while True:
         answer = client.get(
-            f"/v1/jobs/{job_id}/events",
-            params={"after": after},
-            headers={"Accept": "application/json"},
+            f"/v1/jobs/{job_id}/events", params={"after": after}, headers={"Accept": "application/json"}
         )
         assert answer.status_code == 200, answer.text
         if not (events := answer.json()["events"]):
             return found
         after = answer.json()["next"]
-        found += [
-            (e["data"]["state"], e["data"]["attempt"]) for e in events if e["kind"] == "state"
-        ]
+        found += [(e["data"]["state"], e["data"]["attempt"]) for e in events if e["kind"] == "state"]
 
 
 class Cluster:
@@ -87,22 +81,29 @@ class Cluster:
         with (self.folder / "dask.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "distributed.cli.dask_" + command[0], *command[1:]],
-                stdout=log, stderr=log, cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
                 env=os.environ | {"PYTHONPATH": str(PLUGINS)},
-            )  # fmt: skip
+            )
         self.processes.append(process)
         return process
 
     def start_scheduler(self):
-        return self._start(
-            "scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard",
-        )  # fmt: skip
+        return self._start("scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
 
     def start_worker(self):
         return self._start(
-            "worker", self.address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard",
-            "--host", "127.0.0.1",
-        )  # fmt: skip
+            "worker",
+            self.address,
+            "--nthreads",
+            "1",
+            "--memory-limit",
+            "0",
+            "--no-dashboard",
+            "--host",
+            "127.0.0.1",
+        )
 
     def close(self):
         for process in self.processes:

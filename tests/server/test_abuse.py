@@ -51,10 +51,19 @@ def test_service_still_solves_after_all(shared: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"{", b"", b"[1,", b"\xff\xfe", b'{"cost": }', b"{'cost': 1}", b'{"a":1}{"b":2}', b"\x00",
-        b'"\xed\xa0\x80"', b"nan", b'{"cost": 1' + b"0" * 5000 + b"}",
+        b"{",
+        b"",
+        b"[1,",
+        b"\xff\xfe",
+        b'{"cost": }',
+        b"{'cost': 1}",
+        b'{"a":1}{"b":2}',
+        b"\x00",
+        b'"\xed\xa0\x80"',
+        b"nan",
+        b'{"cost": 1' + b"0" * 5000 + b"}",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_json(intact: Any, path: str, text: bytes) -> None:
     answer = intact.post(path, content=text, headers=JSON)
     assert answer.status_code in (400, 422)
@@ -87,7 +96,11 @@ def test_repeated_keys(intact: Any) -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    (None, ""), (3, ""), ([], ""), ({}, "/cost"), ({"cost": None}, "/cost"),
+    (None, ""),
+    (3, ""),
+    ([], ""),
+    ({}, "/cost"),
+    ({"cost": None}, "/cost"),
     ({"cost": {"type": "pickle", "data": "gASV"}}, "/cost"),
     ({"cost": {"type": "python", "code": "import os"}}, "/cost"),
     ({"cost": {"type": "array"}}, "/cost/values"),
@@ -136,12 +149,11 @@ BAD: list[tuple[Any, str]] = [
     ({"cost": {"type": "array", "values": [["-Infinity"]]}}, "/cost/values/0/0"),
     ({"cost": {"type": "scale", "factor": 10**400, "cost": SQUARE["cost"]}}, "/cost/factor"),
     ({"cost": {"type": "sum", "terms": []}}, "/cost/terms"),
-    ({"cost": {"type": "sum", "terms": [SQUARE["cost"], {"type": "array", "values": [[1]]}]}},
-     "/cost"),
+    ({"cost": {"type": "sum", "terms": [SQUARE["cost"], {"type": "array", "values": [[1]]}]}}, "/cost"),
     ({"cost": {"type": "mask", "cost": SQUARE["cost"]}}, "/cost"),
     ({"cost": {"type": "mask", "cost": SQUARE["cost"], "forbidden": [[1]]}}, "/cost/forbidden"),
     ({"cost": {"type": "plugin", "name": "os"}}, "/cost/name"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("body", "pointer"), BAD, ids=[str(k) for k in range(len(BAD))])
@@ -173,12 +185,31 @@ def test_lone_surrogates_come_back_as_a_problem(intact: Any) -> None:
 
 
 EXPRESSIONS = [
-    "__import__('os').system('id')", "().__class__.__bases__", "x.__class__", "exec('1')",
-    "open('/etc/passwd')", "lambda: 1", "[a for a in x]", "x[i].real", "i := 3", "9**9**9 + y",
-    "'a' * 9", "x[0]", "x[i+1]", "x[-1]", "sum(k for k in range(10**9))", "f'{x}'", "i if",
-    "(" * 2000 + "i" + ")" * 2000, "i+" * 2000 + "i", "x[i, 4097]", "i\n;j", "i # \x00", "",
+    "__import__('os').system('id')",
+    "().__class__.__bases__",
+    "x.__class__",
+    "exec('1')",
+    "open('/etc/passwd')",
+    "lambda: 1",
+    "[a for a in x]",
+    "x[i].real",
+    "i := 3",
+    "9**9**9 + y",
+    "'a' * 9",
+    "x[0]",
+    "x[i+1]",
+    "x[-1]",
+    "sum(k for k in range(10**9))",
+    "f'{x}'",
+    "i if",
+    "(" * 2000 + "i" + ")" * 2000,
+    "i+" * 2000 + "i",
+    "x[i, 4097]",
+    "i\n;j",
+    "i # \x00",
+    "",
     "sum(sum(sum(1 for a in range(4096)) for b in range(4096)) for c in range(4096))",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("code", EXPRESSIONS, ids=[str(k) for k in range(len(EXPRESSIONS))])
@@ -263,7 +294,7 @@ def test_time_limit_that_every_job_needs(make_app: Callable[..., Any]) -> None:
         (JSON | {"Origin": "null"}, 403),
         (JSON | {"Origin": "http://127.0.0.1:1"}, 403),
     ],
-)  # fmt: skip
+)
 def test_header_abuse(intact: Any, headers: dict[str, str], status: int) -> None:
     answer = intact.post("/v1/jobs", content=json.dumps(SQUARE), headers=headers)
     problem(answer, status, answer.json()["type"].rpartition(":")[2])
@@ -272,10 +303,14 @@ def test_header_abuse(intact: Any, headers: dict[str, str], status: int) -> None
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Prefer": "wait=99999999999999999999"}, {"Prefer": "wait=-1"}, {"Prefer": "wait=abc"},
-        {"Prefer": "x" * 1000}, {"X-Request-ID": "a b\x7f<script>"}, {"Accept": ",,;;q=x"},
+        {"Prefer": "wait=99999999999999999999"},
+        {"Prefer": "wait=-1"},
+        {"Prefer": "wait=abc"},
+        {"Prefer": "x" * 1000},
+        {"X-Request-ID": "a b\x7f<script>"},
+        {"Accept": ",,;;q=x"},
     ],
-)  # fmt: skip
+)
 def test_odd_headers_that_mean_nothing(shared: Any, headers: dict[str, str]) -> None:
     answer = shared.post("/v1/jobs", json=SQUARE, headers=headers)
     assert answer.status_code in (200, 202)
@@ -292,13 +327,25 @@ def test_last_event_ids_that_are_none(shared: Any, value: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/jobs/job_0", "/v1/jobs/job_0/result", "/v1/jobs/job_0/events", "/v1/arrays/arr_0",
-        "/v1/jobs/job_0/result/u", "/v1/nothing", "/nothing", "/v1/arrays/arr_0/data",
+        "/v1/jobs/job_0",
+        "/v1/jobs/job_0/result",
+        "/v1/jobs/job_0/events",
+        "/v1/arrays/arr_0",
+        "/v1/jobs/job_0/result/u",
+        "/v1/nothing",
+        "/nothing",
+        "/v1/arrays/arr_0/data",
         # What could be no id is not there either.
-        "/v1/jobs/x", "/v1/jobs/x/result", "/v1/jobs/X_1/events", "/v1/jobs/job_0/result/nope",
-        "/v1/jobs/job_" + "a" * 99, "/v1/jobs/%F0%9F%92%A9", "/v1/arrays/0", "/v1/arrays/0/data",
+        "/v1/jobs/x",
+        "/v1/jobs/x/result",
+        "/v1/jobs/X_1/events",
+        "/v1/jobs/job_0/result/nope",
+        "/v1/jobs/job_" + "a" * 99,
+        "/v1/jobs/%F0%9F%92%A9",
+        "/v1/arrays/0",
+        "/v1/arrays/0/data",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_there(intact: Any, path: str) -> None:
     problem(intact.get(path), 404, "not-found")
 
@@ -306,13 +353,20 @@ def test_what_is_not_there(intact: Any, path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/jobs/..%2f..%2fetc", "/v1/jobs/job_0%00", "/v1/jobs/%F0%9F%92%A9",
+        "/v1/jobs/..%2f..%2fetc",
+        "/v1/jobs/job_0%00",
+        "/v1/jobs/%F0%9F%92%A9",
         "/v1/jobs/job_" + "a" * 99,
-        "/v1/arrays/..%2F..%2Fjobs.sqlite", "/v1/jobs?page_size=0", "/v1/jobs?page_size=x",
-        "/v1/jobs?page_token=%00", "/v1/jobs?page_token=zzzz", "/v1/jobs?state=odd",
-        "/v1/jobs/job_0?wait=nan", "/v1/jobs/job_0?wait=-1",
+        "/v1/arrays/..%2F..%2Fjobs.sqlite",
+        "/v1/jobs?page_size=0",
+        "/v1/jobs?page_size=x",
+        "/v1/jobs?page_token=%00",
+        "/v1/jobs?page_token=zzzz",
+        "/v1/jobs?state=odd",
+        "/v1/jobs/job_0?wait=nan",
+        "/v1/jobs/job_0?wait=-1",
     ],
-)  # fmt: skip
+)
 def test_odd_paths_and_queries(intact: Any, path: str) -> None:
     answer = intact.get(path)
     assert answer.status_code in (404, 422)
@@ -330,13 +384,24 @@ def test_page_files_only(intact: Any) -> None:
 
 
 STORE_PATHS = [
-    "../secret.npy", "a/../../secret.npy", "/etc/passwd", "..", ".", "~", "link.npy",
+    "../secret.npy",
+    "a/../../secret.npy",
+    "/etc/passwd",
+    "..",
+    ".",
+    "~",
+    "link.npy",
     "linked/x.npy",
     "inner.npy",
     "inside/x.npy",
-    "a/./../../secret.npy", "x.npy\0", "C:/x.npy", "file:///etc/passwd", "\\..\\secret.npy",
-    "a//../..",     "http://evil/x.npy",
-]  # fmt: skip
+    "a/./../../secret.npy",
+    "x.npy\0",
+    "C:/x.npy",
+    "file:///etc/passwd",
+    "\\..\\secret.npy",
+    "a//../..",
+    "http://evil/x.npy",
+]
 
 
 @pytest.fixture

@@ -94,9 +94,7 @@ def test_repeating_a_block_is_harmless(api: Any) -> None:
         (0, np.full((10, 3), np.nan).tobytes(), 422, "invalid-cost"),
     ],
 )
-def test_bad_blocks_are_not_received(
-    api: Any, start: int, body: bytes, status: int, slug: str
-) -> None:
+def test_bad_blocks_are_not_received(api: Any, start: int, body: bytes, status: int, slug: str) -> None:
     array = create(api)
     problem(api.put(f"{array}/rows/{start}", content=body, headers=RAW), status, slug)
     assert api.get(array).json()["received"] == []
@@ -176,8 +174,7 @@ def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
         host, port = address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), 10) as raw:
             raw.sendall(
-                f"PUT {array}/rows/0 HTTP/1.1\r\nHost: {host}:{port}\r\n"
-                f"Content-Length: 32\r\n\r\n".encode()
+                f"PUT {array}/rows/0 HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 32\r\n\r\n".encode()
                 + bytes(16)
             )
             # Until the first block is open, which it is once sealing says so.
@@ -222,11 +219,7 @@ def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., 
                 + b"\0" * (2 << 20)
             )
             said = "a block is still being received"
-            until(
-                lambda: (
-                    problem(client.post(array + "/seal"), 409, "array-incomplete")["detail"] == said
-                )
-            )
+            until(lambda: problem(client.post(array + "/seal"), 409, "array-incomplete")["detail"] == said)
             matrix = np.random.default_rng(1).random((rows, 128))
             assert put(client, array, 0, matrix).json()["received"] == [[0, rows]]
             stalled.sendall(b"\0" * (size * 5 // 8 - (2 << 20)))
@@ -380,13 +373,18 @@ def test_a_quota_holds_for_arrays_made_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {"dtype": "object", "shape": [1]}, {"dtype": "f8"}, {"dtype": "f8", "shape": []},
-        {"dtype": "f8", "shape": [1, 2, 3]}, {"dtype": "f8", "shape": [-1]},
-        {"dtype": "f8", "shape": [1.5]}, {"dtype": "c16", "shape": [1]},
+        {"dtype": "object", "shape": [1]},
+        {"dtype": "f8"},
+        {"dtype": "f8", "shape": []},
+        {"dtype": "f8", "shape": [1, 2, 3]},
+        {"dtype": "f8", "shape": [-1]},
+        {"dtype": "f8", "shape": [1.5]},
+        {"dtype": "c16", "shape": [1]},
         {"dtype": ">f8", "shape": [1]},
-        {"dtype": "f8", "shape": [2**60, 2**60]}, {"dtype": "U8", "shape": [1]},
+        {"dtype": "f8", "shape": [2**60, 2**60]},
+        {"dtype": "U8", "shape": [1]},
     ],
-)  # fmt: skip
+)
 def test_arrays_that_cannot_be(api: Any, body: dict[str, Any]) -> None:
     answer = api.post("/v1/arrays", json=body)
     problem(answer, 422, answer.json()["type"].rpartition(":")[2])

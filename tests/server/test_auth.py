@@ -41,9 +41,7 @@ class As:
 
     def __getattr__(self, method: str) -> Any:
         def call(*args: Any, headers: dict[str, str] | None = None, **named: Any) -> Any:
-            return getattr(self._client, method)(
-                *args, headers=self._headers | (headers or {}), **named
-            )
+            return getattr(self._client, method)(*args, headers=self._headers | (headers or {}), **named)
 
         return call
 
@@ -68,21 +66,26 @@ def test_nothing_without_a_key(keyed: dict[str, As]) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer "}, {"Authorization": ""},
-        {"Authorization": f"Basic {KEYS['alice']}"}, {"X-API-Key": "wrong"}, {"X-API-Key": ""},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Bearer "},
+        {"Authorization": ""},
+        {"Authorization": f"Basic {KEYS['alice']}"},
+        {"X-API-Key": "wrong"},
+        {"X-API-Key": ""},
         {"Authorization": "Bearer wrong", "X-API-Key": KEYS["alice"]},
         {"Authorization": f"Bearer {hashed(KEYS['alice'])}"},
     ],
-)  # fmt: skip
+)
 def test_wrong_keys(keyed: dict[str, As], headers: dict[str, str]) -> None:
     problem(keyed["nobody"].get("/v1/jobs", headers=headers), 401, "unauthorized")
 
 
 def test_both_headers_work(keyed: dict[str, As]) -> None:
     for headers in (
-        {"Authorization": f"Bearer {KEYS['alice']}"}, {"authorization": f"bearer {KEYS['alice']}"},
+        {"Authorization": f"Bearer {KEYS['alice']}"},
+        {"authorization": f"bearer {KEYS['alice']}"},
         {"X-API-Key": KEYS["alice"]},
-    ):  # fmt: skip
+    ):
         assert keyed["nobody"].get("/v1/jobs", headers=headers).status_code == 200
 
 
@@ -128,15 +131,11 @@ def test_admin_may_start_from_anybodys_job(keyed: dict[str, As]) -> None:
 
 
 @pytest.mark.parametrize("streams", [0, 1])
-def test_an_accepted_job_is_said_to_be(
-    make_app: Callable[..., Any], tmp_path: Path, streams: int
-) -> None:
+def test_an_accepted_job_is_said_to_be(make_app: Callable[..., Any], tmp_path: Path, streams: int) -> None:
     """Where nothing more may stay open, ``Prefer: wait`` goes unheeded: 202, with Location."""
     key = new_key()
     file = tmp_path / "keys.toml"
-    file.write_text(
-        f'[al]\nhash = "{hashed(key)}"\nscopes = ["read", "submit"]\nstreams = {streams}\n'
-    )
+    file.write_text(f'[al]\nhash = "{hashed(key)}"\nscopes = ["read", "submit"]\nstreams = {streams}\n')
     client = make_app(keys=file)
     alice = As(client, key)
     caller = client.app._keys.caller(None, key)
@@ -212,10 +211,15 @@ def test_keys_files_that_are_wrong(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     good = f'hash = "{hashed("x")}"\nscopes = ["read"]\n'
     for text in (
-        "", "[a", "[a]\n", f"[a]\n{good}more = 1\n", "[a]\nhash = 'x'\nscopes = ['read']\n",
+        "",
+        "[a",
+        "[a]\n",
+        f"[a]\n{good}more = 1\n",
+        "[a]\nhash = 'x'\nscopes = ['read']\n",
         f"[a]\n{good}[b]\n{good}",
-        '[a]\nhash = "sha256:00"\nscopes = []\n', "[a]\nkey = 'secret'\n",
-    ):  # fmt: skip
+        '[a]\nhash = "sha256:00"\nscopes = []\n',
+        "[a]\nkey = 'secret'\n",
+    ):
         file.write_text(text)
         with pytest.raises(ValueError, match=r"keys\.toml"):
             Keys.read(file, Limits())
@@ -247,9 +251,7 @@ def test_any_name_makes_a_table_that_can_be_read(
 
 
 @pytest.mark.parametrize("argv", [["al", "write"], ["al", "read", ""], [""], ["two\nlines"]])
-def test_keys_that_cannot_be_made_are_one_line(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_keys_that_cannot_be_made_are_one_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert auth.main(argv) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
@@ -283,10 +285,17 @@ def test_precedence_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "text",
     [
-        "port = 'x'", "odd = 1", "[limits]\nodd = 1", "port = 99999", "x", "[stores]\n'a/b' = '/x'",
-        "zarr_uris = ['file:///']", "zarr_uris = ['https://host']", "host = '0.0.0.0'",
+        "port = 'x'",
+        "odd = 1",
+        "[limits]\nodd = 1",
+        "port = 99999",
+        "x",
+        "[stores]\n'a/b' = '/x'",
+        "zarr_uris = ['file:///']",
+        "zarr_uris = ['https://host']",
+        "host = '0.0.0.0'",
     ],
-)  # fmt: skip
+)
 def test_wrong_settings(tmp_path: Path, text: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(text)

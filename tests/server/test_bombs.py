@@ -33,9 +33,7 @@ HUGE = 256 << 20
 def made(store: Path, name: str, v: int = 3, **given: Any) -> Path:
     """An array of one chunk under ``store``; its folder."""
     chunks = given.pop("chunks", (3, 3))
-    array = zarr.create_array(
-        store / name, shape=(3, 3), dtype="f8", chunks=chunks, zarr_format=v, **given
-    )
+    array = zarr.create_array(store / name, shape=(3, 3), dtype="f8", chunks=chunks, zarr_format=v, **given)
     array[:] = MATRIX
     return store / name
 
@@ -84,11 +82,9 @@ CODECS_3 = {
     "zstd": {"compressors": zarr.codecs.ZstdCodec()},
     "blosc": {"compressors": zarr.codecs.BloscCodec()},
     "gzip": {"compressors": zarr.codecs.GzipCodec()},
-    "shards": {
-        "compressors": zarr.codecs.ZstdCodec(), "chunks": (1, 3), "shards": (3, 3),
-    },
+    "shards": {"compressors": zarr.codecs.ZstdCodec(), "chunks": (1, 3), "shards": (3, 3)},
     "twice": {"compressors": [zarr.codecs.ZstdCodec(), zarr.codecs.GzipCodec()]},
-}  # fmt: skip
+}
 CODECS_2 = {
     "zstd": numcodecs.Zstd(),
     "blosc": numcodecs.Blosc(),

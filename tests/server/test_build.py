@@ -50,21 +50,32 @@ EXPECTED: list[tuple[dict[str, Any], Any]] = [
     ({"type": "points", "x": [1, 2], "y": [3, 5]}, [[4, 16], [1, 9]]),
     ({"type": "points", "x": X, "y": Y, "metric": "minkowski", "p": 1.0}, [[1, 1, 9], [3, 3, 5]]),
     ({"type": "lowrank", "a": X, "b": Y}, [[1, 2, 5], [5, 6, 25]]),
-    ({"type": "lowrank", "a": X, "b": Y, "row_terms": [1, 2], "column_terms": [0, 1, 0]},
-     [[2, 4, 6], [7, 9, 27]]),
-    ({"type": "table", "values": A, "row_class": [1, 0, 1], "column_class": [2, 0]},
-     [[5, 2], [3, 4], [5, 2]]),
-    ({"type": "expression", "code": "x[i] * 10 + j + c", "shape": [2, 2],
-      "arrays": {"x": [1, 2], "c": 0.5}}, [[10.5, 11.5], [20.5, 21.5]]),
+    (
+        {"type": "lowrank", "a": X, "b": Y, "row_terms": [1, 2], "column_terms": [0, 1, 0]},
+        [[2, 4, 6], [7, 9, 27]],
+    ),
+    (
+        {"type": "table", "values": A, "row_class": [1, 0, 1], "column_class": [2, 0]},
+        [[5, 2], [3, 4], [5, 2]],
+    ),
+    (
+        {
+            "type": "expression",
+            "code": "x[i] * 10 + j + c",
+            "shape": [2, 2],
+            "arrays": {"x": [1, 2], "c": 0.5},
+        },
+        [[10.5, 11.5], [20.5, 21.5]],
+    ),
     ({"type": "sum", "terms": [{"type": "array", "values": A}] * 2}, 2 * np.array(A)),
     ({"type": "scale", "factor": 0.5, "cost": {"type": "array", "values": A}}, np.array(A) / 2),
-    ({"type": "mask", "cost": {"type": "array", "values": [[1, 2]]}, "forbidden": [[0, 1]]},
-     [[1, INF]]),
-    ({"type": "mask", "cost": {"type": "array", "values": [[1, 2]]}, "allowed": [[0, 1]]},
-     [[INF, 2]]),
-    ({"type": "forbid_above", "threshold": 3.0, "cost": {"type": "array", "values": A}},
-     [[INF, 1, 3], [2, 0, INF]]),
-]  # fmt: skip
+    ({"type": "mask", "cost": {"type": "array", "values": [[1, 2]]}, "forbidden": [[0, 1]]}, [[1, INF]]),
+    ({"type": "mask", "cost": {"type": "array", "values": [[1, 2]]}, "allowed": [[0, 1]]}, [[INF, 2]]),
+    (
+        {"type": "forbid_above", "threshold": 3.0, "cost": {"type": "array", "values": A}},
+        [[INF, 1, 3], [2, 0, INF]],
+    ),
+]
 
 
 @pytest.mark.parametrize(("spec", "expected"), EXPECTED, ids=[str(k) for k in range(len(EXPECTED))])
@@ -109,13 +120,9 @@ def test_both_dialects_have_the_same_fields() -> None:
             continue
         seen.add(name)
         fields = {field: info for field, info in member.model_fields.items() if field != "type"}
-        assert set(fields) - more.get(name, set()) == set(KINDS[name].fields) - fewer.get(
-            name, set()
-        )
+        assert set(fields) - more.get(name, set()) == set(KINDS[name].fields) - fewer.get(name, set())
         needed = {field for field, info in fields.items() if info.is_required()}
-        assert needed | given.get(name, set()) | elsewhere.get(name, set()) == set(
-            KINDS[name].required
-        )
+        assert needed | given.get(name, set()) | elsewhere.get(name, set()) == set(KINDS[name].required)
     assert set(KINDS) - seen == {"npy"}  # a stored array of the service
 
 
@@ -307,12 +314,14 @@ def test_what_float64_holds_is_exact(tmp_path: Path) -> None:
         ({"cost": {"type": "array", "values": [[BIG + 1, 0.5]]}}, "does not hold"),
         ({"cost": {"type": "array", "values": [[BIG + 1, "Infinity"]]}}, "does not hold"),
         ({"cost": {"type": "scale", "factor": BIG + 1, "cost": LARGE}}, "does not hold"),
-        ({"cost": {"type": "expression", "code": "k", "shape": [1, 1], "arrays": {"k": BIG + 1}}},
-         "does not hold"),
+        (
+            {"cost": {"type": "expression", "code": "k", "shape": [1, 1], "arrays": {"k": BIG + 1}}},
+            "does not hold",
+        ),
         ({"cost": {"type": "forbid_above", "threshold": 10**400, "cost": LARGE}}, "beyond"),
         ({"cost": LARGE, "options": {"unassigned_cost": [BIG + 1, 0.5]}}, "does not hold"),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_would_be_rounded_are_refused(request_: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         JobRequest.model_validate(request_)

@@ -29,9 +29,7 @@ def serve_key(serve_app: Callable[..., str], tmp_path: Path) -> Callable[..., tu
     return serve
 
 
-def test_results_and_events_wait_for_a_slow_key(
-    serve_key: Callable[..., tuple[str, str]],
-) -> None:
+def test_results_and_events_wait_for_a_slow_key(serve_key: Callable[..., tuple[str, str]]) -> None:
     url, key = serve_key(["read", "submit"], "requests_per_s = 20", "burst = 1")
     with Client(url, key, patience=20) as client:
         job = client.submit(SQUARE).wait(HANG_S)

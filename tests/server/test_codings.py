@@ -35,15 +35,11 @@ def test_in_pieces_too(api: TestClient) -> None:
         for byte in body:
             yield bytes([byte])
 
-    answer = api.post(
-        "/v1/jobs?dry_run=true", content=pieces(), headers=JSON | {"Content-Encoding": "gzip"}
-    )
+    answer = api.post("/v1/jobs?dry_run=true", content=pieces(), headers=JSON | {"Content-Encoding": "gzip"})
     assert answer.status_code == 200, answer.text
 
 
-@pytest.mark.parametrize(
-    "coding", ["br", "deflate", "zstd", "gzip, gzip", "identity, gzip", "\x1b"]
-)
+@pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "gzip, gzip", "identity, gzip", "\x1b"])
 def test_other_codings_are_refused(api: TestClient, coding: str) -> None:
     answer = post(api, json.dumps(SQUARE).encode(), coding)
     problem(answer, 415, "unsupported-media-type")
@@ -60,11 +56,16 @@ _WHOLE = gzip.compress(b"{}", mtime=0)
 @pytest.mark.parametrize(
     "body",
     [
-        b"no gzip at all", _WHOLE[:-3], _WHOLE[:5], _WHOLE + b"more", _WHOLE * 2,
-        zlib.compress(b"{}"), _WHOLE[:-8] + b"\0" * 8,
+        b"no gzip at all",
+        _WHOLE[:-3],
+        _WHOLE[:5],
+        _WHOLE + b"more",
+        _WHOLE * 2,
+        zlib.compress(b"{}"),
+        _WHOLE[:-8] + b"\0" * 8,
     ],
     ids=["none", "cut", "head", "more", "twice", "zlib", "sum"],
-)  # fmt: skip
+)
 def test_damaged_bodies_are_named(api: TestClient, body: bytes) -> None:
     problem(post(api, body, "gzip"), 400, "malformed-request")
 

@@ -15,8 +15,10 @@ SCRIPT = Path(__file__).parents[1] / "bench" / "endurance.py"
 def test_every_kind_of_load_passes() -> None:
     done = subprocess.run(
         [sys.executable, SCRIPT, "--minutes", "0.5", "--every", "0.2"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout[done.stdout.index("\n{\n") :])
     assert found["failures"] == 0

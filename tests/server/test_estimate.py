@@ -49,12 +49,13 @@ BODIES: dict[str, dict[str, Any]] = {
     "formula": {
         "shape": [2000, 2000],
         "cost": {
-            "type": "expression", "code": "abs(x[i,0]-y[j,0]) + 0.1*(x[i,1]-y[j,1])**2",
+            "type": "expression",
+            "code": "abs(x[i,0]-y[j,0]) + 0.1*(x[i,1]-y[j,1])**2",
             "arrays": {"x": ref("x"), "y": ref("y")},
         },
     },
     "rows through Python": {"cost": {"type": "scale", "factor": 2, "cost": POINTS}},
-}  # fmt: skip
+}
 
 
 def settings(lab: Path) -> dict[str, Any]:
@@ -126,8 +127,11 @@ def test_memory(lab: Path, cache: str) -> None:
     text = JobRequest.model_validate(body).model_dump_json()
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, text, json.dumps(settings(lab))],
-        capture_output=True, text=True, timeout=HANG_S, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=True,
+    )
     found, real = guess(lab, body)["memory_bytes"], int(done.stdout)
     assert found / MEMORY_FACTOR < real < found * MEMORY_FACTOR, (found, real)
 
@@ -171,7 +175,6 @@ def test_lists_have_the_lengths_that_they_are_counted_with(
     x, y = (np.load(lab / f"{name}.npy") for name in "xy")
     source = bigsap.points(x, y, metric=metric)
     length = {"hungarian": trees.LIST_SIZE, "auction": 0}.get(
-        options.get("method", ""),
-        list_sizes.list_size(Problem(source, options.get("maximize", False))),
+        options.get("method", ""), list_sizes.list_size(Problem(source, options.get("maximize", False)))
     )
     assert found == ENTRY_BYTES * n * length

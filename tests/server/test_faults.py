@@ -125,8 +125,11 @@ def test_a_worker_that_does_not_obey_is_killed(server, gate, gated):
 def test_a_second_server_on_the_same_data_is_refused(server):
     second = subprocess.run(
         [sys.executable, "-m", "bigsap_server", "--port", "0", "--data", str(server.data)],
-        capture_output=True, text=True, timeout=HANG_S, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
     assert second.returncode == 1
     assert "another server owns" in second.stderr
     assert "Traceback" not in second.stderr
@@ -146,9 +149,7 @@ def test_a_server_killed_again_and_again_loses_nothing_and_doubles_nothing(
         put = client.put(f"{array}/rows/0", content=halves[0].tobytes(), headers=raw)
         assert put.status_code < 300, put.text
         running = post(client, gated, **{"Idempotency-Key": "run"})
-        queued = [
-            post(client, {"cost": {"type": "array", "values": [[k, 9], [9, 1]]}}) for k in range(5)
-        ]
+        queued = [post(client, {"cost": {"type": "array", "values": [[k, 9], [9, 1]]}}) for k in range(5)]
         gate.wait_for_readers()
 
         def body():
@@ -259,10 +260,16 @@ def small_disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = shutil.which("mount")
-    done = mount is not None and subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(folder)],
-        capture_output=True, timeout=HANG_S, check=False,
-    ).returncode == 0  # fmt: skip
+    done = (
+        mount is not None
+        and subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(folder)],
+            capture_output=True,
+            timeout=HANG_S,
+            check=False,
+        ).returncode
+        == 0
+    )
     if not done:
         pytest.skip("mounting a small tmpfs is not permitted here")
     yield folder
@@ -283,9 +290,7 @@ def fill(folder):
 
 
 @pytest.mark.slow
-def test_a_full_disk_interrupts_the_job_and_not_the_service(
-    start_server, small_disk, gate, gated, expected
-):
+def test_a_full_disk_interrupts_the_job_and_not_the_service(start_server, small_disk, gate, gated, expected):
     server = start_server(data=small_disk / "data", workers=1)
     with server.client() as client:
         created = client.post("/v1/arrays", json={"dtype": "f8", "shape": [1000, 6]}).json()
@@ -302,9 +307,10 @@ def test_a_full_disk_interrupts_the_job_and_not_the_service(
         if big.status_code == 201:
             body = np.zeros((20_000, 100)).tobytes()
             put = client.put(
-                f"/v1/arrays/{big.json()['id']}/rows/0", content=body,
+                f"/v1/arrays/{big.json()['id']}/rows/0",
+                content=body,
                 headers={"Content-Type": "application/octet-stream"},
-            )  # fmt: skip
+            )
         else:
             put = big
         assert put.status_code == 507, put.text
@@ -314,9 +320,8 @@ def test_a_full_disk_interrupts_the_job_and_not_the_service(
             client.delete(f"/v1/arrays/{big.json()['id']}")
         block = np.ones((1000, 6), "<f8")
         put = client.put(
-            f"{array}/rows/0", content=block.tobytes(),
-            headers={"Content-Type": "application/octet-stream"},
-        )  # fmt: skip
+            f"{array}/rows/0", content=block.tobytes(), headers={"Content-Type": "application/octet-stream"}
+        )
         assert put.status_code < 300, put.text
         # It is tried again by itself.
         job = server.finished(job_id)
@@ -341,17 +346,22 @@ def test_a_checkpoint_that_cannot_be_written_interrupts_the_attempt(tmp_path):
     for name in ("x.npy", "y.npy"):
         np.save(tmp_path / name, rng.random((5000, 2)))
     cost = {
-        "type": "points", "metric": "euclidean",
-        "x": {"store": "costs", "path": "x.npy"}, "y": {"store": "costs", "path": "y.npy"},
-    }  # fmt: skip
+        "type": "points",
+        "metric": "euclidean",
+        "x": {"store": "costs", "path": "x.npy"},
+        "y": {"store": "costs", "path": "y.npy"},
+    }
     spec = {"cost": cost, "options": {"method": "ssp", "threads": 1}}
     folder = Folder(tmp_path / "job")
     folder.command(1, "run")
     settings = load(data=tmp_path, stores={"costs": tmp_path}).model_dump(mode="json")
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(folder.path), json.dumps(spec), json.dumps(settings)],
-        capture_output=True, text=True, timeout=200, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
     outcome = json.loads(done.stdout)
     assert outcome["state"] == "interrupted"
     assert outcome["problem"]["type"].endswith(":disk-full")

@@ -36,10 +36,19 @@ def imprecise(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.gap is not None
         sign = -1 if found.maximize else 1
         return bigsap.Result.from_assignment(
-            found.col4row, sign * found.v, u=sign * found.u, u_low=sign * LOW, v_low=sign * LOW_V,
-            shape=found.shape, status=bigsap.Status.IMPRECISE, maximize=found.maximize,
-            fun=found.fun, bound=found.bound, gap=0.25, stats={"proof": "pairs"},
-        )  # fmt: skip
+            found.col4row,
+            sign * found.v,
+            u=sign * found.u,
+            u_low=sign * LOW,
+            v_low=sign * LOW_V,
+            shape=found.shape,
+            status=bigsap.Status.IMPRECISE,
+            maximize=found.maximize,
+            fun=found.fun,
+            bound=found.bound,
+            gap=0.25,
+            stats={"proof": "pairs"},
+        )
 
     monkeypatch.setattr(worker.bigsap, "solve", solve)
 
@@ -56,8 +65,12 @@ def test_the_job_has_succeeded_and_its_result_has_not(api: TestClient, imprecise
     job = ended(api, REQUEST)
     assert job["state"] == "succeeded"
     assert job["outcome"] == {
-        "status": "imprecise", "success": False, "objective": 5.0, "bound": 5.0, "gap": 0.25,
-    }  # fmt: skip
+        "status": "imprecise",
+        "success": False,
+        "objective": 5.0,
+        "bound": 5.0,
+        "gap": 0.25,
+    }
     result = api.get(f"/v1/jobs/{job['id']}/result").json()
     assert (result["status"], result["success"], result["gap"]) == ("imprecise", False, 0.25)
     assert "to within gap" in result["message"]
@@ -94,9 +107,7 @@ def test_what_a_result_has_not_is_not_found(api: TestClient) -> None:
 
 
 @pytest.mark.parametrize("maximize", [False, True])
-def test_the_client_gets_all_of_it(
-    serve_app: Callable[..., str], imprecise: None, maximize: bool
-) -> None:
+def test_the_client_gets_all_of_it(serve_app: Callable[..., str], imprecise: None, maximize: bool) -> None:
     pytest.importorskip("httpx_sse", reason="extra http")
     with Client(serve_app()) as client:
         job = client.submit(np.array(COSTS), options={"maximize": maximize}).wait()
@@ -141,9 +152,7 @@ def test_the_command_line(
     code = cli.main(["submit", str(tmp_path / "c.npy"), "-o", str(tmp_path / "r"), "--json"])
     record = json.loads(capsys.readouterr().out)
     assert code == record["exit_code"] == 8
-    assert (record["state"], record["status"], record["success"]) == (
-        "succeeded", "imprecise", False,
-    )  # fmt: skip
+    assert (record["state"], record["status"], record["success"]) == ("succeeded", "imprecise", False)
     saved = bigsap.Result.load(tmp_path / "r.npz")
     assert saved.status == "imprecise"
     np.testing.assert_array_equal(saved.u_low, LOW)  # type: ignore[arg-type]

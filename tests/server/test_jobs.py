@@ -51,9 +51,12 @@ def test_a_job_from_submission_to_success(store):
     assert not done.active
     kinds = [(event.kind, event.data.get("state")) for event in store.events(job.id)]
     assert kinds == [
-        ("state", "queued"), ("state", "starting"), ("state", "running"), ("progress", None),
+        ("state", "queued"),
+        ("state", "starting"),
+        ("state", "running"),
+        ("progress", None),
         ("state", "succeeded"),
-    ]  # fmt: skip
+    ]
     assert store.get(job.id) == done
 
 
@@ -160,9 +163,7 @@ def test_a_quota_holds_for_resuming_too(store):
 
 def test_a_new_attempt_has_no_problem(store):
     job = started(store)
-    store.update(
-        job.id, attempt=1, state="interrupted", problem={"status": 503}, retry_at=time.time()
-    )
+    store.update(job.id, attempt=1, state="interrupted", problem={"status": 503}, retry_at=time.time())
     assert store.get(job.id).problem == {"status": 503}
     again = store.claim()
     assert (again.attempt, again.problem) == (2, None)
@@ -274,9 +275,7 @@ def test_the_first_answer_is_kept(store):
 def test_an_interrupted_job_waits_for_its_time_or_for_resume(store):
     job = started(store)
     problem = {"title": "lost"}
-    store.update(
-        job.id, attempt=1, state="interrupted", retry_at=time.time() + 3600, problem=problem
-    )
+    store.update(job.id, attempt=1, state="interrupted", retry_at=time.time() + 3600, problem=problem)
     assert store.claim() is None
     found = store.get(job.id)
     assert found.active
@@ -354,8 +353,10 @@ def test_old_progress_is_thinned_out_and_states_are_kept(store, monkeypatch):
     events = store.events(job.id, limit=10_000)
     assert len(events) <= 162
     assert [event.data["state"] for event in events if event.kind == "state"] == [
-        "queued", "starting", "running",
-    ]  # fmt: skip
+        "queued",
+        "starting",
+        "running",
+    ]
     assigned = [event.data["assigned"] for event in events if event.kind == "progress"]
     assert assigned[-20:] == list(range(380, 400))
     assert assigned[0] == 0
@@ -425,9 +426,7 @@ while True:
 
 def test_what_was_acknowledged_survives_a_kill(tmp_path):
     path = tmp_path / "jobs.sqlite"
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True)
     said = [child.stdout.readline() for _ in range(40)]
     os.kill(child.pid, signal.SIGKILL)
     said += child.stdout.read().splitlines(keepends=True)

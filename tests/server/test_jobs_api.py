@@ -47,9 +47,7 @@ def test_submit_answers_at_once(api: Any) -> None:
     assert (job["label"], job["cost"], job["shape"]) == ("three", "array", [3, 3])
     found = wait_for(api, job, "succeeded")
     assert found["finished"] >= found["started"] >= found["created"]
-    assert found["outcome"] == {
-        "status": "optimal", "success": True, "objective": 5, "bound": 5, "gap": 0,
-    }  # fmt: skip
+    assert found["outcome"] == {"status": "optimal", "success": True, "objective": 5, "bound": 5, "gap": 0}
     assert "resume" not in found["links"]
 
 
@@ -63,9 +61,7 @@ def test_prefer_wait_gives_the_result(api: Any) -> None:
     assert job["result"] == api.get(job["links"]["result"]).json()
 
 
-def test_prefer_wait_that_is_too_short(
-    make_app: Callable[..., Any], waiting: dict[str, Any]
-) -> None:
+def test_prefer_wait_that_is_too_short(make_app: Callable[..., Any], waiting: dict[str, Any]) -> None:
     api = make_app(limits={"wait_s": 0.2})
     answer = api.post("/v1/jobs", json=waiting, headers={"Prefer": "respond-async, wait=50"})
     assert answer.status_code == 202
@@ -87,9 +83,7 @@ def test_what_happens_while_it_is_waited_for_changes_no_acceptance(
     assert answer.headers["Location"] == answer.json()["links"]["self"]
 
 
-def test_a_service_without_long_polls(
-    make_app: Callable[..., Any], waiting: dict[str, Any]
-) -> None:
+def test_a_service_without_long_polls(make_app: Callable[..., Any], waiting: dict[str, Any]) -> None:
     """It answers at once, and says when to come again."""
     api = make_app(limits={"wait_s": 0})
     answer = api.post("/v1/jobs", json=waiting, headers={"Prefer": "wait=50"})
@@ -242,9 +236,7 @@ def test_paging(make_app: Callable[..., Any]) -> None:
             break
     assert seen == newest_first
     labelled = api.get("/v1/jobs", params={"label": "l1"}).json()["jobs"]
-    assert [job["id"] for job in labelled] == [job["id"] for job in made if job["label"] == "l1"][
-        ::-1
-    ]
+    assert [job["id"] for job in labelled] == [job["id"] for job in made if job["label"] == "l1"][::-1]
     for job in made:
         wait_for(api, job, "succeeded")
     assert len(api.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]) == 7
@@ -256,9 +248,7 @@ def test_etag_and_long_poll(serve_app: Callable[..., str]) -> None:
         job = api.post("/v1/jobs", json=SQUARE).json()
         tag, states = "", [job["state"]]
         while states[-1] != "succeeded":
-            answer = api.get(
-                job["links"]["self"], params={"wait": 20}, headers={"If-None-Match": tag}
-            )
+            answer = api.get(job["links"]["self"], params={"wait": 20}, headers={"If-None-Match": tag})
             assert answer.status_code == 200
             assert answer.headers["ETag"] != tag
             tag = answer.headers["ETag"]
@@ -282,8 +272,9 @@ def test_long_poll_waits_as_long_as_it_says(make_app: Callable[..., Any]) -> Non
     started = time.monotonic()
     waited = api.get(
         answer.json()["links"]["self"],
-        params={"wait": 0.5}, headers={"If-None-Match": answer.headers["ETag"]},
-    )  # fmt: skip
+        params={"wait": 0.5},
+        headers={"If-None-Match": answer.headers["ETag"]},
+    )
     assert waited.status_code == 304
     assert time.monotonic() - started >= 0.5
 
@@ -433,9 +424,7 @@ def test_events_as_json_pages(api: Any) -> None:
     assert [event["seq"] for event in whole["events"]] == list(range(1, whole["next"] + 1))
     seen, after = [], 0
     while True:
-        page = api.get(
-            job["links"]["events"], params={"after": after, "limit": 2}, headers=accept
-        ).json()
+        page = api.get(job["links"]["events"], params={"after": after, "limit": 2}, headers=accept).json()
         if not page["events"]:
             break
         seen += page["events"]
@@ -464,9 +453,18 @@ def test_progress_while_running(serve_app: Callable[..., str], waiting: dict[str
     with httpx.Client(base_url=serve_app(), timeout=HANG_S) as api:
         seen = progress_of(api, api.post("/v1/jobs", json=waiting).json(), 3)
     assert {
-        "phase", "epsilon", "assigned", "rows_evaluated", "rows_scanned", "cache_hit",
-        "lower_bound", "upper_bound", "gap", "eta_s", "seconds",
-    } <= set(seen[-1])  # fmt: skip
+        "phase",
+        "epsilon",
+        "assigned",
+        "rows_evaluated",
+        "rows_scanned",
+        "cache_hit",
+        "lower_bound",
+        "upper_bound",
+        "gap",
+        "eta_s",
+        "seconds",
+    } <= set(seen[-1])
 
 
 def test_progress_of_compressed_rows_has_bounds(serve_app: Callable[..., str], gate: Gate) -> None:
@@ -589,9 +587,8 @@ def test_costs_check_that_takes_too_much_memory(tmp_path: Path) -> None:
         "except MemoryError: print('refused')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=True
+    )
     assert done.stdout.strip() == "refused"
 
 

@@ -35,22 +35,27 @@ logging.getLogger("uvicorn.error").warning("x", extra={"color_message": "\\x1b[3
 def test_lines_of_a_worker_are_json_with_the_job() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", _WORKER],
-        capture_output=True, text=True, timeout=200, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert [line["logger"] for line in lines] == [
-        "py.warnings", "bigsap_server.worker", "py.warnings", "bigsap_server.worker",
-        "distributed.worker", "uvicorn.error",
-    ]  # fmt: skip
+        "py.warnings",
+        "bigsap_server.worker",
+        "py.warnings",
+        "bigsap_server.worker",
+        "distributed.worker",
+        "uvicorn.error",
+    ]
     assert "RuntimeWarning: divide by zero" in lines[0]["message"]
     assert all((line["job"], line["attempt"]) == ("job_1", 2) for line in lines[:4])
     assert "job" not in lines[4]
     assert "color_message" not in lines[5]
 
 
-def test_all_lines_of_a_server_are_json(
-    start_server: Callable[..., LiveServer], gate: Gate
-) -> None:
+def test_all_lines_of_a_server_are_json(start_server: Callable[..., LiveServer], gate: Gate) -> None:
     """From the start to the end, a job that was cancelled at once among them."""
     server = start_server()
     with server.client() as client:
@@ -65,8 +70,10 @@ def test_all_lines_of_a_server_are_json(
     lines = [json.loads(line) for line in text.splitlines()]
     assert [line for line in lines if line["level"] == "error"] == []
     assert {line["logger"] for line in lines} <= {
-        "bigsap_server.access", "bigsap_server.supervisor", "uvicorn.error",
-    }  # fmt: skip
+        "bigsap_server.access",
+        "bigsap_server.supervisor",
+        "uvicorn.error",
+    }
     assert any(line.get("job") == job["id"] and "cancelled" in line["message"] for line in lines)
     assert "\x1b" not in text
     assert "color_message" not in text

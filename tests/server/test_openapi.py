@@ -26,8 +26,7 @@ from gate import HANG_S
 
 DOCUMENT: dict[str, Any] = create_app(settings_in(Path("unused"))).app.openapi()
 OPERATIONS = {
-    found.ok().label: found.ok()
-    for found in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
+    found.ok().label: found.ok() for found in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
 }
 # These leave nothing to choose, so that there is no wrong choice either.
 FIXED = ("GET /healthz", "GET /readyz")
@@ -49,9 +48,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     """An address, and the ids of a finished job and of a sealed and an open array."""
     folder: Path = tmp_path_factory.mktemp("schemathesis") / "data"
     limits = {
-        "wait_s": 0.05, "rows": 500, "columns": 500, "pairs": 100_000, "array_bytes": 1 << 16,
-        "check_s": 10, "time_limit_s": None,
-    }  # fmt: skip
+        "wait_s": 0.05,
+        "rows": 500,
+        "columns": 500,
+        "pairs": 100_000,
+        "array_bytes": 1 << 16,
+        "check_s": 10,
+        "time_limit_s": None,
+    }
     with (
         served(create_app(settings_in(folder, limits))) as url,
         httpx.Client(base_url=url, timeout=HANG_S) as client,
@@ -65,18 +69,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 @pytest.mark.parametrize(("label", "mode"), CASES)
-def test_no_request_breaks_the_service(
-    label: str, mode: GenerationMode, service: dict[str, str]
-) -> None:
+def test_no_request_breaks_the_service(label: str, mode: GenerationMode, service: dict[str, str]) -> None:
     SEEN[label].update(requests(label, mode, service, EXAMPLES.get(label, 15)))
     # The service is as it was.
     assert httpx.get(service["url"] + "/readyz", timeout=HANG_S).status_code == 200
 
 
 def requests(
-    label: str, mode: GenerationMode, service: dict[str, str], examples: int,
-    seed: int | None = None,
-) -> list[int]:  # fmt: skip
+    label: str, mode: GenerationMode, service: dict[str, str], examples: int, seed: int | None = None
+) -> list[int]:
     """Send so many requests to an operation; their status codes, none of which is 5xx."""
     answers: list[int] = []
 
@@ -109,9 +110,7 @@ def requests(
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_requests_for_as_long_as_told(
-    service: dict[str, str], request: pytest.FixtureRequest
-) -> None:
+def test_requests_for_as_long_as_told(service: dict[str, str], request: pytest.FixtureRequest) -> None:
     """Other requests in every round, until ``--api-minutes`` are over."""
     end = time.monotonic() + 60 * request.config.getoption("--api-minutes")
     first = int(time.time()) if os.environ.get("BIGSAP_TEST_PROFILE") == "random" else 0
@@ -144,17 +143,17 @@ def test_requests_got_through() -> None:
     refused = {label for label, answers in SEEN.items() if min(answers) >= 300}
     # A random id is that of no job; a finished one can be neither cancelled nor resumed.
     assert refused <= {
-        "POST /v1/jobs/{job_id}/cancel", "POST /v1/jobs/{job_id}/resume",
-        "DELETE /v1/jobs/{job_id}", "DELETE /v1/arrays/{array_id}",
+        "POST /v1/jobs/{job_id}/cancel",
+        "POST /v1/jobs/{job_id}/resume",
+        "DELETE /v1/jobs/{job_id}",
+        "DELETE /v1/arrays/{array_id}",
         "PUT /v1/arrays/{array_id}/rows/{start}",
-    }  # fmt: skip
+    }
 
 
 def test_every_resource_is_described() -> None:
     found = {
-        f"{method.upper()} {path}"
-        for path, operations in DOCUMENT["paths"].items()
-        for method in operations
+        f"{method.upper()} {path}" for path, operations in DOCUMENT["paths"].items() for method in operations
     }
     table = """
     POST /v1/jobs|GET /v1/jobs|GET /v1/jobs/{job_id}|POST /v1/jobs/{job_id}/cancel
@@ -180,9 +179,19 @@ def test_the_union_is_discriminated() -> None:
     cost = DOCUMENT["components"]["schemas"]["JobRequest"]["properties"]["cost"]
     assert cost["discriminator"]["propertyName"] == "type"
     assert set(cost["discriminator"]["mapping"]) == {
-        "points", "lowrank", "table", "array", "zarr", "expression", "http_rows", "plugin",
-        "sum", "scale", "mask", "forbid_above",
-    }  # fmt: skip
+        "points",
+        "lowrank",
+        "table",
+        "array",
+        "zarr",
+        "expression",
+        "http_rows",
+        "plugin",
+        "sum",
+        "scale",
+        "mask",
+        "forbid_above",
+    }
 
 
 def test_errors_are_problem_documents_in_the_document() -> None:

@@ -77,8 +77,9 @@ FLAT = [0, 0, 0]
     ],
 )
 def test_starts_that_are_none(api: Any, start: dict[str, Any], field: str, uploaded: bool) -> None:
-    numbers = {name: np.array(values, float if "Infinity" in str(values) else None)
-               for name, values in start.items()}  # fmt: skip
+    numbers = {
+        name: np.array(values, float if "Infinity" in str(values) else None) for name, values in start.items()
+    }
     given = (numbers["v"], numbers["col4row"]) if "col4row" in numbers else numbers["v"]
     with pytest.raises(bigsap.OptionError) as said:
         bigsap.solve(COSTS, warm_start=given)
@@ -94,11 +95,7 @@ def test_starts_that_are_none(api: Any, start: dict[str, Any], field: str, uploa
 
 @pytest.mark.parametrize(
     "start",
-    [
-        {"v": [0, 1, -2]},
-        {"v": [0.5, 1, -2], "col4row": [-1, -1, -1]},
-        {"v": FLAT, "col4row": [2, -1, 0]},
-    ],
+    [{"v": [0, 1, -2]}, {"v": [0.5, 1, -2], "col4row": [-1, -1, -1]}, {"v": FLAT, "col4row": [2, -1, 0]}],
 )
 def test_starts_that_are(api: Any, start: dict[str, Any]) -> None:
     job = solved(api, SQUARE | {"warm_start": start})

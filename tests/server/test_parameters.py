@@ -34,8 +34,7 @@ def idle(api: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE", "PATCH"])
 @pytest.mark.parametrize(
-    "path",
-    ["/nothing", "/v1/nothing", "/v1", "/v2/jobs", "/js/nothing.js", "/js", "/v1/jobs/a/b/c"],
+    "path", ["/nothing", "/v1/nothing", "/v1", "/v2/jobs", "/js/nothing.js", "/js", "/v1/jobs/a/b/c"]
 )
 def test_what_is_not_there_is_not_found(idle: Any, method: str, path: str) -> None:
     answer = idle.request(method, path)
@@ -66,9 +65,7 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("method", "path", "name", "known"), PARAMETERS)
-def test_unknown_parameters_are_refused(
-    idle: Any, method: str, path: str, name: str, known: str
-) -> None:
+def test_unknown_parameters_are_refused(idle: Any, method: str, path: str, name: str, known: str) -> None:
     given = {} if method in ("GET", "PUT") else {"json": SQUARE}
     answer = idle.request(method, path, params={name: "1"}, **given)
     found = problem(answer, 422, "invalid-spec")

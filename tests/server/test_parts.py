@@ -61,8 +61,11 @@ def test_workers_need_no_web_framework() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        capture_output=True, text=True, timeout=HANG_S, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -72,12 +75,20 @@ OFFERS = ["application/x-npy", "text/csv", "application/json"]
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        (None, 0), ("", 0), ("*/*", 0), ("text/csv", 1), ("application/json", 2),
-        ("text/*", 1), ("application/json;q=0.5, text/csv;q=0.9", 1), ("TEXT/CSV", 1),
-        ("application/json, */*;q=0.1", 2), ("application/x-npy;q=0, */*", 1),
-        ("text/csv;q=0.5;x=y", 1), ("image/png, application/json", 2),
+        (None, 0),
+        ("", 0),
+        ("*/*", 0),
+        ("text/csv", 1),
+        ("application/json", 2),
+        ("text/*", 1),
+        ("application/json;q=0.5, text/csv;q=0.9", 1),
+        ("TEXT/CSV", 1),
+        ("application/json, */*;q=0.1", 2),
+        ("application/x-npy;q=0, */*", 1),
+        ("text/csv;q=0.5;x=y", 1),
+        ("image/png, application/json", 2),
     ],
-)  # fmt: skip
+)
 def test_accept(header: str | None, expected: int) -> None:
     assert accepted(header, OFFERS) == OFFERS[expected]
 
@@ -91,11 +102,17 @@ def test_accept_of_nothing_we_have(header: str) -> None:
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        (None, None), ("wait=5", 5), ("respond-async, wait=10", 10), ("wait = 3; x", 3),
-        ("await=5", None), ("wait=-5", None), ("wait=5.5", None), ('wait="7"', 7),
+        (None, None),
+        ("wait=5", 5),
+        ("respond-async, wait=10", 10),
+        ("wait = 3; x", 3),
+        ("await=5", None),
+        ("wait=-5", None),
+        ("wait=5.5", None),
+        ('wait="7"', 7),
         ("handling=lenient", None),
     ],
-)  # fmt: skip
+)
 def test_prefer(header: str | None, expected: float | None) -> None:
     assert preferred_wait(header) == expected
 
@@ -134,9 +151,14 @@ def test_problems() -> None:
         assert slug.replace("-", "").isalpha()
     found = HttpProblem("over-limit", "too many", pointer="/a", row=3)
     assert found.document("/x") == {
-        "type": "urn:bigsap:problem:over-limit", "title": PROBLEMS["over-limit"][1], "status": 422,
-        "detail": "too many", "instance": "/x", "pointer": "/a", "row": 3,
-    }  # fmt: skip
+        "type": "urn:bigsap:problem:over-limit",
+        "title": PROBLEMS["over-limit"][1],
+        "status": 422,
+        "detail": "too many",
+        "instance": "/x",
+        "pointer": "/a",
+        "row": 3,
+    }
     # Workers send them between processes.
     assert pickle.loads(pickle.dumps(found)).document() == found.document()
     assert pointer_to("a/b", 0, "c~d") == "/a~1b/0/c~0d"

@@ -37,9 +37,7 @@ def forms(api: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    "form", ["inline", "uploaded", "half precision", "integers", "store"]
-)  # fmt: skip
+@pytest.mark.parametrize("form", ["inline", "uploaded", "half precision", "integers", "store"])
 def test_points_of_every_form_are_drawn(api: Any, form: str) -> None:
     x, y = forms(api)[form]
     job = solved(api, {"cost": {"type": "points", "x": x, "y": y}})
@@ -82,14 +80,9 @@ def test_latitudes_go_up(api: Any) -> None:
 
 
 def test_nothing_to_draw(api: Any) -> None:
-    assert "picture" not in solved(api, {"cost": {"type": "array", "values": [[1]]}})["result"][
-        "links"
-    ]  # fmt: skip
+    assert "picture" not in solved(api, {"cost": {"type": "array", "values": [[1]]}})["result"]["links"]
     space = {"type": "points", "x": [[0, 0, 0]], "y": [[1, 1, 1]]}
-    impossible = {
-        "type": "mask", "cost": {"type": "points", "x": [[0, 0]], "y": [[1, 1]]},
-        "allowed": [[0]],
-    }  # fmt: skip
+    impossible = {"type": "mask", "cost": {"type": "points", "x": [[0, 0]], "y": [[1, 1]]}, "allowed": [[0]]}
     for cost in (space, impossible):
         job = solved(api, {"cost": cost})
         answer = api.get(job["links"]["result"] + "/picture")

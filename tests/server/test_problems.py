@@ -13,9 +13,7 @@ import zarr
 from bigsap_server.problems import from_error, without_paths
 from checks import SQUARE, problem, solved
 
-SETTINGS = {
-    "stores": {"lab": "/srv/stores/lab", "deep": "/srv/stores/lab/deep"}, "data": "/srv/data",
-}  # fmt: skip
+SETTINGS = {"stores": {"lab": "/srv/stores/lab", "deep": "/srv/stores/lab/deep"}, "data": "/srv/data"}
 
 
 @pytest.mark.parametrize(
@@ -56,8 +54,9 @@ def test_errors_of_files_without_settings() -> None:
 
 def test_a_store_is_called_by_its_name(make_app: Callable[..., Any], tmp_path: Path) -> None:
     lab = tmp_path / "lab"
-    zarr.create_array(lab / "in" / "nan.zarr", shape=(3, 3), dtype="f8", chunks=(1, 3),
-                      fill_value=float("nan"))  # fmt: skip
+    zarr.create_array(
+        lab / "in" / "nan.zarr", shape=(3, 3), dtype="f8", chunks=(1, 3), fill_value=float("nan")
+    )
     api = make_app(stores={"lab": lab})
     spec = {"cost": {"type": "zarr", "store": "lab", "path": "in/nan.zarr"}}
     told = [solved(api, spec)["problem"], api.post("/v1/costs:check", json=spec).json()]

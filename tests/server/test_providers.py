@@ -78,8 +78,9 @@ def followed(api: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
     while answer.json()["state"] not in ENDED:
         answer = api.get(
             answer.json()["links"]["self"],
-            params={"wait": 20}, headers={"If-None-Match": answer.headers["ETag"]},
-        )  # fmt: skip
+            params={"wait": 20},
+            headers={"If-None-Match": answer.headers["ETag"]},
+        )
         assert answer.status_code == 200
     found: dict[str, Any] = answer.json()
     return found
@@ -93,9 +94,8 @@ def check_failed(api: httpx.Client, job: dict[str, Any]) -> None:
     # Nothing is left to wait for.
     answer = api.get(job["links"]["self"])
     again = api.get(
-        job["links"]["self"],
-        params={"wait": 30}, headers={"If-None-Match": answer.headers["ETag"]},
-    )  # fmt: skip
+        job["links"]["self"], params={"wait": 30}, headers={"If-None-Match": answer.headers["ETag"]}
+    )
     assert again.status_code == 304
     problem(api.get(job["links"]["result"]), 409, "no-result")
     events = api.get(job["links"]["events"], headers={"Accept": "application/json"}).json()

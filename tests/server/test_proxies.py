@@ -50,9 +50,14 @@ def test_all_places_have_the_prefix(make_app: Callable[..., TestClient]) -> None
     assert inside(array.headers["Location"]) == f"/v1/arrays/{array.json()['id']}"
     result = api.get(f"/v1/jobs/{job['id']}/result").json()
     documents = [
-        made.json(), waited.json(), array.json(), result, api.get("/v1/jobs").json(),
-        api.get("/v1/arrays").json(), api.get(f"/v1/jobs/{job['id']}").json(),
-    ]  # fmt: skip
+        made.json(),
+        waited.json(),
+        array.json(),
+        result,
+        api.get("/v1/jobs").json(),
+        api.get("/v1/arrays").json(),
+        api.get(f"/v1/jobs/{job['id']}").json(),
+    ]
     for document in documents:
         links = links_of(document)
         assert links
@@ -77,10 +82,12 @@ def test_without_a_prefix_all_is_as_ever(api: TestClient) -> None:
 @pytest.mark.parametrize(
     ("asked", "leads_to"),
     [
-        ("/v1/jobs/", "/v1/jobs"), ("/v1/jobs/?page_size=1&label=a%20b", "/v1/jobs"),
-        ("/v1/arrays/", "/v1/arrays"), ("/healthz/", "/healthz"),
+        ("/v1/jobs/", "/v1/jobs"),
+        ("/v1/jobs/?page_size=1&label=a%20b", "/v1/jobs"),
+        ("/v1/arrays/", "/v1/arrays"),
+        ("/healthz/", "/healthz"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("prefix", ["", PREFIX])
 def test_redirects_are_relative(
     make_app: Callable[..., TestClient], asked: str, leads_to: str, prefix: str

@@ -40,9 +40,11 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def spec(method: str) -> dict[str, Any]:
     cost = {
-        "type": "points", "metric": "euclidean",
-        "x": {"store": "costs", "path": "x.npy"}, "y": {"store": "costs", "path": "y.npy"},
-    }  # fmt: skip
+        "type": "points",
+        "metric": "euclidean",
+        "x": {"store": "costs", "path": "x.npy"},
+        "y": {"store": "costs", "path": "y.npy"},
+    }
     options = {"method": method, "threads": 1, "checkpoint_s": 0.1}
     if method == "ssp":
         options |= {"cache": "64KiB", "start": "estimate"}
@@ -132,9 +134,10 @@ def test_workers_and_servers_die_at_random(
                 continue
             with owner.client() as client:
                 active = [
-                    job_id for key, job_id in owner.jobs.items()
+                    job_id
+                    for key, job_id in owner.jobs.items()
                     if key not in owner.done and job_of(client, job_id)["state"] == "running"
-                ]  # fmt: skip
+                ]
             if active:
                 try:
                     os.kill(runner(server, rng.choice(active)), signal.SIGKILL)
@@ -145,10 +148,7 @@ def test_workers_and_servers_die_at_random(
             job = server.finished(job_id, 300)
             assert job["state"] == "succeeded", job
         with owner.client() as client:
-            listed = [
-                job["id"]
-                for job in client.get("/v1/jobs", params={"page_size": 500}).json()["jobs"]
-            ]
+            listed = [job["id"] for job in client.get("/v1/jobs", params={"page_size": 500}).json()["jobs"]]
             assert sorted(listed) == sorted(owner.jobs.values())  # none lost, none doubled
             for key, job_id in owner.jobs.items():
                 said = Counter(state for state, _ in states(client, job_id))

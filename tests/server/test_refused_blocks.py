@@ -147,9 +147,7 @@ def test_a_block_that_is_overtaken_leaves_the_rows_that_were_there(tmp_path: Any
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="cannot ask for room beforehand")
-def test_a_full_disk_changes_nothing(
-    make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_changes_nothing(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     api = make_app()
     link = filled(api)
 

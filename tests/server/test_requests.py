@@ -52,9 +52,7 @@ def test_a_page_of_arrays_has_no_more_than_the_operator_says(make_app: Callable[
 @pytest.mark.parametrize("number", ["1e999", "-1e400"])
 def test_numbers_beyond_float64_are_refused(api: Any, number: str) -> None:
     body = '{"cost": {"type": "array", "values": [[1, %s]]}}'
-    found = problem(
-        api.post("/v1/jobs", content=body % number, headers=JSON), 400, "malformed-json"
-    )
+    found = problem(api.post("/v1/jobs", content=body % number, headers=JSON), 400, "malformed-json")
     assert number in found["detail"]
     for token in ("Infinity", '"Infinity"', "1e308"):
         dry = "/v1/jobs?dry_run=true"
@@ -83,9 +81,7 @@ def test_threads_as_the_operator_says(make_app: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("json_body", [True, False])
-def test_bodies_that_do_not_come_are_given_up(
-    serve_app: Callable[..., str], json_body: bool
-) -> None:
+def test_bodies_that_do_not_come_are_given_up(serve_app: Callable[..., str], json_body: bool) -> None:
     address = serve_app(limits={"idle_s": 2})
     host, port = address.removeprefix("http://").split(":")
     with httpx.Client(base_url=address, timeout=HANG_S) as client:
@@ -136,9 +132,8 @@ def test_a_body_that_does_not_come_is_a_stream(serve_app: Callable[..., str]) ->
 def test_a_formula_is_complained_about_in_one_line(api: Any) -> None:
     cost = {"type": "expression", "code": "abs(x[i,0]) + foo(1)", "arrays": {"x": [[1], [2]]}}
     found = problem(
-        api.post("/v1/jobs", json={"cost": cost, "shape": [2, 2]}), 422, "invalid-spec",
-        "/cost/code",
-    )  # fmt: skip
+        api.post("/v1/jobs", json={"cost": cost, "shape": [2, 2]}), 422, "invalid-spec", "/cost/code"
+    )
     assert found["column"] == 15
     assert "^" not in found["detail"]
     assert found["detail"].endswith("where, sum")
@@ -163,10 +158,13 @@ def test_each_form_of_a_result_has_its_tag(api: Any) -> None:
     link = solved(api, SQUARE)["links"]["result"] + "/col4row"
     tags = set()
     forms = [
-        ("application/x-npy", ""), ("text/csv", ""), ("application/json", ""),
-        ("text/csv", "?limit=2"), ("application/json", "?offset=1"),
+        ("application/x-npy", ""),
+        ("text/csv", ""),
+        ("application/json", ""),
+        ("text/csv", "?limit=2"),
+        ("application/json", "?offset=1"),
         ("application/json", "?offset=1&limit=1"),
-    ]  # fmt: skip
+    ]
     for kind, query in forms:
         answer = api.get(link + query, headers={"Accept": kind})
         assert answer.status_code == 200
@@ -183,9 +181,18 @@ def test_head_answers_what_get_does_without_the_body(serve_app: Callable[..., st
     with httpx.Client(base_url=serve_app()) as client:
         job = solved(client, SQUARE)["links"]["self"]
         paths = [
-            job, job + "/result", job + "/result/u", "/v1/jobs", "/v1/nothing", job + "/cancel",
-            "/healthz", "/metrics", "/openapi.json", "/", "/v1/jobs/job_none",
-        ]  # fmt: skip
+            job,
+            job + "/result",
+            job + "/result/u",
+            "/v1/jobs",
+            "/v1/nothing",
+            job + "/cancel",
+            "/healthz",
+            "/metrics",
+            "/openapi.json",
+            "/",
+            "/v1/jobs/job_none",
+        ]
         for path in paths:
             got, head = client.get(path), client.head(path)
             assert (head.status_code, head.content) == (got.status_code, b""), path

@@ -39,9 +39,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in "xy":
         np.save(folder / f"{name}.npy", rng.random((ROWS, 3)))
     zarr.create_array(
-        store=folder / "costs.zarr", data=rng.random((400, 400)), chunks=(10, 400),
-        shards=(100, 400), compressors="auto",
-    )  # fmt: skip
+        store=folder / "costs.zarr",
+        data=rng.random((400, 400)),
+        chunks=(10, 400),
+        shards=(100, 400),
+        compressors="auto",
+    )
     return folder
 
 
@@ -94,17 +97,21 @@ def of_a_cluster(make_app: Callable[..., Any], tmp_path: Path) -> Any:
 
 def asked(api: Any, key: str, spread: Any, **body: Any) -> Any:
     return api.post(
-        "/v1/jobs?dry_run=true", json=SQUARE | body | {"spread": spread},
+        "/v1/jobs?dry_run=true",
+        json=SQUARE | body | {"spread": spread},
         headers={"Authorization": f"Bearer {key}"},
-    )  # fmt: skip
+    )
 
 
 def test_keys_have_limits(of_a_cluster: Any) -> None:
     api = of_a_cluster
     for key, spread, given in [
-        ("any", True, True), ("any", 7, 7), ("four", True, 4), ("four", 3, 3),
+        ("any", True, True),
+        ("any", 7, 7),
+        ("four", True, 4),
+        ("four", 3, 3),
         ("none", False, False),
-    ]:  # fmt: skip
+    ]:
         answer = asked(api, key, spread)
         assert answer.status_code == 200, answer.text
         assert answer.json()["spec"]["spread"] is given or given == answer.json()["spec"]["spread"]
@@ -128,9 +135,11 @@ def test_it_is_solved_by_cpus(make_app: Callable[..., Any]) -> None:
 
 def guessed(plan: Plan, workers: int, **options: Any) -> dict[str, Any]:
     body = {
-        "shape": list(plan.shape or ()), "cost": {"type": "expression", "code": "i*1.0"},
-        "options": options, "spread": True,
-    }  # fmt: skip
+        "shape": list(plan.shape or ()),
+        "cost": {"type": "expression", "code": "i*1.0"},
+        "options": options,
+        "spread": True,
+    }
     return estimate(JobRequest.model_validate(body), plan, 1, workers)
 
 
@@ -171,9 +180,11 @@ def test_how_many_workers_it_will_have() -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, lab: Path) -> Iterator[LiveServer]:
     server = LiveServer(
-        tmp_path_factory.mktemp("spread") / "data", workers=3, heartbeat_s=0.2,
+        tmp_path_factory.mktemp("spread") / "data",
+        workers=3,
+        heartbeat_s=0.2,
         stores=json.dumps({"lab": str(lab)}),
-    )  # fmt: skip
+    )
     try:
         yield server.start()
     finally:
@@ -195,9 +206,7 @@ def stats_of(client: Any, job_id: str) -> Any:
 
 
 @pytest.mark.parametrize("body", [through_python(), SHARDS], ids=["rows", "shards"])
-def test_several_workers_and_the_same_bits(
-    server: LiveServer, lab: Path, body: dict[str, Any]
-) -> None:
+def test_several_workers_and_the_same_bits(server: LiveServer, lab: Path, body: dict[str, Any]) -> None:
     with server.client() as client:
         job_id = post(client, body | {"spread": True})
         assert server.finished(job_id)["state"] == "succeeded"
@@ -207,12 +216,11 @@ def test_several_workers_and_the_same_bits(
         assert 1 <= len(told["by_worker"]) <= 3
         assert sum(told["by_worker"].values()) == told["rows"] > 0
         assert client.get(f"/v1/jobs/{job_id}").json()["spread"] is True
-        said = client.get(
-            f"/v1/jobs/{job_id}/events", headers={"Accept": "application/json"}
-        ).json()["events"]
+        said = client.get(f"/v1/jobs/{job_id}/events", headers={"Accept": "application/json"}).json()[
+            "events"
+        ]
         assert any(
-            e["kind"] == "log" and re.search("spread.* (faster|not pay)", e["data"]["message"])
-            for e in said
+            e["kind"] == "log" and re.search("spread.* (faster|not pay)", e["data"]["message"]) for e in said
         )
         assert "bigsap_spread_jobs_total" in client.get("/metrics").text
         until(lambda: doing(client) == {"busy": 0, "lent": 0, "idle": 3})
@@ -298,9 +306,7 @@ def test_no_pickle_of_the_costs_is_sent(lab: Path) -> None:
     assert b"DecodedZarrSource" not in recipe
 
 
-def test_an_operators_cluster(
-    tmp_path: Path, start_server: Callable[..., LiveServer], lab: Path
-) -> None:
+def test_an_operators_cluster(tmp_path: Path, start_server: Callable[..., LiveServer], lab: Path) -> None:
     """As compose.cluster.yaml has it: a scheduler, two workers, a folder that all see."""
     cluster = Cluster(tmp_path)
     try:

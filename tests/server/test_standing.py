@@ -37,18 +37,23 @@ def idle(make_app: Callable[..., Any]) -> Any:
 def test_references() -> None:
     inner = {"type": "array", "values": {"array": "arr_1"}}
     spec = {
-        "cost": {"type": "sum", "terms": [
-            {"type": "plugin", "params": {"array": "arr_0"}},
-            {"type": "expression", "arrays": {"array": {"array": "arr_2"}, "y": [1.0]}},
-            inner,
-        ]},
+        "cost": {
+            "type": "sum",
+            "terms": [
+                {"type": "plugin", "params": {"array": "arr_0"}},
+                {"type": "expression", "arrays": {"array": {"array": "arr_2"}, "y": [1.0]}},
+                inner,
+            ],
+        },
         "options": {"unassigned_cost": {"array": "arr_3"}},
         "warm_start": {"job": "job_1", "v": None},
-    }  # fmt: skip
+    }
     assert references(spec) == {
-        "arr_1": "/cost/terms/2/values", "arr_2": "/cost/terms/1/arrays/array",
-        "arr_3": "/options/unassigned_cost", "job_1": "/warm_start/job",
-    }  # fmt: skip
+        "arr_1": "/cost/terms/2/values",
+        "arr_2": "/cost/terms/1/arrays/array",
+        "arr_3": "/options/unassigned_cost",
+        "job_1": "/warm_start/job",
+    }
     assert references({"cost": inner, "warm_start": None}) == {"arr_1": "/cost/values"}
 
 
@@ -68,9 +73,8 @@ def test_resuming_needs_what_the_job_refers_to(idle: Any) -> None:
     array = upload(idle, np.eye(3))
     for spec, link, pointer in (
         (matrix(array), f"/v1/arrays/{array}", "/cost/values"),
-        (SQUARE | {"warm_start": {"job": idle.first["id"]}}, idle.first["links"]["self"],
-         "/warm_start/job"),
-    ):  # fmt: skip
+        (SQUARE | {"warm_start": {"job": idle.first["id"]}}, idle.first["links"]["self"], "/warm_start/job"),
+    ):
         job = idle.post("/v1/jobs", json=spec).json()
         idle.post(job["links"]["cancel"])
         assert idle.delete(link).status_code == 204
@@ -92,9 +96,7 @@ def test_resuming_does_not_need_the_job_once_begun(idle: Any) -> None:
     assert idle.post(job["links"]["self"] + "/resume").status_code == 202
 
 
-def test_prices_are_kept_without_links(
-    idle: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prices_are_kept_without_links(idle: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise PermissionError("no links here")
 
@@ -103,24 +105,22 @@ def test_prices_are_kept_without_links(
     result = store.result_file(store.get(idle.first["id"]), "v").parent
     kept = Folder(tmp_path).keep_start(result)
     for name in ("v", "col4row"):
-        np.testing.assert_array_equal(
-            np.load(kept / f"{name}.npy"), np.load(result / f"{name}.npy")
-        )
+        np.testing.assert_array_equal(np.load(kept / f"{name}.npy"), np.load(result / f"{name}.npy"))
     with pytest.raises(FileNotFoundError):
         Folder(tmp_path / "jobs").keep_start(None)
 
 
-def test_what_goes_while_a_job_is_judged_keeps_it_out(
-    idle: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_while_a_job_is_judged_keeps_it_out(idle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     array, judged = upload(idle, np.eye(3)), routes_jobs.estimate
     service = parts(idle)
     for spec, delete, pointer in (
-        (matrix(array), lambda: service.arrays.delete(array, service.store.unused),
-         "/cost/values"),
-        (SQUARE | {"warm_start": {"job": idle.first["id"]}},
-         lambda: service.store.delete(idle.first["id"]), "/warm_start/job"),
-    ):  # fmt: skip
+        (matrix(array), lambda: service.arrays.delete(array, service.store.unused), "/cost/values"),
+        (
+            SQUARE | {"warm_start": {"job": idle.first["id"]}},
+            lambda: service.store.delete(idle.first["id"]),
+            "/warm_start/job",
+        ),
+    ):
 
         def meanwhile(*given: Any, delete: Any = delete) -> Any:
             delete()

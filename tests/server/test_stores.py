@@ -37,9 +37,7 @@ def lab(tmp_path: Path) -> Path:
     store.mkdir()
     good = zarr.create_array(store / "good.zarr", shape=(3, 3), dtype="f8", chunks=(1, 3))
     good[:] = MATRIX
-    old = zarr.create_array(
-        store / "old.zarr", shape=(3, 3), dtype="f4", chunks=(3, 3), zarr_format=2
-    )
+    old = zarr.create_array(store / "old.zarr", shape=(3, 3), dtype="f4", chunks=(3, 3), zarr_format=2)
     old[:] = MATRIX
     sharded = zarr.create_array(
         store / "sharded.zarr", shape=(4, 3), dtype="i4", chunks=(1, 3), shards=(2, 3)
@@ -103,10 +101,9 @@ SHARD = {
         ({"zarr_format": 4}, "invalid-store"),
         ({"storage_transformers": [{"name": "x"}]}, "invalid-store"),
         ({"chunk_grid": {"name": "rectilinear"}}, "invalid-store"),
-        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 3]}}},
-         "invalid-store"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 3]}}}, "invalid-store"),
     ],
-)  # fmt: skip
+)
 def test_bombs_are_refused_before_decoding(
     make_app: Callable[..., Any], lab: Path, changes: dict[str, Any], slug: str
 ) -> None:
@@ -136,9 +133,7 @@ def test_both_formats_at_once_are_both_judged(make_app: Callable[..., Any], lab:
     """Readers differ in which metadata they believe."""
     api = make_app(stores={"lab": lab})
     (lab / "good.zarr" / ".zarray").write_text(
-        json.dumps(
-            {"zarr_format": 2, "shape": [3, 3], "chunks": [3, 3], "dtype": "|O", "filters": None}
-        )
+        json.dumps({"zarr_format": 2, "shape": [3, 3], "chunks": [3, 3], "dtype": "|O", "filters": None})
     )
     problem(api.post("/v1/jobs", json=spec("good.zarr")), 422, "invalid-store", "/cost")
 
@@ -159,14 +154,21 @@ def test_limit_of_a_chunk_is_the_operators(make_app: Callable[..., Any], lab: Pa
 
 def test_version_2_codecs() -> None:
     good = {
-        "zarr_format": 2, "shape": [3, 3], "chunks": [3, 3], "dtype": "<f8", "filters": None,
+        "zarr_format": 2,
+        "shape": [3, 3],
+        "chunks": [3, 3],
+        "dtype": "<f8",
+        "filters": None,
         "compressor": {"id": "blosc"},
-    }  # fmt: skip
+    }
     assert check_metadata(good, 1000, "")[0] == [3, 3]
     for bad in (
-        {"compressor": {"id": "pickle"}}, {"filters": [{"id": "x"}]}, {"dtype": "<U8"},
-        {"dtype": [["a", "<f8"]]}, {"compressor": 3},
-    ):  # fmt: skip
+        {"compressor": {"id": "pickle"}},
+        {"filters": [{"id": "x"}]},
+        {"dtype": "<U8"},
+        {"dtype": [["a", "<f8"]]},
+        {"compressor": 3},
+    ):
         with pytest.raises(HttpProblem):
             check_metadata(good | bad, 1000, "")
 
@@ -182,15 +184,28 @@ def test_allowed_addresses(uri: str) -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        "https://data.example/lab", "https://data.example/other/a", "http://data.example/lab/a",
-        "https://data.example.evil/lab/a", "https://data.example@evil/lab/a", "file:///etc/passwd",
-        "https://data.example/lab/../x", "https://data.example/lab/%2e%2e/x", "memory://x",
-        "zip::https://data.example/lab/a", "https://data.example/lab/a::memory://x",
-        "reference://x", "https://data.example/lab/a?u=http://evil", "https://data.example/lab/a#b",
-        "https://data.example/lab/\\..", "https://data.example/lab/a b", "https://data.example/lab/é",
-        "https://data.example/lab/http://evil/", "simplecache::s3://bucket/a", "",
+        "https://data.example/lab",
+        "https://data.example/other/a",
+        "http://data.example/lab/a",
+        "https://data.example.evil/lab/a",
+        "https://data.example@evil/lab/a",
+        "file:///etc/passwd",
+        "https://data.example/lab/../x",
+        "https://data.example/lab/%2e%2e/x",
+        "memory://x",
+        "zip::https://data.example/lab/a",
+        "https://data.example/lab/a::memory://x",
+        "reference://x",
+        "https://data.example/lab/a?u=http://evil",
+        "https://data.example/lab/a#b",
+        "https://data.example/lab/\\..",
+        "https://data.example/lab/a b",
+        "https://data.example/lab/é",
+        "https://data.example/lab/http://evil/",
+        "simplecache::s3://bucket/a",
+        "",
     ],
-)  # fmt: skip
+)
 def test_forbidden_addresses(uri: str) -> None:
     with pytest.raises(HttpProblem):
         check_uri(uri, ALLOWED, "")
@@ -210,10 +225,14 @@ HOSTS = ["rows.example", "rows.example:8000", "10.0.0.7:80", "[::1]:9000"]
 @pytest.mark.parametrize(
     "url",
     [
-        "http://rows.example/", "https://rows.example/x", "http://rows.example:8000/",
-        "http://ROWS.example/", "http://10.0.0.7/", "http://[::1]:9000/",
+        "http://rows.example/",
+        "https://rows.example/x",
+        "http://rows.example:8000/",
+        "http://ROWS.example/",
+        "http://10.0.0.7/",
+        "http://[::1]:9000/",
     ],
-)  # fmt: skip
+)
 def test_allowed_hosts(url: str) -> None:
     check_host(url, HOSTS, "")
 
@@ -221,14 +240,31 @@ def test_allowed_hosts(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://rows.example:8001/", "http://evil.rows.example/", "http://rows.example.evil/",
-        "http://rows.example@evil/", "http://evil@rows.example/", "http://evil#rows.example/",
-        "http://rows.example:80:80/", "http://10.0.0.8/", "http://169.254.169.254/", "http://0xa000007/",
-        "http://167772167/", "http://10.0.7/", "ftp://rows.example/", "http:///x", "http://",
-        "//rows.example", "http://rows.example\\@evil/", "http://rows.example /", "http://r\u043ews.example/",
-        "http://[::1]/", "http://[::ffff:10.0.0.7]/", "http://localhost/", "gopher://rows.example",
+        "http://rows.example:8001/",
+        "http://evil.rows.example/",
+        "http://rows.example.evil/",
+        "http://rows.example@evil/",
+        "http://evil@rows.example/",
+        "http://evil#rows.example/",
+        "http://rows.example:80:80/",
+        "http://10.0.0.8/",
+        "http://169.254.169.254/",
+        "http://0xa000007/",
+        "http://167772167/",
+        "http://10.0.7/",
+        "ftp://rows.example/",
+        "http:///x",
+        "http://",
+        "//rows.example",
+        "http://rows.example\\@evil/",
+        "http://rows.example /",
+        "http://r\u043ews.example/",
+        "http://[::1]/",
+        "http://[::ffff:10.0.0.7]/",
+        "http://localhost/",
+        "gopher://rows.example",
     ],
-)  # fmt: skip
+)
 def test_forbidden_hosts(url: str) -> None:
     with pytest.raises(HttpProblem) as caught:
         check_host(url, HOSTS, "/cost/url")
@@ -249,9 +285,7 @@ def test_a_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     with pinned_client("rows.example", port, {}) as client:
         monkeypatch.setattr(
-            socket,
-            "getaddrinfo",
-            lambda host, *a, **k: original(asked.append(host) or host, *a, **k),
+            socket, "getaddrinfo", lambda host, *a, **k: original(asked.append(host) or host, *a, **k)
         )
         with pytest.raises(httpx.ConnectError):
             client.get("http://other.example/")
@@ -376,9 +410,9 @@ def test_object_stores_are_asked_for_no_more_than_an_array_needs() -> None:
     matrix = np.arange(12.0).reshape(4, 3)
     objects: dict[str, Any] = {}
     for name, given in (("plain", {}), ("shards", {"shards": (4, 3)})):
-        zarr.create_array(
-            Noted(objects), name=name, shape=(4, 3), dtype="f8", chunks=(1, 3), **given
-        )[:] = matrix
+        zarr.create_array(Noted(objects), name=name, shape=(4, 3), dtype="f8", chunks=(1, 3), **given)[:] = (
+            matrix
+        )
     limit = Limit()
     asked.clear()
     store = bounded(Noted(objects), limit)

@@ -105,9 +105,7 @@ def test_an_infeasible_problem_is_a_success(tmp_path):
     values = [["Infinity", "Infinity"], [1, 2]]
     with Service(tmp_path / "data") as service:
         job = service.finished(service.submit(cost={"type": "array", "values": values}))
-        assert (job.state, job.result["status"], job.result["objective"]) == (
-            "succeeded", "infeasible", None,
-        )  # fmt: skip
+        assert (job.state, job.result["status"], job.result["objective"]) == ("succeeded", "infeasible", None)
         assert service.array(job, "violator").tolist() == [0]
 
 
@@ -128,10 +126,7 @@ def test_bad_costs_fail_with_a_problem_and_harm_nobody(tmp_path):
 def test_unassigned_cost_gap_and_maximize_reach_the_solve(tmp_path):
     with Service(tmp_path / "data") as service:
         left = service.finished(service.submit(options={"unassigned_cost": 0.5}))
-        assert (
-            left.result["objective"]
-            == bigsap.solve(np.array(MATRIX, float), unassigned_cost=0.5).fun
-        )
+        assert left.result["objective"] == bigsap.solve(np.array(MATRIX, float), unassigned_cost=0.5).fun
         most = service.finished(service.submit(options={"maximize": True}))
         assert (most.result["objective"], most.result["maximize"]) == (11, True)
 
@@ -141,9 +136,7 @@ def test_a_job_starts_from_the_result_of_another(tmp_path):
         first = service.finished(service.submit())
         warm = service.finished(service.submit(warm_start={"job": first.id}))
         assert warm.result["objective"] == 5
-        prices = service.finished(
-            service.submit(warm_start={"v": service.array(first, "v").tolist()})
-        )
+        prices = service.finished(service.submit(warm_start={"v": service.array(first, "v").tolist()}))
         assert prices.result["objective"] == 5
         queued = service.submit(warm_start={"job": "job_missing"})
         job = service.finished(queued)
@@ -215,9 +208,18 @@ def test_progress_comes_at_least_once_a_second(tmp_path, gate, clock, monkeypatc
         service.finished(job_id)
         assert len(told()) == 5
         wanted = {
-            "phase", "epsilon", "assigned", "rows_evaluated", "rows_scanned", "cache_hit",
-            "lower_bound", "upper_bound", "gap", "eta_s", "seconds",
-        }  # fmt: skip
+            "phase",
+            "epsilon",
+            "assigned",
+            "rows_evaluated",
+            "rows_scanned",
+            "cache_hit",
+            "lower_bound",
+            "upper_bound",
+            "gap",
+            "eta_s",
+            "seconds",
+        }
         assert all(wanted <= set(data) for data in told())
         assert told()[0]["phase"] == 2
 
@@ -312,9 +314,7 @@ def test_a_lost_worker_is_replaced(tmp_path):
         job = service.finished(service.submit())
         assert (job.state, job.attempt, job.failures) == ("succeeded", 3, 0)
         states = [
-            (e.data["state"], e.data["attempt"])
-            for e in service.store.events(job.id)
-            if e.kind == "state"
+            (e.data["state"], e.data["attempt"]) for e in service.store.events(job.id) if e.kind == "state"
         ]
         assert ("interrupted", 1) in states
         assert ("interrupted", 2) in states
@@ -377,10 +377,7 @@ def test_a_full_disk_interrupts_with_the_reason_and_then_fails(tmp_path, monkeyp
             assert job.active
             job = service.finished(job_id)
             assert (job.state, job.attempt, job.active) == ("failed", 3, False)
-            assert (
-                job.problem["detail"]
-                == "the disk is full: a file cannot be written, 3 times in a row"
-            )
+            assert job.problem["detail"] == "the disk is full: a file cannot be written, 3 times in a row"
             later = service.submit()
             service.reaches(later, "interrupted")
         # With space again it goes on by itself; what was given up, when asked to.

@@ -18,8 +18,20 @@ SOLVES = {
     "lognormal": (
         [0.3, 0.68, 0.25, 0.59, 0.29, 1.16, 0.64],
         {
-            0.28: 4073, 0.59: 2920, 0.89: 1903, 1.2: 1237, 1.52: 872, 1.82: 645, 2.1: 458,
-            2.39: 242, 2.64: 156, 2.91: 95, 3.22: 58, 3.54: 34, 3.84: 16, 4.14: 5,
+            0.28: 4073,
+            0.59: 2920,
+            0.89: 1903,
+            1.2: 1237,
+            1.52: 872,
+            1.82: 645,
+            2.1: 458,
+            2.39: 242,
+            2.64: 156,
+            2.91: 95,
+            3.22: 58,
+            3.54: 34,
+            3.84: 16,
+            4.14: 5,
         },
         (4.41, 4.42),
     ),
@@ -32,15 +44,21 @@ SOLVES = {
     "geometric": ([1.3], {0.35: 115, 0.66: 5, 0.97: 1}, (1.26, 1.28)),
     "clusters": ([0.22, 0.15], {0.15: 218, 0.42: 30}, (0.52, 0.53)),
     "costly proof": ([6.0, 4.0], {1.0: 2400, 2.0: 600, 3.0: 80, 4.0: 4}, (5.0, 9.0)),
-}  # fmt: skip
+}
 BEFORE_SEARCH = 5.0
 
 
 def progress(phase: int, epsilon: float, assigned: int, seconds: float, stage: str = "search"):
     return bigsap.Progress(
-        n_rows=ROWS, n_columns=ROWS, phase=phase, epsilon=epsilon, assigned=assigned,
-        rows_evaluated=ROWS, seconds=seconds, stage=stage,
-    )  # fmt: skip
+        n_rows=ROWS,
+        n_columns=ROWS,
+        phase=phase,
+        epsilon=epsilon,
+        assigned=assigned,
+        rows_evaluated=ROWS,
+        seconds=seconds,
+        stage=stage,
+    )
 
 
 def solve(name: str) -> Iterator[tuple[bigsap.Progress, float]]:

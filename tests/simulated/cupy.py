@@ -29,9 +29,13 @@ float32, float64, int32, int64, uint64 = np.float32, np.float64, np.int32, np.in
 _HERE = Path(__file__).parent
 _FOLDER = Path(tempfile.gettempdir()) / "bigsap-simulated"
 _GROUPS = (
-    "bigsap_search", "bigsap_picks", "bigsap_undercut", "bigsap_forest", "bigsap_bids",
+    "bigsap_search",
+    "bigsap_picks",
+    "bigsap_undercut",
+    "bigsap_forest",
+    "bigsap_bids",
     "bigsap_classical",
-)  # fmt: skip
+)
 _local = threading.local()
 
 
@@ -240,7 +244,10 @@ def _is_pinned(values: Any) -> bool:
 
 
 cuda = SimpleNamespace(
-    Device=Device, Event=Event, Stream=Stream, get_current_stream=_stream,
+    Device=Device,
+    Event=Event,
+    Stream=Stream,
+    get_current_stream=_stream,
     Memory=lambda nbytes: np.zeros(nbytes, np.uint8),
     MemoryPointer=lambda memory, at: SimpleNamespace(memory=memory, ptr=memory.ctypes.data + at),
     alloc_pinned_memory=_pinned,
@@ -248,10 +255,12 @@ cuda = SimpleNamespace(
     compiler=SimpleNamespace(CompileException=_CompileError),
     driver=SimpleNamespace(funcSetAttribute=lambda *_: None),
     runtime=SimpleNamespace(
-        getDeviceCount=lambda: N_DEVICES, CUDARuntimeError=_RuntimeError,
-        deviceCanAccessPeer=lambda a, b: peers, deviceEnablePeerAccess=lambda b: None,
+        getDeviceCount=lambda: N_DEVICES,
+        CUDARuntimeError=_RuntimeError,
+        deviceCanAccessPeer=lambda a, b: peers,
+        deviceEnablePeerAccess=lambda b: None,
     ),
-)  # fmt: skip
+)
 
 
 def get_default_memory_pool() -> Any:
@@ -261,16 +270,7 @@ def get_default_memory_pool() -> Any:
 #: Barriers at which threads of a block waited for others that were at another one.
 diverged: list[str] = []
 
-_SIZES = {
-    "int": 4,
-    "u32": 4,
-    "unsigned": 4,
-    "i64": 8,
-    "u64": 8,
-    "float": 4,
-    "PRICE": 8,
-    "NUMBER": 8,
-}
+_SIZES = {"int": 4, "u32": 4, "unsigned": 4, "i64": 8, "u64": 8, "float": 4, "PRICE": 8, "NUMBER": 8}
 
 
 class RawModule:
@@ -278,13 +278,17 @@ class RawModule:
 
     def __init__(self, code: str, options: Any, enable_cooperative_groups: bool = False) -> None:
         for asm, other in (
-            (r'asm volatile\("st\.relaxed[^;]*;[^;]*;',
-             "__atomic_store_n((u64*)place, word, __ATOMIC_RELEASE);"),
-            (r'asm volatile\("ld\.relaxed[^;]*;[^;]*;',
-             "give_way(); word = __atomic_load_n((u64*)place, __ATOMIC_ACQUIRE);"),
+            (
+                r'asm volatile\("st\.relaxed[^;]*;[^;]*;',
+                "__atomic_store_n((u64*)place, word, __ATOMIC_RELEASE);",
+            ),
+            (
+                r'asm volatile\("ld\.relaxed[^;]*;[^;]*;',
+                "give_way(); word = __atomic_load_n((u64*)place, __ATOMIC_ACQUIRE);",
+            ),
             (r'asm volatile\("prefetch[^;]*;[^;]*;', ";"),
             (r"extern __shared__ (\w+) (\w+)\[\];", r"static thread_local \1 \2[65536];"),
-        ):  # fmt: skip
+        ):
             code = re.sub(asm, other, code)
         self.signatures: dict[str, list[str]] = {}
         wrappers = ""
@@ -313,10 +317,25 @@ class RawModule:
             compiler = shutil.which("g++") or shutil.which("clang++")
             assert compiler is not None
             done = subprocess.run(
-                [compiler, "-O1", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-w",
-                 "-pthread", f"-I{_HERE}", "-o", str(made), str(source)],
-                capture_output=True, text=True, timeout=200, check=False,
-            )  # fmt: skip
+                [
+                    compiler,
+                    "-O1",
+                    "-shared",
+                    "-fPIC",
+                    "-std=c++17",
+                    "-ffp-contract=off",
+                    "-w",
+                    "-pthread",
+                    f"-I{_HERE}",
+                    "-o",
+                    str(made),
+                    str(source),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=200,
+                check=False,
+            )
             if done.returncode:
                 raise _CompileError(done.stderr[:3000])
             made.rename(target)
@@ -352,9 +371,7 @@ class _Kernel:
                 words[k : k + 1].view(np.uint8)[: value.dtype.itemsize] = np.frombuffer(
                     value.tobytes(), np.uint8
                 )
-        pointers = (ctypes.c_void_p * len(args))(
-            *[words.ctypes.data + 8 * k for k in range(len(args))]
-        )
+        pointers = (ctypes.c_void_p * len(args))(*[words.ctypes.data + 8 * k for k in range(len(args))])
         x, y = grid[0], grid[1] if len(grid) > 1 else 1
         stream = _stream()
         stream.synchronize()

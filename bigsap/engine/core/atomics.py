@@ -96,9 +96,7 @@ def _doze(typing: Any) -> Any:
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(32)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(word, [word]), name
-        )
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, [word]), name)
         return builder.call(function, [word(least)])
 
     return types.int32(), emit

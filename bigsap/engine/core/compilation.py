@@ -73,9 +73,7 @@ class _Listener(event.Listener):  # type: ignore[misc]
 class _Ticker(threading.Thread):
     """Looks on from the first compilation to the end of the listening."""
 
-    def __init__(
-        self, listener: _Listener, say: Callable[[str], None] | None, tell: Tell | None
-    ) -> None:
+    def __init__(self, listener: _Listener, say: Callable[[str], None] | None, tell: Tell | None) -> None:
         super().__init__(name="bigsap-compilation", daemon=True)
         self._listener, self._say, self._tell = listener, say, tell
         self._over = threading.Event()
@@ -96,9 +94,7 @@ class _Ticker(threading.Thread):
 
 
 @contextmanager
-def compilation_told(
-    say: Callable[[str], None] | None = None, tell: Tell | None = None
-) -> Iterator[None]:
+def compilation_told(say: Callable[[str], None] | None = None, tell: Tell | None = None) -> Iterator[None]:
     """Within, ``say`` one line when compiling takes longer than two seconds in all.
 
     say: None writes to a terminal's stderr, unless ``BIGSAP_QUIET=1``. tell: what shows more than

@@ -54,9 +54,8 @@ def costs_of_pairs(
 
 
 def signed_total(
-    problem: Problem, table: RowTable | None, columns: Array, tick: Tick,
-    known: Iterable[Any] = (),
-) -> Any:  # fmt: skip
+    problem: Problem, table: RowTable | None, columns: Array, tick: Tick, known: Iterable[Any] = ()
+) -> Any:
     """The exact signed cost of these pairs, see ``costs_of_pairs``; inf if one is forbidden.
 
     known: signed costs of other pairs, which are added before anything is rounded.

@@ -35,9 +35,7 @@ def _setter(name: str) -> Callable[[Any, Any], None]:
 
 def _given(fields: type) -> dict[str, str]:
     """The fields of a class and those it is derived from: "int" or "float" of each."""
-    return {
-        name: kind for base in fields.__mro__[::-1] for name, kind in get_annotations(base).items()
-    }
+    return {name: kind for base in fields.__mro__[::-1] for name, kind in get_annotations(base).items()}
 
 
 @cache

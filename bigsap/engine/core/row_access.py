@@ -98,9 +98,8 @@ def fill(row: int, start: int, stop: int, cost: Array, terms: Terms) -> None:
 
 @kernel
 def obtain(
-    thread: int, n_threads: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable,
-    terms: Terms,
-) -> int:  # fmt: skip
+    thread: int, n_threads: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable, terms: Terms
+) -> int:
     """The slot of ``row``, resident for all threads on return; or NOT_HERE, BAD_COSTS.
 
     To be called as ``find``. A miss costs one barrier, past which the row is complete.
@@ -110,9 +109,7 @@ def obtain(
         return slot
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     fill(row, start, stop, t.slots[slot], terms)
-    st.told[thread].n_bad = n_invalid(
-        t.slots[slot], terms.sign, terms.lowest, terms.highest, start, stop
-    )
+    st.told[thread].n_bad = n_invalid(t.slots[slot], terms.sign, terms.lowest, terms.highest, start, stop)
     cross(st.barrier, n_threads)
     for k in range(n_threads):
         if st.told[k].n_bad != 0:
@@ -124,9 +121,8 @@ def obtain(
 
 @kernel
 def fill_own(
-    thread: int, n_threads: int, row: int, column: int, beat: int, st: State, cost: Array,
-    terms: Terms,
-) -> tuple[bool, float]:  # fmt: skip
+    thread: int, n_threads: int, row: int, column: int, beat: int, st: State, cost: Array, terms: Terms
+) -> tuple[bool, float]:
     """Fill this thread's part of a row; whether its costs are valid, and the cost at ``column``.
 
     What another thread computes is not there on return, except for that one cost: its thread

@@ -180,9 +180,15 @@ def relax_virtual(part: Part, blocked: float) -> float:
 
 @kernel
 def locate(
-    best: float, dist: Array, v: Array, row_of_column: Array, price_limit: float,
-    start: int, stop: int, block_min: Array,
-) -> tuple[int, bool]:  # fmt: skip
+    best: float,
+    dist: Array,
+    v: Array,
+    row_of_column: Array,
+    price_limit: float,
+    start: int,
+    stop: int,
+    block_min: Array,
+) -> tuple[int, bool]:
     """The first free column at label ``best``, or the first column; and which it is.
 
     Free: unmatched and cheaper than ``price_limit`` (the cap, when all columns at the
@@ -221,9 +227,7 @@ def locate(
 
 
 @kernel
-def n_invalid(
-    cost: Array, sign: float, lowest: float, highest: float, start: int, stop: int
-) -> int:
+def n_invalid(cost: Array, sign: float, lowest: float, highest: float, start: int, stop: int) -> int:
     """How many signed costs of the slab are NaN or outside (lowest, highest]."""
     good = 0
     slab = cost[start:stop]

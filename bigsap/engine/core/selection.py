@@ -49,9 +49,7 @@ def bracket(values: Array, n: int, k: int, low: float, high: float) -> tuple[flo
 
 
 @kernel
-def extremes(
-    values: Array, n: int, floor: float, infinity: float, lanes: Array
-) -> tuple[float, float]:
+def extremes(values: Array, n: int, floor: float, infinity: float, lanes: Array) -> tuple[float, float]:
     """The smallest of the first n values above floor, and the largest finite one.
 
     lanes: P (2 * LANES,). One chain of comparisons each would take ten times as long.
@@ -175,9 +173,7 @@ def thin(
 
 
 @kernel
-def cheapest_blocks(
-    bound: Array, total: int, above: float, count: int, opened: Array
-) -> tuple[int, float]:
+def cheapest_blocks(bound: Array, total: int, above: float, count: int, opened: Array) -> tuple[int, float]:
     """About ``count`` of the first ``total`` places with the lowest bounds > above, sorted;
     how many, and a number below which no other such bound lies."""
     low, high, n = np.inf, -np.inf, 0

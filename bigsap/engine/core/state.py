@@ -206,9 +206,7 @@ class Front:
     fall: float  # ordinary price drops, were the search to end at ``label``
     # Of this thread's slab.
     free_label: float  # of free_column
-    known_free: (
-        float  # of the best free column of all slabs, as far as known; no label beyond counts
-    )
+    known_free: float  # of the best free column of all slabs, as far as known; no label beyond counts
     sieve_base: float  # no smaller than known_free; infinity while there is no sieve
     top_price: float  # the largest magnitude of a price
 

@@ -69,9 +69,7 @@ def useful_threads(n_threads: int, n_columns: int) -> int:
     if n_threads <= _FEW_THREADS:
         return n_threads
     return min(
-        n_threads,
-        max(_FEW_THREADS, available_threads()),
-        max(_FEW_THREADS, n_columns // _COLUMNS_A_THREAD),
+        n_threads, max(_FEW_THREADS, available_threads()), max(_FEW_THREADS, n_columns // _COLUMNS_A_THREAD)
     )
 
 

@@ -67,9 +67,7 @@ def _least(builder: Any, real: bool, items: Any) -> Any:
         width //= 2
         nothing = ir.Constant(items.type, ir.Undefined)
         halves = [
-            builder.shuffle_vector(
-                items, nothing, ir.Constant(ir.VectorType(_WORD, width), list(lanes))
-            )
+            builder.shuffle_vector(items, nothing, ir.Constant(ir.VectorType(_WORD, width), list(lanes)))
             for lanes in (range(width), range(width, 2 * width))
         ]
         items = builder.select(_below(builder, real, *halves), *halves)
@@ -78,9 +76,8 @@ def _least(builder: Any, real: bool, items: Any) -> Any:
 
 @intrinsic
 def root_minima(
-    typing: Any, cost: Any, v: Any, row_of_column: Any, first: Any, sign: Any, reference: Any,
-    infinity: Any,
-) -> Any:  # fmt: skip
+    typing: Any, cost: Any, v: Any, row_of_column: Any, first: Any, sign: Any, reference: Any, infinity: Any
+) -> Any:
     """The smallest ``(sign * cost - reference) - v`` of LANES columns, all and free ones.
 
     infinity: where none is free.

@@ -10,9 +10,7 @@ from bigsap.engine.core.state import FREE
 from bigsap.sources.base import Array
 
 
-def hold_at_cap(
-    v: Array, column_of_row: Array, row_of_column: Array, n_virtual: int
-) -> tuple[Any, int]:
+def hold_at_cap(v: Array, column_of_row: Array, row_of_column: Array, n_virtual: int) -> tuple[Any, int]:
     """Let the virtual rows hold free columns at the largest price, the cap; it, and the surplus.
 
     Matched columns there are freed as far as the virtual rows need them. The surplus is of free

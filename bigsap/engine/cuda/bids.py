@@ -46,11 +46,22 @@ class DeviceBids:
             prices, row_of_column = cupy.asarray(v), cupy.full(m, FREE, np.int32)
             # Behind the words: free rows, wishes, offers; of columns least offers, winners, rows.
             args = (
-                self.source.words(), np.int32(n), np.int32(m), prices, spread, epsilon, floor,
-                np.int64(most), words, cupy.arange(2 * n, dtype=np.int32), cupy.empty(n, np.int32),
-                cupy.empty(n, self.price), cupy.full(m, np.iinfo(np.uint64).max, np.uint64),
-                cupy.full(m, n, np.int32), row_of_column,
-            )  # fmt: skip
+                self.source.words(),
+                np.int32(n),
+                np.int32(m),
+                prices,
+                spread,
+                epsilon,
+                floor,
+                np.int64(most),
+                words,
+                cupy.arange(2 * n, dtype=np.int32),
+                cupy.empty(n, np.int32),
+                cupy.empty(n, self.price),
+                cupy.full(m, np.iinfo(np.uint64).max, np.uint64),
+                cupy.full(m, n, np.int32),
+                row_of_column,
+            )
 
             def over() -> bool:
                 last = int(words[_STOP]) != _YIELD

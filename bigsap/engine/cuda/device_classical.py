@@ -29,9 +29,7 @@ _N_ROWS, _STEP, _ITEMS, _BAD_ROW, _WHY, _PLANTED, _BARRIER, _WORDS = 0, 10, 11, 
 _ZEROS, _PLANT = 1, 5
 #: Counts: those of ``methods.hungarian.COUNTS`` that the host keeps in its words, and rows that
 #: dual updates went through for their least slack, and for new zeros.
-COUNTS = (
-    "roots", "stages", "paths", "levels", "clock_steps", "expansions", "passes", "tight_rows",
-)  # fmt: skip
+COUNTS = ("roots", "stages", "paths", "levels", "clock_steps", "expansions", "passes", "tight_rows")
 _VECTORS = 13
 
 
@@ -64,14 +62,26 @@ class DeviceClassical:
             self._bits = empty((n, width), np.uint32, "zeros")
             reached = empty((width,), np.uint32, "trees")
             self._u, low, self.v = (empty((k,), price, "duals") for k in (n, n, m))
-            self._column_of_row, self._row_of_column = (
-                cupy.full(k, S.FREE, np.int32) for k in (n, m)
-            )
+            self._column_of_row, self._row_of_column = (cupy.full(k, S.FREE, np.int32) for k in (n, m))
             self._args = (
-                source.words(), self._state, self._counts, cupy.zeros(1, np.uint64), room,
-                np.int32(span), np.int32(n), np.int32(m), np.int32(width), self._bits, reached,
-                self._u, low, self.v, self._column_of_row, self._row_of_column, *ends,
-            )  # fmt: skip
+                source.words(),
+                self._state,
+                self._counts,
+                cupy.zeros(1, np.uint64),
+                room,
+                np.int32(span),
+                np.int32(n),
+                np.int32(m),
+                np.int32(width),
+                self._bits,
+                reached,
+                self._u,
+                low,
+                self.v,
+                self._column_of_row,
+                self._row_of_column,
+                *ends,
+            )
 
     def begin(self, v: Array | None) -> bool:
         """From these prices; None: those of columns where the problem is square, else 0. Whether
@@ -93,9 +103,7 @@ class DeviceClassical:
         words[_BAD_ROW] = self.problem.shape[0]
         return load_cupy().asarray(words)
 
-    def go_on(
-        self, bits: Array, u: Array, v: Array, column_of_row: Array, counts: dict[str, int]
-    ) -> None:
+    def go_on(self, bits: Array, u: Array, v: Array, column_of_row: Array, counts: dict[str, int]) -> None:
         """From between two stages: what ``zeros``, ``duals``, ``matching`` gave."""
         cupy = load_cupy()
         matched = np.flatnonzero(column_of_row >= 0)

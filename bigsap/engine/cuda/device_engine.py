@@ -56,18 +56,26 @@ class DeviceEngine(Engine):
     """
 
     def __init__(
-        self, problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any],
-        shape: dict[str, int] | None = None, way: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        problem: Problem,
+        rows: Rows,
+        team: Team,
+        monitor: Monitor,
+        price: np.dtype[Any],
+        shape: dict[str, int] | None = None,
+        way: str | None = None,
+    ) -> None:
         super().__init__(problem, rows, team, monitor, price)
         source: Any = problem.source
         m = problem.shape[1]
         slabs = source.slabs() if isinstance(source, SlabsOnDevices) else [DeviceSlab(source, 0, m)]
         self.cupy = load_cupy()
         basic = {
-            "PRICE_IS_INT": int(price.kind == "i"), "SIGN": problem.sign,
-            "VIRTUAL": int(problem.n_virtual_rows > 0), "DEVICES": len(slabs),
-        }  # fmt: skip
+            "PRICE_IS_INT": int(price.kind == "i"),
+            "SIGN": problem.sign,
+            "VIRTUAL": int(problem.n_virtual_rows > 0),
+            "DEVICES": len(slabs),
+        }
         self.parts = [DevicePart(slab, m, basic, shape) for slab in slabs]
         self.exchange = Exchange(self.parts, way)
         self._wait = Wait(self.parts[0].device)
@@ -102,11 +110,23 @@ class DeviceEngine(Engine):
                 # A column of another slab is outside, where nothing is found.
                 probe = cupy.asarray(survey.probe - part.start) if first else np.intp(0)
                 part.batch.get("bigsap_survey")(
-                    (min(n, 1 << 14),), (256,),
-                    (part.source.words(), np.int32(part.width), cupy.arange(n, dtype=np.int32),
-                     np.int32(n), cupy.asarray(part.columns(self.state.v)), probe, terms.lowest,
-                     terms.highest, judge, low, second, bad),
-                )  # fmt: skip
+                    (min(n, 1 << 14),),
+                    (256,),
+                    (
+                        part.source.words(),
+                        np.int32(part.width),
+                        cupy.arange(n, dtype=np.int32),
+                        np.int32(n),
+                        cupy.asarray(part.columns(self.state.v)),
+                        probe,
+                        terms.lowest,
+                        terms.highest,
+                        judge,
+                        low,
+                        second,
+                        bad,
+                    ),
+                )
                 found.append((low, second, bad))
                 events.append(self._wait.mark())
         self._settle(events)
@@ -132,10 +152,18 @@ class DeviceEngine(Engine):
                 parts = cupy.empty((2, strips, part.width), self.price)
                 least = cupy.empty((2, part.width), self.price)
                 part.batch.get("bigsap_columns")(
-                    (wide, strips), (256,),
-                    (part.source.words(), np.int32(n), m, cupy.asarray(survey.low),
-                     np.int32(_STRIP), parts[0], parts[1]),
-                )  # fmt: skip
+                    (wide, strips),
+                    (256,),
+                    (
+                        part.source.words(),
+                        np.int32(n),
+                        m,
+                        cupy.asarray(survey.low),
+                        np.int32(_STRIP),
+                        parts[0],
+                        parts[1],
+                    ),
+                )
                 part.batch.get("bigsap_merge")(
                     (wide,), (256,), (np.int32(strips), m, parts[0], parts[1], least[0], least[1])
                 )
@@ -150,11 +178,19 @@ class DeviceEngine(Engine):
             with part.here():
                 pick, cost = cupy.full(n, -1, np.int32), cupy.full(n, self.infinity, self.price)
                 words = cupy.zeros(8, np.int64)
-                given.append((
-                    part.source.words(), np.int32(part.width), cupy.asarray(rows), np.int32(n),
-                    cupy.asarray(part.columns(self.state.v)), pick, cost,
-                    cupy.zeros(part.width, np.int32), words,
-                ))  # fmt: skip
+                given.append(
+                    (
+                        part.source.words(),
+                        np.int32(part.width),
+                        cupy.asarray(rows),
+                        np.int32(n),
+                        cupy.asarray(part.columns(self.state.v)),
+                        pick,
+                        cost,
+                        cupy.zeros(part.width, np.int32),
+                        words,
+                    )
+                )
                 found.append((pick, cost))
         while self._launch("bigsap_picks", 0, given, 8) != S_DONE:
             pass
@@ -174,13 +210,20 @@ class DeviceEngine(Engine):
         for part in self.parts:
             with part.here():
                 there = [
-                    cupy.asarray(a)
-                    for a in (rows, pick, *map(part.columns, (rank_of_column, self.state.v)))
+                    cupy.asarray(a) for a in (rows, pick, *map(part.columns, (rank_of_column, self.state.v)))
                 ]
-                given.append((
-                    part.source.words(), np.int32(part.width), there[0], np.int32(rows.size),
-                    there[1], there[2], there[3], cupy.zeros(8, np.int64),
-                ))  # fmt: skip
+                given.append(
+                    (
+                        part.source.words(),
+                        np.int32(part.width),
+                        there[0],
+                        np.int32(rows.size),
+                        there[1],
+                        there[2],
+                        there[3],
+                        cupy.zeros(8, np.int64),
+                    )
+                )
         while self._launch("bigsap_undercut", 0, given, 7) != S_DONE:
             pass
         for part, args in zip(self.parts, given, strict=True):
@@ -204,14 +247,24 @@ class DeviceEngine(Engine):
         given = []
         for part in self.parts:
             with part.here():
-                given.append((
-                    part.source.words(), np.int32(part.width), cupy.asarray(rows),
-                    np.int32(rows.size), cupy.asarray(part.columns(st.v)),
-                    cupy.asarray(part.columns(st.row_of_column)), cupy.asarray(st.reference),
-                    self.price.type(epsilon), np.int32(self.problem.n_virtual_rows),
-                    cupy.asarray(values), cupy.asarray(words), part.spill,
-                    np.int64(part.spill_size), cupy.empty(m + 1, np.int32),
-                ))  # fmt: skip
+                given.append(
+                    (
+                        part.source.words(),
+                        np.int32(part.width),
+                        cupy.asarray(rows),
+                        np.int32(rows.size),
+                        cupy.asarray(part.columns(st.v)),
+                        cupy.asarray(part.columns(st.row_of_column)),
+                        cupy.asarray(st.reference),
+                        self.price.type(epsilon),
+                        np.int32(self.problem.n_virtual_rows),
+                        cupy.asarray(values),
+                        cupy.asarray(words),
+                        part.spill,
+                        np.int64(part.spill_size),
+                        cupy.empty(m + 1, np.int32),
+                    )
+                )
         while True:
             raised: BaseException | None = None
             try:
@@ -281,9 +334,12 @@ class DeviceEngine(Engine):
         try:
             for part, kernel, args in zip(self.parts, kernels, given, strict=True):
                 tail: tuple[Any, ...] = (
-                    np.int64(part.cycles * _SLICE_SECONDS), np.int64(part.cycles * _POLL_SECONDS),
-                    self._wait.address, part.board, part.post,
-                )  # fmt: skip
+                    np.int64(part.cycles * _SLICE_SECONDS),
+                    np.int64(part.cycles * _POLL_SECONDS),
+                    self._wait.address,
+                    part.board,
+                    part.post,
+                )
                 if notes:
                     tail = (*tail, np.int32(notes))
                 with part.here():
@@ -332,8 +388,7 @@ class Lost(BigsapError):
     """Devices that work together lost each other; the state is not to be used."""
 
 
-def merge_minima(low: Array, second: Array, more: Array, more_second: Array, *,
-                 probed: bool) -> None:  # fmt: skip
+def merge_minima(low: Array, second: Array, more: Array, more_second: Array, *, probed: bool) -> None:
     """The smallest and second smallest of two slabs, into ``low`` and ``second``.
 
     probed: the second arrays hold a cost that one of the slabs has, infinity elsewhere.

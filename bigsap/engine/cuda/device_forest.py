@@ -37,9 +37,14 @@ WIDE = 4096
 # Words of the forest, and why a launch has ended, as in kernels_forest.cu.
 _LEFT, _WHY, _PLANTED, _BARRIER, _WORDS = 15, 28, 31, 64, 96
 _COUNTS = {
-    "roots": 25, "stages": 19, "paths": 20, "levels": 21, "clock_steps": 22, "expansions": 23,
+    "roots": 25,
+    "stages": 19,
+    "paths": 20,
+    "levels": 21,
+    "clock_steps": 22,
+    "expansions": 23,
     "list_events": 24,
-}  # fmt: skip
+}
 _VECTORS = 16
 #: The trees' kernel looks at lists, never at costs.
 _NO_COSTS = DeviceCode("", (), np.dtype(np.int32), True)
@@ -57,9 +62,7 @@ class DeviceForest:
             Reading(block, start, problem.shape[1], problem.sign, _SIDE) for block, start in blocks
         ]
 
-    def grow(
-        self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]
-    ) -> Grown | None:
+    def grow(self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]) -> Grown | None:
         """Match all rows, or as many as can be; None for costs of too large a range, or that are
         no multiples of a power of two.
 
@@ -92,9 +95,7 @@ class DeviceForest:
             ids, list_costs, sizes, theta = (one.get() for one in lists[:4])
             low = np.concatenate([reading.low.get() for reading in self.readings])
             left = KeptLists(ids, list_costs, sizes, theta, low)
-        return Grown(
-            status, v.get().astype(np.int64), pairs.get().astype(S.ID), counts, left, shift
-        )
+        return Grown(status, v.get().astype(np.int64), pairs.get().astype(S.ID), counts, left, shift)
 
     def _share_prices(self) -> None:
         """Every device's prices are the least of all; by way of the host, m numbers each."""
@@ -107,9 +108,13 @@ class DeviceForest:
                 reading.v = load_cupy().asarray(least)
 
     def _trees(
-        self, lists: tuple[Any, ...], v: Any, enough: int, tick: Callable[[], None],
+        self,
+        lists: tuple[Any, ...],
+        v: Any,
+        enough: int,
+        tick: Callable[[], None],
         assigned: Callable[[int], None],
-    ) -> tuple[int, Any, dict[str, int]]:  # fmt: skip
+    ) -> tuple[int, Any, dict[str, int]]:
         """Grow the trees; how it ended, the rows' columns (on the device), counts."""
         cupy = load_cupy()
         n, m = self.problem.shape
@@ -118,19 +123,29 @@ class DeviceForest:
         with on(device):
             # Blocks wait for one another; such modules may not have larger grids.
             settings = (("KEEP", KEEP), ("TEAM", _TEAM), ("WIDE", WIDE))
-            kernel = compiled(device, _NO_COSTS, "forest", settings, cooperative=True).get(
-                "bigsap_forest"
-            )
+            kernel = compiled(device, _NO_COSTS, "forest", settings, cooperative=True).get("bigsap_forest")
             span = max(n, m)
             room = empty((_VECTORS, span), np.int32, "trees")
             state = cupy.zeros(_WORDS, np.int32)
             key = empty((m,), np.uint64, "trees")
             column_of_row, row_of_column = (empty((k,), np.int32, "trees") for k in (n, m))
             args = (
-                state, room, key, np.int32(span), np.int32(n), np.int32(m), ids, costs, sizes,
-                theta, u, v, column_of_row, row_of_column,
+                state,
+                room,
+                key,
+                np.int32(span),
+                np.int32(n),
+                np.int32(m),
+                ids,
+                costs,
+                sizes,
+                theta,
+                u,
+                v,
+                column_of_row,
+                row_of_column,
                 np.int32(min(enough, np.iinfo(np.int32).max)),
-            )  # fmt: skip
+            )
             told: Array = np.zeros(_WORDS, np.int32)
 
             def over() -> bool:

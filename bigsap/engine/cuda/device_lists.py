@@ -74,9 +74,8 @@ class DeviceListEngine(ListEngine):
     """
 
     def __init__(
-        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int,
-        seed: int,
-    ) -> None:  # fmt: skip
+        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int, seed: int
+    ) -> None:
         super().__init__(problem, team, monitor, price, k, seed)
         source = problem.source
         assert isinstance(source, (OnDevice, StreamedToDevice))
@@ -96,9 +95,13 @@ class DeviceListEngine(ListEngine):
 
     def _kernels(self, code: DeviceCode, with_free: bool) -> Kernels:
         settings = {
-            "SPAN": self.span, "ROWS": ROWS, "WITH_FREE": int(with_free), "WIDTH": code.width,
-            "PRICE_IS_INT": int(self.price.kind == "i"), "SIGN": self.problem.sign,
-        }  # fmt: skip
+            "SPAN": self.span,
+            "ROWS": ROWS,
+            "WITH_FREE": int(with_free),
+            "WIDTH": code.width,
+            "PRICE_IS_INT": int(self.price.kind == "i"),
+            "SIGN": self.problem.sign,
+        }
         return compiled(self.device, code, "rows", tuple(sorted(settings.items())))
 
     def drop_bounds(self) -> None:
@@ -130,8 +133,7 @@ class DeviceListEngine(ListEngine):
         if isinstance(source, OnDevice):
             for start in range(0, rows.size, most):
                 part = rows[start : start + most]
-                self._batch_there(source.code(), source.words(), part, part, k, v, offered,
-                                  with_free)  # fmt: skip
+                self._batch_there(source.code(), source.words(), part, part, k, v, offered, with_free)
             return
         assert self.cache is not None
 
@@ -143,9 +145,16 @@ class DeviceListEngine(ListEngine):
         )
 
     def _batch_there(
-        self, code: DeviceCode, words: Any, rows: Array, places: Array, k: int, v: Any,
-        offered: Any, with_free: bool,
-    ) -> None:  # fmt: skip
+        self,
+        code: DeviceCode,
+        words: Any,
+        rows: Array,
+        places: Array,
+        k: int,
+        v: Any,
+        offered: Any,
+        with_free: bool,
+    ) -> None:
         """Lists of ``rows``, whose costs are at ``places`` of the code's rows."""
         cupy = load_cupy()
         kernels = self._kernels(code, with_free)
@@ -160,9 +169,16 @@ class DeviceListEngine(ListEngine):
         self._tick()
 
     def _lists_there(
-        self, kernels: Kernels, words: Any, rows: Array, there: Any, k: int, v: Any, offered: Any,
+        self,
+        kernels: Kernels,
+        words: Any,
+        rows: Array,
+        there: Any,
+        k: int,
+        v: Any,
+        offered: Any,
         with_free: bool,
-    ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    ) -> tuple[Any, Any, Any, Any]:
         """Launch an evaluation; device arrays of ids and costs (rows, k), sizes and thresholds."""
         cupy = load_cupy()
         m, count = self.terms.n_columns, rows.size
@@ -173,22 +189,52 @@ class DeviceListEngine(ListEngine):
         free_shape = (count, chunks) if with_free else (1, 1)
         free_low, free_at = cupy.empty(free_shape, self.price), cupy.empty(free_shape, np.int32)
         kernels.get("bigsap_tiles")(
-            (chunks, -(-count // ROWS)), (SIDE,),
-            (words, np.int32(m), there, np.int32(count), reference, v, offered, np.int32(groups),
-             lows, free_low, free_at),
-        )  # fmt: skip
+            (chunks, -(-count // ROWS)),
+            (SIDE,),
+            (
+                words,
+                np.int32(m),
+                there,
+                np.int32(count),
+                reference,
+                v,
+                offered,
+                np.int32(groups),
+                lows,
+                free_low,
+                free_at,
+            ),
+        )
         ids, costs = cupy.empty((count, k), np.int32), cupy.empty((count, k), self.price)
         sizes, theta = cupy.empty(count, np.int32), cupy.empty(count, self.price)
         opened = cupy.zeros(1, np.uint64)
         shared = 4 * (groups + _LIST)
         kernels.get("bigsap_select", 64 << 10)(
-            (count,), (SIDE,),
-            (words, np.int32(m), there, cupy.asarray(np.asarray(rows, np.int32)),
-             np.int32(count), reference, v, np.int32(groups), lows, np.int32(chunks),
-             free_low, free_at, np.int32(k), np.uint32(self.seed & 0xFFFFFFFF),
-             ids, costs, sizes, theta, opened),
+            (count,),
+            (SIDE,),
+            (
+                words,
+                np.int32(m),
+                there,
+                cupy.asarray(np.asarray(rows, np.int32)),
+                np.int32(count),
+                reference,
+                v,
+                np.int32(groups),
+                lows,
+                np.int32(chunks),
+                free_low,
+                free_at,
+                np.int32(k),
+                np.uint32(self.seed & 0xFFFFFFFF),
+                ids,
+                costs,
+                sizes,
+                theta,
+                opened,
+            ),
             shared_mem=shared,
-        )  # fmt: skip
+        )
         counts = self.lists.counts
         counts.evaluations += count
         counts.pairs += count * m + int(opened[0])
@@ -206,11 +252,23 @@ class DeviceListEngine(ListEngine):
         low, second = cupy.empty(count, self.price), cupy.empty(count, self.price)
         bad = cupy.full(1, np.iinfo(np.int32).max, np.int32)
         kernels.get("bigsap_survey")(
-            (min(count, 1 << 14),), (SIDE,),
-            (words, np.int32(self.terms.n_columns), places, np.int32(count),
-             cupy.zeros(self.terms.n_columns, self.price), np.intp(0), self.terms.lowest,
-             self.terms.highest, np.int32(1), low, second, bad),
-        )  # fmt: skip
+            (min(count, 1 << 14),),
+            (SIDE,),
+            (
+                words,
+                np.int32(self.terms.n_columns),
+                places,
+                np.int32(count),
+                cupy.zeros(self.terms.n_columns, self.price),
+                np.intp(0),
+                self.terms.lowest,
+                self.terms.highest,
+                np.int32(1),
+                low,
+                second,
+                bad,
+            ),
+        )
         first = int(bad[0])
         if first < np.iinfo(np.int32).max:
             row = int(rows[np.flatnonzero(there.get() == first)[0]])
@@ -228,9 +286,7 @@ class DeviceListEngine(ListEngine):
             refuse_large(self.problem, row, costs[0], self.limit, usual=self.price.kind == "f")
         self.complain(row)
 
-    def _store(
-        self, rows: Array, k: int, ids: Array, costs: Array, sizes: Array, theta: Array
-    ) -> None:
+    def _store(self, rows: Array, k: int, ids: Array, costs: Array, sizes: Array, theta: Array) -> None:
         lists = self.lists
         starts = lists.start[rows]
         if rows.size and (np.diff(starts) == k).all():
@@ -248,9 +304,13 @@ def device_transform(problem: Problem, rows: Array, u: Array, price: np.dtype[An
     source: Any = problem.source
     m, code = problem.shape[1], source.code()
     settings = {
-        "SPAN": _LEAST_SPAN, "ROWS": ROWS, "WITH_FREE": 0, "WIDTH": code.width,
-        "PRICE_IS_INT": int(price.kind == "i"), "SIGN": problem.sign,
-    }  # fmt: skip
+        "SPAN": _LEAST_SPAN,
+        "ROWS": ROWS,
+        "WITH_FREE": 0,
+        "WIDTH": code.width,
+        "PRICE_IS_INT": int(price.kind == "i"),
+        "SIGN": problem.sign,
+    }
     with on(source.device):
         kernels = compiled(source.device, code, "rows", tuple(sorted(settings.items())))
         strip = max(_STRIP, -(-rows.size // 512))
@@ -259,10 +319,18 @@ def device_transform(problem: Problem, rows: Array, u: Array, price: np.dtype[An
         least, unused = cupy.empty(m, price), cupy.empty(m, price)
         wide = -(-m // SIDE)
         kernels.get("bigsap_transform")(
-            (wide, strips), (SIDE,),
-            (source.words(), cupy.asarray(rows.astype(np.int32)), np.int32(rows.size), np.int32(m),
-             cupy.asarray(u.astype(price)), np.int32(strip), parts),
-        )  # fmt: skip
+            (wide, strips),
+            (SIDE,),
+            (
+                source.words(),
+                cupy.asarray(rows.astype(np.int32)),
+                np.int32(rows.size),
+                np.int32(m),
+                cupy.asarray(u.astype(price)),
+                np.int32(strip),
+                parts,
+            ),
+        )
         kernels.get("bigsap_merge")(
             (wide,), (SIDE,), (np.int32(strips), np.int32(m), parts, parts, least, unused)
         )

@@ -48,9 +48,13 @@ class Reading:
     def unit(self, shift: int) -> None:
         """Count costs in units of 2**-shift from now on."""
         self.settings = (
-            ("KEEP", KEEP), ("REAL", int(self.real)), ("SHIFT", shift), ("SIDE", self.side),
-            ("SIGN", self._sign), ("WIDTH", self.code.width),
-        )  # fmt: skip
+            ("KEEP", KEEP),
+            ("REAL", int(self.real)),
+            ("SHIFT", shift),
+            ("SIDE", self.side),
+            ("SIGN", self._sign),
+            ("WIDTH", self.code.width),
+        )
 
     def _launch(self, name: str, grid: tuple[int, ...], *args: Any) -> None:
         kernel = compiled(self.device, self.code, "forest_rows", self.settings).get(name)
@@ -81,9 +85,13 @@ class Reading:
         wide = -(-int(self.columns) // (self.side * self.code.width))
         with on(self.device):
             self._launch(
-                "bigsap_column_least", (wide, -(-int(self.rows) // _STRIP)), self.ends,
-                np.int32(_STRIP), self.low, self.v,
-            )  # fmt: skip
+                "bigsap_column_least",
+                (wide, -(-int(self.rows) // _STRIP)),
+                self.ends,
+                np.int32(_STRIP),
+                self.low,
+                self.v,
+            )
 
     def make_lists(self) -> None:
         """Lists of these rows: ids, costs, sizes, thresholds, and the rows' duals."""
@@ -93,9 +101,14 @@ class Reading:
             sizes, theta, u = (empty((n,), np.int32, "lists") for _ in range(3))
             self.lists = ids, costs, sizes, theta, u
             self._launch(
-                "bigsap_short_lists", self._grid(), self.ends, np.int32(self.first), self.low,
-                self.v, *self.lists,
-            )  # fmt: skip
+                "bigsap_short_lists",
+                self._grid(),
+                self.ends,
+                np.int32(self.first),
+                self.low,
+                self.v,
+                *self.lists,
+            )
 
     def _grid(self) -> tuple[int]:
         return (min(int(self.rows), _MOST_BLOCKS),)
@@ -125,9 +138,7 @@ def gathered(readings: Sequence[Reading], n: int) -> tuple[Any, ...]:
         return first.lists
     cupy = load_cupy()
     with on(first.device):
-        whole = tuple(
-            empty((n, *one.shape[1:]), np.int32, "lists of all rows") for one in first.lists
-        )
+        whole = tuple(empty((n, *one.shape[1:]), np.int32, "lists of all rows") for one in first.lists)
     for reading in readings:
         with on(reading.device):
             cupy.cuda.get_current_stream().synchronize()

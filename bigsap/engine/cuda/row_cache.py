@@ -26,14 +26,7 @@ from bigsap.row_cache import ABSENT, HITS, RowCache, Rows, RowTable, claim, touc
 from bigsap.sources.base import Array
 from bigsap.sources.cuda.code import DeviceCode, matrix_code
 from bigsap.sources.cuda.device_kernels import Kernels, load_cupy
-from bigsap.sources.cuda.device_memory import (
-    PANEL_BYTES,
-    bring,
-    empty,
-    free_bytes,
-    naming_bytes,
-    panels,
-)
+from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, empty, free_bytes, naming_bytes, panels
 from bigsap.sources.cuda.placed import StreamedToDevice
 
 #: A panel takes this share of the bytes that rows may take, until it is as large as others.
@@ -157,9 +150,13 @@ class DeviceRows:
     # -- evaluations ----------------------------------------------------------------
 
     def go_over(
-        self, rows: Array, most: int, tick: Callable[[], None],
-        kernels: Callable[[DeviceCode], Kernels], evaluate: Evaluate,
-    ) -> None:  # fmt: skip
+        self,
+        rows: Array,
+        most: int,
+        tick: Callable[[], None],
+        kernels: Callable[[DeviceCode], Kernels],
+        evaluate: Evaluate,
+    ) -> None:
         """Bring all ``rows``, none of them twice, before ``evaluate``; current device: ours.
 
         most: rows of one call. kernels: compiled around a code. Where the device has no room
@@ -184,9 +181,8 @@ class DeviceRows:
                     evaluate(*given)
 
     def _through_slots(
-        self, rows: Array, most: int, tick: Callable[[], None],
-        kernels: Callable[[DeviceCode], Kernels],
-    ) -> Iterator[tuple[DeviceCode, Any, Array, Array]]:  # fmt: skip
+        self, rows: Array, most: int, tick: Callable[[], None], kernels: Callable[[DeviceCode], Kernels]
+    ) -> Iterator[tuple[DeviceCode, Any, Array, Array]]:
         """Hits from their slots, misses from panels; misses are then put into their slots, or
         before, where all can be."""
         assert self._rows is not None
@@ -250,7 +246,14 @@ class DeviceRows:
         m = self.source.shape[1]
         for code, words, into, places in self._in_batches(panel, slots[mine], mine, mine.size or 1):
             kernels(code).get("bigsap_keep")(
-                (min(64, -(-m // _SIDE)), min(places.size, 4096)), (_SIDE,),
-                (words, load_cupy().asarray(places), load_cupy().asarray(into),
-                 np.int32(places.size), np.int32(m), self._slots),
-            )  # fmt: skip
+                (min(64, -(-m // _SIDE)), min(places.size, 4096)),
+                (_SIDE,),
+                (
+                    words,
+                    load_cupy().asarray(places),
+                    load_cupy().asarray(into),
+                    np.int32(places.size),
+                    np.int32(m),
+                    self._slots,
+                ),
+            )

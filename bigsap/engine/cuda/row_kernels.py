@@ -17,17 +17,19 @@ _PAIRS = 1 << 33
 
 
 def row_kernels(
-    problem: Problem, price: np.dtype[Any], file: str, side: int, *, together: bool = False,
-    **settings: int,
-) -> Kernels:  # fmt: skip
+    problem: Problem, price: np.dtype[Any], file: str, side: int, *, together: bool = False, **settings: int
+) -> Kernels:
     """Kernels of which a block goes through a row. side: its threads. together: blocks wait for one
     another; there may not be more than run at a time. settings: further macros."""
     source: Any = problem.source
     code = source.code()
     macros = {
-        "PRICE_IS_INT": int(price.kind == "i"), "SIDE": side, "SIGN": problem.sign,
-        "WIDTH": code.width, **settings,
-    }  # fmt: skip
+        "PRICE_IS_INT": int(price.kind == "i"),
+        "SIDE": side,
+        "SIGN": problem.sign,
+        "WIDTH": code.width,
+        **settings,
+    }
     return compiled(source.device, code, file, tuple(macros.items()), cooperative=together)
 
 

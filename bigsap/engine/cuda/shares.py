@@ -45,9 +45,7 @@ def geometry(n_columns: int, major: int) -> dict[str, int]:
     columns = 1
     while group * threads * columns < n_columns:
         columns *= 2
-    return {
-        "GROUP": group, "THREADS": threads, "COLS": columns, "USE_CLUSTER": int(major >= 9),
-    }  # fmt: skip
+    return {"GROUP": group, "THREADS": threads, "COLS": columns, "USE_CLUSTER": int(major >= 9)}
 
 
 class DevicePart:
@@ -78,8 +76,7 @@ class DevicePart:
         self.cluster = bool(dense["USE_CLUSTER"])
         settings: Settings = tuple(sorted(dense.items()))
         with self.here():
-            self._dense = compiled(self.device, code, "dense", settings,
-                                   cooperative=not self.cluster)  # fmt: skip
+            self._dense = compiled(self.device, code, "dense", settings, cooperative=not self.cluster)
             batch = {"SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "WIDTH": code.width}
             batch |= {name: basic[name] for name in ("PRICE_IS_INT", "SIGN")}
             self.batch = compiled(self.device, code, "rows", tuple(sorted(batch.items())))

@@ -36,14 +36,18 @@ class DevicePass:
         self.source: Any = source
         code = source.code()
         settings = {
-            "SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "WIDTH": code.width, "SIGN": problem.sign,
-            "PRICE_IS_INT": int(price.kind == "i"), "ROOM": ROOM, "PER_BLOCK": PER_BLOCK,
+            "SPAN": 8,
+            "ROWS": 8,
+            "WITH_FREE": 0,
+            "WIDTH": code.width,
+            "SIGN": problem.sign,
+            "PRICE_IS_INT": int(price.kind == "i"),
+            "ROOM": ROOM,
+            "PER_BLOCK": PER_BLOCK,
             "BLOCK": BLOCK,
-        }  # fmt: skip
+        }
         with on(self.source.device):
-            self._kernels = compiled(
-                self.source.device, code, "tight", tuple(sorted(settings.items()))
-            )
+            self._kernels = compiled(self.source.device, code, "tight", tuple(sorted(settings.items())))
 
     def sweep(self, rows: Array, v: Array, tight: Tight, reached: Callable[[int], None]) -> None:
         """Find the tight pairs of these rows (ID); ``reached`` hears how many, now and then."""
@@ -59,10 +63,22 @@ class DevicePass:
                 ids, sizes = cupy.empty((count, ROOM), np.int32), cupy.empty(count, np.int32)
                 low, above = cupy.empty(count, self.price), cupy.empty(count, self.price)
                 self._kernels.get("bigsap_tight")(
-                    (-(-count * _WARP // _SIDE),), (_SIDE,),
-                    (self.source.words(), np.int32(m), cupy.asarray(part), np.int32(count),
-                     prices, lowest, highest, ids, sizes, low, above),
-                )  # fmt: skip
+                    (-(-count * _WARP // _SIDE),),
+                    (_SIDE,),
+                    (
+                        self.source.words(),
+                        np.int32(m),
+                        cupy.asarray(part),
+                        np.int32(count),
+                        prices,
+                        lowest,
+                        highest,
+                        ids,
+                        sizes,
+                        low,
+                        above,
+                    ),
+                )
                 tight.ids[part], tight.size[part] = ids.get(), sizes.get()
                 tight.low[part], tight.above[part] = low.get(), above.get()
                 reached(count)
@@ -74,10 +90,10 @@ class DevicePass:
         with on(self.source.device):
             out = cupy.empty((n, columns.size), self.source.dtype)
             self._kernels.get("bigsap_some_columns")(
-                (min(_BLOCKS, -(-n * columns.size // _SIDE)),), (_SIDE,),
-                (self.source.words(), np.int32(n), cupy.asarray(columns),
-                 np.int32(columns.size), out),
-            )  # fmt: skip
+                (min(_BLOCKS, -(-n * columns.size // _SIDE)),),
+                (_SIDE,),
+                (self.source.words(), np.int32(n), cupy.asarray(columns), np.int32(columns.size), out),
+            )
             found: Array = out.get()
         return found, np.arange(columns.size, dtype=ID)
 

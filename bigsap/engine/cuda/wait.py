@@ -64,9 +64,13 @@ class Wait:
 
 
 def run_in_launches(
-    device: int, kernel: Any, side: int, args: tuple[Any, ...], serve: Callable[[], None],
+    device: int,
+    kernel: Any,
+    side: int,
+    args: tuple[Any, ...],
+    serve: Callable[[], None],
     over: Callable[[], bool],
-) -> None:  # fmt: skip
+) -> None:
     """Launch a kernel whose blocks wait for one another until all is done.
 
     side: threads of a block, of which every processor has one. args: but for the last two, the

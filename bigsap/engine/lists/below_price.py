@@ -84,9 +84,7 @@ def _look(
 
 
 @kernel
-def _look_within(
-    row: int, limit: float, r: RowReader, f: Found, thread: int, used: int
-) -> tuple[int, int]:
+def _look_within(row: int, limit: float, r: RowReader, f: Found, thread: int, used: int) -> tuple[int, int]:
     """As ``_look`` over the whole row, but for the blocks that bounds rule out; pairs looked at."""
     b, bound = r.blocks, f.bound[thread]
     n_groups = b.offset.size - b.n_blocks

@@ -34,14 +34,7 @@ RENEWED, BAD_ROW_COST, UNFINISHED = WIDENED, NO_GROWTH + 1, NO_GROWTH + 2
 
 @kernel
 def _bounds(
-    row: int,
-    cap: float,
-    blocks: Blocks,
-    lists: Lists,
-    infinity: float,
-    left: Array,
-    bound: Array,
-    ids: Array,
+    row: int, cap: float, blocks: Blocks, lists: Lists, infinity: float, left: Array, bound: Array, ids: Array
 ) -> tuple[int, int, float]:
     """Bounds of the blocks that can hold a ``c - v`` of at most cap, and which they are.
 
@@ -126,9 +119,16 @@ def _group_limits(row: int, blocks: Blocks, infinity: float, left: Array, limits
 
 @kernel
 def _nearest_groups(
-    row: int, cap: float, beyond: float, count: int, blocks: Blocks, left: Array, bound: Array,
-    ids: Array, opened: Array,
-) -> tuple[int, int, float]:  # fmt: skip
+    row: int,
+    cap: float,
+    beyond: float,
+    count: int,
+    blocks: Blocks,
+    left: Array,
+    bound: Array,
+    ids: Array,
+    opened: Array,
+) -> tuple[int, int, float]:
     """Bounds of the blocks of about ``count`` groups, the nearest with limits above ``beyond``.
 
     Returns how many blocks, the bounds looked at, and the largest limit taken: infinite when no
@@ -226,10 +226,7 @@ def evaluate_bounded(
                         low_free = min(low_free, x - open_price[places[j]])
                 else:
                     if from_fill:
-                        call_fill(
-                            terms.fill_address, terms.fill_context, row, column, column + width,
-                            raw_at,
-                        )  # fmt: skip
+                        call_fill(terms.fill_address, terms.fill_context, row, column, column + width, raw_at)
                         if not costs.plain:
                             call(costs.copy, (raw_at, 0, width, near_at))
                         if n_invalid(near, sign, terms.lowest, terms.highest, 0, width):
@@ -302,9 +299,7 @@ def evaluate_row(
 
 
 @kernel
-def renew(
-    row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, most_entries: int
-) -> int:  # fmt: skip
+def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, most_entries: int) -> int:
     """Evaluate a row, for a search, until its threshold grows.
 
     Where it does not, the list is full of columns that the search has settled, or of
@@ -323,9 +318,14 @@ def renew(
     while True:
         counts.evaluations += 1
         pairs = evaluate_row(
-            row, e.costs.start + row * e.costs.stride, f.shown if hidden else p.v, p.open_price,
-            e, lists, f.left if hidden else f.left[:0],
-        )  # fmt: skip
+            row,
+            e.costs.start + row * e.costs.stride,
+            f.shown if hidden else p.v,
+            p.open_price,
+            e,
+            lists,
+            f.left if hidden else f.left[:0],
+        )
         if pairs < 0:
             return BAD_ROW_COST
         counts.pairs += pairs
@@ -345,9 +345,15 @@ def renew(
 
 @kernel
 def run_evaluations(
-    thread: int, n_threads: int, rows: Array, by_place: bool, v: Array, open_price: Array,
-    e: Evaluator, lists: Lists,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    rows: Array,
+    by_place: bool,
+    v: Array,
+    open_price: Array,
+    e: Evaluator,
+    lists: Lists,
+) -> int:
     """Evaluate many rows, each by whichever thread is free; the result is the same.
 
     rows: ID (k,). Row rows[p] is the p-th of ``e.costs`` when ``by_place``, else its own number.
@@ -356,11 +362,19 @@ def run_evaluations(
     """
     scratches = e.scratch
     scratch = Scratch(
-        scratches.raw[thread], scratches.near[thread], scratches.tau[thread],
-        scratches.free[thread], scratches.lanes[thread], scratches.group_low[thread],
-        scratches.best_tau[thread], scratches.best_cost[thread], scratches.best_id[thread],
-        scratches.bound[thread], scratches.block[thread], scratches.opened[thread],
-    )  # fmt: skip
+        scratches.raw[thread],
+        scratches.near[thread],
+        scratches.tau[thread],
+        scratches.free[thread],
+        scratches.lanes[thread],
+        scratches.group_low[thread],
+        scratches.best_tau[thread],
+        scratches.best_cost[thread],
+        scratches.best_id[thread],
+        scratches.bound[thread],
+        scratches.block[thread],
+        scratches.opened[thread],
+    )
     mine = Evaluator(e.costs, e.from_fill, e.terms, e.blocks, e.seed, scratch, e.longest)
     counts = lists.counts
     while True:

@@ -34,13 +34,7 @@ FEW_COORDINATES = 6
 _FAR, _HEAVY = 100.0, 1000.0
 
 SQUARE, ABSOLUTE, PRODUCT, ROOT, LARGEST = range(5)
-KINDS = {
-    "square": SQUARE,
-    "absolute": ABSOLUTE,
-    "product": PRODUCT,
-    "root": ROOT,
-    "largest": LARGEST,
-}
+KINDS = {"square": SQUARE, "absolute": ABSOLUTE, "product": PRODUCT, "root": ROOT, "largest": LARGEST}
 
 
 class Blocks(NamedTuple):
@@ -148,9 +142,8 @@ def usual_size(points: Array) -> Array:
 
 @kernel(nrt=True)
 def run_fit(
-    thread: int, n_threads: int, y: Array, v: Array, slope: Array, offset: Array, kind: int,
-    n_blocks: int,
-) -> int:  # fmt: skip
+    thread: int, n_threads: int, y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: int
+) -> int:
     """Every ``n_threads``-th block and group, so that each thread has its share of both."""
     d, m = y.shape
     normal = np.empty((d, d))

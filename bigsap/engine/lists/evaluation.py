@@ -117,18 +117,26 @@ def evaluate(
             part, first = min(CHUNK, width - place), column + place
             if from_fill:  # here, while the chunk stays in the first-level cache
                 call_fill(
-                    terms.fill_address, terms.fill_context, row, first, first + part,
-                    origin + first * item,
-                )  # fmt: skip
+                    terms.fill_address, terms.fill_context, row, first, first + part, origin + first * item
+                )
             if call(
                 costs.reduce,
                 (
-                    origin + first * item, part, from_fill, sign, terms.lowest, terms.highest,
-                    reference, infinity, v_at + first * PRICE_BYTES,
-                    open_at + first * PRICE_BYTES, tau_at + (at + place) * PRICE_BYTES,
-                    low_at + n_groups * PRICE_BYTES, free_at,
+                    origin + first * item,
+                    part,
+                    from_fill,
+                    sign,
+                    terms.lowest,
+                    terms.highest,
+                    reference,
+                    infinity,
+                    v_at + first * PRICE_BYTES,
+                    open_at + first * PRICE_BYTES,
+                    tau_at + (at + place) * PRICE_BYTES,
+                    low_at + n_groups * PRICE_BYTES,
+                    free_at,
                 ),
-            ):  # fmt: skip
+            ):
                 return -1
             n_groups += LANES
         if low.shape[1] > 0 and order.size == 0:
@@ -161,12 +169,9 @@ def evaluate(
                 place, end = max(first, lo), min(first + CHUNK, hi)
                 known = n_best
                 n_best = gather(
-                    tau[at + place : at + end], cap, infinity, column + place, best_tau, best_id,
-                    n_best,
-                )  # fmt: skip
-                if n_best < 0 or not copied(
-                    origin, known, n_best, reference, costs, terms, scratch
-                ):
+                    tau[at + place : at + end], cap, infinity, column + place, best_tau, best_id, n_best
+                )
+                if n_best < 0 or not copied(origin, known, n_best, reference, costs, terms, scratch):
                     return -1
                 if n_best > best_tau.size - CHUNK - 1:
                     n_best, rest = thin(best_tau, best_cost, best_id, n_best, k, infinity, lanes)
@@ -188,9 +193,16 @@ def evaluate(
 
 @kernel
 def store(
-    row: int, n_best: int, outside: float, free_tau: float, free_cost: float, free_id: int,
-    infinity: float, scratch: Scratch, lists: Lists,
-) -> None:  # fmt: skip
+    row: int,
+    n_best: int,
+    outside: float,
+    free_tau: float,
+    free_cost: float,
+    free_id: int,
+    infinity: float,
+    scratch: Scratch,
+    lists: Lists,
+) -> None:
     """Write the k best candidates, k its width, as the row's list and set its threshold.
 
     outside: a lower bound on ``c - v`` of all columns that are no candidates.

@@ -110,9 +110,17 @@ def room_for(k: int) -> int:
 
 @kernel
 def run_list_minima(
-    thread: int, n_threads: int, ids: Array, costs: Array, start: Array, size: Array, v: Array,
-    infinity: float, out: Array, near: Array,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    ids: Array,
+    costs: Array,
+    start: Array,
+    size: Array,
+    v: Array,
+    infinity: float,
+    out: Array,
+    near: Array,
+) -> int:
     """out: P (n_rows,) the smallest ``c - v`` of each row's list under the present prices.
     near: ID (n_rows,) the first column that has it, -1 without one; or empty.
     """
@@ -132,9 +140,18 @@ def run_list_minima(
 
 @kernel(nrt=True)
 def run_greedy(
-    ids: Array, costs: Array, start: Array, size: Array, theta: Array, v: Array, order: Array,
-    taken: Array, infinity: float, lowest: Array, near: Array,
-) -> tuple[float, int]:  # fmt: skip
+    ids: Array,
+    costs: Array,
+    start: Array,
+    size: Array,
+    theta: Array,
+    v: Array,
+    order: Array,
+    taken: Array,
+    infinity: float,
+    lowest: Array,
+    near: Array,
+) -> tuple[float, int]:
     """Greedy matching on the lists in the given order: its gap, and how many rows got
     a column. The gap sums ``c - v`` of the pick less the row's smallest; rows whose
     whole list is taken count with their threshold. taken: uint8 (n_columns,), zero.

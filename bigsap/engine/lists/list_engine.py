@@ -57,9 +57,8 @@ class ListEngine(ListStore):
     """
 
     def __init__(
-        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int,
-        seed: int,
-    ) -> None:  # fmt: skip
+        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int, seed: int
+    ) -> None:
         super().__init__(problem, team, monitor, price, k, seed)
         n, m = problem.shape
         self.column_of_row = np.full(n, S.FREE, S.ID)
@@ -209,9 +208,7 @@ class ListEngine(ListStore):
         """Begin a phase: the virtual rows hold free columns at the largest price. Matched
         ones there are freed as far as they need them."""
         at = self.frontier.at
-        at.cap, at.surplus = hold_at_cap(
-            self.v, self.column_of_row, self.row_of_column, self.n_virtual
-        )
+        at.cap, at.surplus = hold_at_cap(self.v, self.column_of_row, self.row_of_column, self.n_virtual)
 
     def parting_price(self, below: float) -> Any:
         """What parts the rows that virtual columns have room for from the others, as far as
@@ -361,19 +358,23 @@ class ListEngine(ListStore):
         if n_pairs >= self._most_pairs:
             self._most_pairs = paced(self._most_pairs)
 
-    def _search_arguments(
-        self, epsilon: float, postpone: float, *, named: bool = True
-    ) -> tuple[Any, ...]:
+    def _search_arguments(self, epsilon: float, postpone: float, *, named: bool = True) -> tuple[Any, ...]:
         kind = self.price.type
         unit = kind(0 if self.problem.integer else UNIT)
         pairs = F.Pairs(
-            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost,
-            self.group,
-        )  # fmt: skip
+            self.v, self.open_price, self.column_of_row, self.row_of_column, self.match_cost, self.group
+        )
         rules = Rules(
-            kind(epsilon), kind(postpone), self.immediate, self.gather, MOST_REQUESTS, unit,
-            self._next_fit(), self._most_entries, self._most_pairs,
-        )  # fmt: skip
+            kind(epsilon),
+            kind(postpone),
+            self.immediate,
+            self.gather,
+            MOST_REQUESTS,
+            unit,
+            self._next_fit(),
+            self._most_entries,
+            self._most_pairs,
+        )
         evaluator = self.evaluator(self.slots, self.scratch, named=named)
         return self.roots, pairs, self.frontier, self.lists, evaluator, rules
 

@@ -51,9 +51,7 @@ class Listed:
             old = self._noted.get(row, (ids[:0], values[:0]))
             self._noted[row] = np.concatenate((old[0], ids)), np.concatenate((old[1], values))
 
-    def costs(
-        self, column_of_row: Array, match_cost: Array, reference: Array
-    ) -> tuple[Array, Array]:
+    def costs(self, column_of_row: Array, match_cost: Array, reference: Array) -> tuple[Array, Array]:
         """As ``Held.costs``, of a matching whose entries of lists are ``match_cost``. O(n)."""
         costs, known = self._restored(match_cost, reference)
         wanted = column_of_row >= 0

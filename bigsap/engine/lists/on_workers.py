@@ -92,9 +92,14 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
 
     try:
         for positions, body in source.wave(
-            _LISTS, rows[first:], kind="list", row_bytes=source.row_bytes, tick=between,
-            shared=shared, args=args,
-        ):  # fmt: skip
+            _LISTS,
+            rows[first:],
+            kind="list",
+            row_bytes=source.row_bytes,
+            tick=between,
+            shared=shared,
+            args=args,
+        ):
             _put(store, rows[first + positions], body)
             finished[first + positions] = True
             n_done += positions.size
@@ -210,9 +215,8 @@ class _Bench(NamedTuple):
 
 
 def lists_of(
-    built: Any, shared: Array, rows: Array, making: Making, opening: tuple[Array, ...],
-    told: Array,
-) -> list[Array]:  # fmt: skip
+    built: Any, shared: Array, rows: Array, making: Making, opening: tuple[Array, ...], told: Array
+) -> list[Array]:
     """Task: the lists of ``rows`` under the shared prices, see ``SentPrices``.
 
     opening: see ``_opening``. told: see ``_told``.
@@ -256,9 +260,16 @@ def lists_of(
     head = np.array([lists.counts.pairs, bad, n_noted], np.int64)
     low = [lists.low[order]] if lists.low.shape[1] else []
     return [
-        head, lists.theta[order], lists.reference[order], size, ids, even, lists.costs[places],
-        *low, *noted,
-    ]  # fmt: skip
+        head,
+        lists.theta[order],
+        lists.reference[order],
+        size,
+        ids,
+        even,
+        lists.costs[places],
+        *low,
+        *noted,
+    ]
 
 
 def _bench(built: Any, making: Making) -> _Bench:

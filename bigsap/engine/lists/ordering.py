@@ -40,9 +40,7 @@ def compact_order(points: Array, look: Callable[[], None] | None = None) -> Arra
 
 
 @kernel(nrt=True)
-def _part(
-    points: Array, order: Array, key: Array, stack: Array, n_stack: int, budget: int
-) -> int:  # fmt: skip
+def _part(points: Array, order: Array, key: Array, stack: Array, n_stack: int, budget: int) -> int:
     """Part the stretches that wait on the stack, two places each; how many places are left when
     about ``budget`` numbers have been gone through."""
     d = points.shape[1]

@@ -16,12 +16,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.row_access import Terms
-from bigsap.engine.lists.layout import (
-    ENTRY_BYTES,
-    PANEL,
-    PRICE_BYTES,
-    Lists,
-)
+from bigsap.engine.lists.layout import ENTRY_BYTES, PANEL, PRICE_BYTES, Lists
 from bigsap.engine.lists.reading import Costs
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
@@ -72,9 +67,7 @@ def first_pool(lists: Lists, k: int, share: int | None, n_columns: int) -> Lists
     return lists._replace(ids=ids, costs=costs)
 
 
-def moved(
-    lists: Lists, size: int, kept: int, beyond: int, look: Callable[[], None]
-) -> Lists:  # fmt: skip
+def moved(lists: Lists, size: int, kept: int, beyond: int, look: Callable[[], None]) -> Lists:
     """The same lists in another pool of so many entries, with the first ``kept`` of the old one.
 
     beyond: columns of a row that has room at the end, see ``first_pool``. What ``look`` raises,
@@ -148,9 +141,7 @@ def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
 
 
 @kernel(nrt=True)
-def write_whole(
-    row: int, from_fill: bool, source: Costs, terms: Terms, raw: Array, lists: Lists
-) -> bool:
+def write_whole(row: int, from_fill: bool, source: Costs, terms: Terms, raw: Array, lists: Lists) -> bool:
     """The whole row as a list of all columns, at the pool's end; False on a bad cost.
 
     For a row whose list may not grow: a search scans all of it. raw: see ``Scratch``.

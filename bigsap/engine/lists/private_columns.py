@@ -81,17 +81,20 @@ def private_frontier(n_columns: int, price: np.dtype[Any]) -> PrivateFrontier:
     """A fresh workspace."""
     m, room = n_columns, 2 * n_columns + 16
     return PrivateFrontier(
-        dist=np.full(m, S.infinity(price), price), pred=np.zeros(m, ID),
-        pred_cost=np.zeros(m, price), heap_key=np.zeros(room, price),
-        heap_item=np.zeros(room, ID), touched=np.zeros(m, ID), settled=np.zeros(m, ID),
-        settled_dist=np.zeros(m, price), at=record(PrivateStanding, price),
-    )  # fmt: skip
+        dist=np.full(m, S.infinity(price), price),
+        pred=np.zeros(m, ID),
+        pred_cost=np.zeros(m, price),
+        heap_key=np.zeros(room, price),
+        heap_item=np.zeros(room, ID),
+        touched=np.zeros(m, ID),
+        settled=np.zeros(m, ID),
+        settled_dist=np.zeros(m, price),
+        at=record(PrivateStanding, price),
+    )
 
 
 @kernel
-def _flip(
-    root: int, row: int, column: int, cost: float, p: PrivatePairs, f: PrivateFrontier
-) -> None:
+def _flip(root: int, row: int, column: int, cost: float, p: PrivatePairs, f: PrivateFrontier) -> None:
     """Flip the path that ends with this row and column."""
     while True:
         old = p.column_of_row[row]

@@ -106,10 +106,20 @@ def _judge(
 
 
 def _reduce_chunk(
-    cost_at: Any, width: int, judged: int, sign: float, lowest: float, highest: float,
-    reference: float, infinity: float, v_at: Any, open_at: Any, tau_at: Any, low_at: Any,
+    cost_at: Any,
+    width: int,
+    judged: int,
+    sign: float,
+    lowest: float,
+    highest: float,
+    reference: float,
+    infinity: float,
+    v_at: Any,
+    open_at: Any,
+    tau_at: Any,
+    low_at: Any,
     free_at: Any,
-) -> int:  # fmt: skip
+) -> int:
     """``tau = (sign * cost - reference) - v`` of consecutive columns, all (width,).
 
     low: (LANES,) set to the smallest of each group, which is one lane of the chunk.
@@ -190,9 +200,8 @@ def _copy(cost_at: Any, places: int, n: int, out_at: Any) -> int:
 
 @kernel
 def copied(
-    origin: int, first: int, last: int, reference: float, costs: Costs, terms: Terms,
-    scratch: Scratch,
-) -> bool:  # fmt: skip
+    origin: int, first: int, last: int, reference: float, costs: Costs, terms: Terms, scratch: Scratch
+) -> bool:
     """Write the costs of the candidates ``first`` to ``last - 1``, whose columns are known.
 
     origin: the address of column 0. False where a signed cost is outside (lowest, highest]: a row
@@ -202,10 +211,7 @@ def copied(
         return True
     best_cost, best_id, sign = scratch.best_cost, scratch.best_id, terms.sign
     ids_at, out_at = address_of(best_id), address_of(best_cost)
-    call(
-        costs.copy,
-        (origin, ids_at + first * best_id.itemsize, last - first, out_at + first * PRICE_BYTES),
-    )
+    call(costs.copy, (origin, ids_at + first * best_id.itemsize, last - first, out_at + first * PRICE_BYTES))
     good = 0
     for j in range(first, last):
         x = sign * best_cost[j]

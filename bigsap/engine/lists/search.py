@@ -20,16 +20,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.scan import LINE
-from bigsap.engine.core.state import (
-    DONE,
-    GROUPED,
-    INFEASIBLE,
-    INVALID,
-    PAUSE,
-    POOL_FULL,
-    REFIT,
-    YIELD,
-)
+from bigsap.engine.core.state import DONE, GROUPED, INFEASIBLE, INVALID, PAUSE, POOL_FULL, REFIT, YIELD
 from bigsap.engine.lists.augment import VIRTUAL, commit
 from bigsap.engine.lists.bounded_evaluation import RENEWED, UNFINISHED, renew
 from bigsap.engine.lists.evaluation import Evaluator
@@ -317,9 +308,7 @@ def _search(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> 
 
 
 @kernel
-def run_searches(
-    order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules
-) -> int:
+def run_searches(order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
     """Augment every row of ``order`` that is still ahead: DONE, or why it returns before.
 
     YIELD with ``Search.underway``: in the midst of a search, with which it goes on when called

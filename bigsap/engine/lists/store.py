@@ -72,9 +72,8 @@ class ListStore:
     slice_seconds = 0.1
 
     def __init__(
-        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int,
-        seed: int,
-    ) -> None:  # fmt: skip
+        self, problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int, seed: int
+    ) -> None:
         self.problem, self.team, self.monitor, self.price = problem, team, monitor, price
         self.seed = seed
         n, m = problem.shape
@@ -91,23 +90,31 @@ class ListStore:
         self.limit = limit
         self.bounded_costs = usual or price.kind == "i"
         self.terms = Terms(
-            sign=price.type(problem.sign), infinity=infinity, blocked=blocked,
+            sign=price.type(problem.sign),
+            infinity=infinity,
+            blocked=blocked,
             lowest=price.type(-limit - 1) if self.bounded_costs else -infinity,
             highest=price.type(limit) if self.bounded_costs else infinity,
-            fill_address=fill.address if fill else 0, fill_context=fill.context if fill else 0,
+            fill_address=fill.address if fill else 0,
+            fill_context=fill.context if fill else 0,
             n_columns=m,
-        )  # fmt: skip
+        )
         self.v = np.zeros(m, price)
         self.open_price = np.zeros(m, price)
         self.k = k = max(1, min(k, m))
         lists = L.Lists(
-            ids=np.empty(0, np.int32), costs=np.empty(0, price),
-            start=np.arange(n, dtype=np.int64) * k, width=np.full(n, k, np.int32),
-            size=np.zeros(n, np.int32), theta=np.full(n, -infinity, price),
+            ids=np.empty(0, np.int32),
+            costs=np.empty(0, price),
+            start=np.arange(n, dtype=np.int64) * k,
+            width=np.full(n, k, np.int32),
+            size=np.zeros(n, np.int32),
+            theta=np.full(n, -infinity, price),
             reference=np.zeros(n, price),
-            low=np.empty((n, 0), np.float32), order=np.empty(0, S.ID),
-            counts=record(L.ListCounts, price), freed=np.zeros(L.FREED_KINDS, np.int64),
-        )  # fmt: skip
+            low=np.empty((n, 0), np.float32),
+            order=np.empty(0, S.ID),
+            counts=record(L.ListCounts, price),
+            freed=np.zeros(L.FREED_KINDS, np.int64),
+        )
         self.lists = first_pool(lists, k, None, m)
         self.longest = 2 * k
         self.blocks, self._y = no_blocks(), np.empty((0, m))
@@ -134,14 +141,17 @@ class ListStore:
         self.scratches = L.Scratch(
             raw=np.empty((t, L.PANEL * self.slots.itemsize), np.uint8),
             near=np.empty((t, BLOCK), price),
-            tau=np.empty((t, max(L.PANEL, whole)), price), free=np.empty((t, S.LANES), price),
+            tau=np.empty((t, max(L.PANEL, whole)), price),
+            free=np.empty((t, S.LANES), price),
             lanes=np.empty((t, 2 * S.LANES), price),
             group_low=np.empty((t, L.PANEL // 16), price),
-            best_tau=np.empty((t, room), price), best_cost=np.empty((t, room), price),
+            best_tau=np.empty((t, room), price),
+            best_cost=np.empty((t, room), price),
             best_id=np.empty((t, room), np.int32),
             bound=np.empty((t, n_bounds)),
-            block=np.empty((t, n_blocks), S.ID), opened=np.empty((t, n_blocks), S.ID),
-        )  # fmt: skip
+            block=np.empty((t, n_blocks), S.ID),
+            opened=np.empty((t, n_blocks), S.ID),
+        )
         self.scratch = L.Scratch(*(a[0] for a in self.scratches))
 
     def limit_memory(self, share: int) -> None:
@@ -282,9 +292,7 @@ class ListStore:
         wave.done = (start + rows.size, 0)
         return int(rows.size)
 
-    def read_and_evaluate(
-        self, rows: Array, begin: Callable[[], None] | None = None
-    ) -> tuple[Array, int]:
+    def read_and_evaluate(self, rows: Array, begin: Callable[[], None] | None = None) -> tuple[Array, int]:
         """Evaluate rows; the costs of those that were read for it, and the first bad row or -1.
 
         begin: called when they are read. Raises for a cost of these that is invalid.
@@ -307,9 +315,7 @@ class ListStore:
         counts.evaluations += rows.size
         return slots, int(counts.bad_row)
 
-    def _evaluation_arguments(
-        self, rows: Array, slots: Array, *, named: bool = True
-    ) -> tuple[Any, ...]:
+    def _evaluation_arguments(self, rows: Array, slots: Array, *, named: bool = True) -> tuple[Any, ...]:
         evaluator = self.evaluator(slots, self.scratches, named=named)
         return rows, not self.immediate, self.v, self.open_price, evaluator, self.lists
 
@@ -321,9 +327,7 @@ class ListStore:
     def evaluator(self, slots: Array, scratch: L.Scratch, *, named: bool = True) -> Evaluator:
         """How rows in ``slots`` are evaluated now. named: see ``costs_in``."""
         costs = costs_in(slots, self.price, there=not self.from_fill, named=named)
-        return Evaluator(
-            costs, self.from_fill, self.terms, self.blocks, self.seed, scratch, self.longest
-        )
+        return Evaluator(costs, self.from_fill, self.terms, self.blocks, self.seed, scratch, self.longest)
 
     def check_size(self, row: int, costs: Array, limit: int | None) -> None:
         """Raise for an integer cost that exact arithmetic cannot take."""
@@ -392,9 +396,18 @@ class ListStore:
         near = np.empty(lists.start.size, S.ID)
         low = self._relative_minima(near)
         gap, _ = L.run_greedy(
-            lists.ids, lists.costs, lists.start, lists.size, lists.theta, self.v, order, taken,
-            self.infinity, low, near,
-        )  # fmt: skip
+            lists.ids,
+            lists.costs,
+            lists.start,
+            lists.size,
+            lists.theta,
+            self.v,
+            order,
+            taken,
+            self.infinity,
+            low,
+            near,
+        )
         return float(gap)
 
     def _tick(self) -> None:

@@ -82,20 +82,29 @@ def tight_pairs(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Tight:
     """Room for the tight pairs of n rows. 4 * ROOM bytes a row and two vectors."""
     words = np.zeros((n_threads, _WORDS), np.uint64)
     return Tight(
-        ids=np.empty((n, ROOM), ID), size=np.zeros(n, ID), low=np.empty(n, price),
-        above=np.empty(n, price), item=np.zeros(1, np.int64),
+        ids=np.empty((n, ROOM), ID),
+        size=np.zeros(n, ID),
+        low=np.empty(n, price),
+        above=np.empty(n, price),
+        item=np.zeros(1, np.int64),
         lanes=np.empty((n_threads, 2 * LANES), price),
         block_min=np.empty((n_threads, -(-m // BLOCK)), price),
-        words=words, marks=words.view(np.uint8),
-    )  # fmt: skip
+        words=words,
+        marks=words.view(np.uint8),
+    )
 
 
 def empty_matching(n: int, m: int) -> Matching:
     """Nothing matched yet."""
     return Matching(
-        np.full(n, FREE, ID), np.full(m, FREE, ID), np.zeros(m, ID), np.empty(n + 1, ID),
-        np.empty(n + 1, ID), np.empty(m, ID), record(MatchingStanding, np.dtype(np.int64)),
-    )  # fmt: skip
+        np.full(n, FREE, ID),
+        np.full(m, FREE, ID),
+        np.zeros(m, ID),
+        np.empty(n + 1, ID),
+        np.empty(n + 1, ID),
+        np.empty(m, ID),
+        record(MatchingStanding, np.dtype(np.int64)),
+    )
 
 
 @kernel
@@ -156,9 +165,8 @@ def _minimum(
 
 @kernel
 def _gather(
-    tight: Tight, thread: int, row: int, cost: Array, sign: float, v: Array, low: float,
-    infinity: float,
-) -> tuple[int, float]:  # fmt: skip
+    tight: Tight, thread: int, row: int, cost: Array, sign: float, v: Array, low: float, infinity: float
+) -> tuple[int, float]:
     """Tight columns of a row, from a pseudo-random one on; how many, and a bound of the rest."""
     lanes, block_min = tight.lanes[thread], tight.block_min[thread]
     words, marks, ids = tight.words[thread], tight.marks[thread], tight.ids[row]
@@ -223,9 +231,17 @@ def _gather(
 
 @kernel
 def run_tight(
-    thread: int, n_threads: int, rows: Array, slots: Array, sign: float, lowest: float,
-    highest: float, infinity: float, v: Array, tight: Tight,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    rows: Array,
+    slots: Array,
+    sign: float,
+    lowest: float,
+    highest: float,
+    infinity: float,
+    v: Array,
+    tight: Tight,
+) -> int:
     """Find the tight pairs of ``rows`` (ID (k,)), which lie in ``slots[row]``. O(k m).
 
     Valid signed costs lie in (lowest, highest]. Returns how many rows had an invalid cost as
@@ -325,9 +341,8 @@ def match(rows: Array, first: int, ids: Array, size: Array, m: Matching, budget:
 
 @kernel
 def raise_prices(
-    columns: Array, slots: Array, places: Array, sign: float, infinity: float, v: Array,
-    tight: Tight,
-) -> None:  # fmt: skip
+    columns: Array, slots: Array, places: Array, sign: float, infinity: float, v: Array, tight: Tight
+) -> None:
     """Raise the price of each of these columns until one of its pairs is tight.
 
     slots: costs (n_rows, at least k), those of ``columns[p]`` at ``places[p]``. Only where no

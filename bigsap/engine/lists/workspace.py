@@ -135,16 +135,28 @@ def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
     """A fresh workspace for n rows with lists of k entries, of m columns."""
     capacity = 2 * (m + n) + 16
     return Frontier(
-        dist=np.full(m, S.infinity(price), price), pred=np.zeros(m, ID),
-        pred_cost=np.zeros(m, price), heap_key=np.zeros(capacity, price),
-        heap_item=np.zeros(capacity, ID), touched=np.zeros(m, ID), settled=np.zeros(m, ID),
-        settled_dist=np.zeros(m, price), h=np.zeros(n, price), reached=np.zeros(2 * k, price),
-        requests=np.zeros(n, ID), requested=np.zeros(n, np.uint8), abandoned=np.zeros(n, ID),
-        shown=np.zeros(m, price), label_of=np.zeros(m, price), hidden=np.zeros(n, ID),
-        slack=np.full(n, S.infinity(price), price), delay=np.zeros(n, price),
+        dist=np.full(m, S.infinity(price), price),
+        pred=np.zeros(m, ID),
+        pred_cost=np.zeros(m, price),
+        heap_key=np.zeros(capacity, price),
+        heap_item=np.zeros(capacity, ID),
+        touched=np.zeros(m, ID),
+        settled=np.zeros(m, ID),
+        settled_dist=np.zeros(m, price),
+        h=np.zeros(n, price),
+        reached=np.zeros(2 * k, price),
+        requests=np.zeros(n, ID),
+        requested=np.zeros(n, np.uint8),
+        abandoned=np.zeros(n, ID),
+        shown=np.zeros(m, price),
+        label_of=np.zeros(m, price),
+        hidden=np.zeros(n, ID),
+        slack=np.full(n, S.infinity(price), price),
+        delay=np.zeros(n, price),
         left=np.zeros(-(-m // BLOCK), np.int32),
-        at=record(SearchStanding, price), search=record(Search, price),
-    )  # fmt: skip
+        at=record(SearchStanding, price),
+        search=record(Search, price),
+    )
 
 
 @kernel(forceinline=True)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.core.state import (
-    FREE,
-    GROUPED,
-    State,
-)
+from bigsap.engine.core.state import FREE, GROUPED, State
 from bigsap.sources.base import Array
 
 #: The sink that is no column: a place in the group of virtual columns.
@@ -65,9 +61,16 @@ def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> 
 
 @kernel
 def lower_prices(
-    n_settled: int, label: float, epsilon: float, v: Array, settled: Array, settled_dist: Array,
-    settled_price: Array, start: int, stop: int,
-) -> None:  # fmt: skip
+    n_settled: int,
+    label: float,
+    epsilon: float,
+    v: Array,
+    settled: Array,
+    settled_dist: Array,
+    settled_price: Array,
+    start: int,
+    stop: int,
+) -> None:
     """``v -= (label - dist) + epsilon`` for the settled columns of this slab.
 
     A1015, algorithm 3, line 17; label is the running maximum, so no price rises.

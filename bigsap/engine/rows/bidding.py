@@ -45,9 +45,16 @@ def auction(n: int, v: Array) -> Auction:
 
 @kernel
 def run_bids(
-    costs: Array, sign: float, infinity: float, spread: float, epsilon: float, floor: float,
-    most: int, budget: int, a: Auction,
-) -> int:  # fmt: skip
+    costs: Array,
+    sign: float,
+    infinity: float,
+    spread: float,
+    epsilon: float,
+    floor: float,
+    most: int,
+    budget: int,
+    a: Auction,
+) -> int:
     """Let free rows bid until none is left (DONE); each bid O(n_columns).
 
     YIELD: ``budget`` bids are made; LIMIT: prices would fall below ``floor``, or ``most`` bids.

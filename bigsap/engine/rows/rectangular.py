@@ -54,9 +54,7 @@ def _take_up(part: Part, st: State) -> None:
     own.group_settled, own.group_pred = at.group_settled, at.group_pred
     own.group_cursor, own.group_size = at.group_cursor, at.group_size
     own.label, own.entry_price, own.cap = at.label, at.entry_price, at.cap
-    own.virtual_label, own.group_price, own.group_label = (
-        at.virtual_label, at.group_price, at.group_label,
-    )  # fmt: skip
+    own.virtual_label, own.group_price, own.group_label = (at.virtual_label, at.group_price, at.group_label)
 
 
 @kernel(forceinline=True)
@@ -105,9 +103,7 @@ def _scan(part: Part, st: State, cost: Array, sign: float, told: Told) -> float:
 
 
 @kernel
-def _reduce(
-    part: Part, turn: int, best: float, price_limit: float, told: Array, barrier: Array
-) -> int:
+def _reduce(part: Part, turn: int, best: float, price_limit: float, told: Array, barrier: Array) -> int:
     """Agree on the smallest label, free columns first, then the lowest column.
 
     Returns the place of what its thread has told. There are two sets (turn) of that, so one
@@ -117,9 +113,8 @@ def _reduce(
     own.label = best
     if best < part.infinity:
         column, free = locate(
-            best, part.dist, part.v, part.row_of_column, price_limit, part.start, part.stop,
-            part.block_min,
-        )  # fmt: skip
+            best, part.dist, part.v, part.row_of_column, price_limit, part.start, part.stop, part.block_min
+        )
         if column < NOWHERE:
             own.price = part.v[column]
         own.column = column
@@ -134,9 +129,7 @@ def _reduce(
 
 
 @kernel(forceinline=True)
-def _next_column(
-    part: Part, st: State, told: Told, to_group: float, blocked: float, n_virtual: int
-) -> int:
+def _next_column(part: Part, st: State, told: Told, to_group: float, blocked: float, n_virtual: int) -> int:
     """The smallest label of all: of virtual rows or columns, or of a column, which is settled.
 
     told: by the thread with the smallest label of a column. to_group: that of the row just scanned
@@ -211,9 +204,16 @@ def _commit(part: Part, st: State, epsilon: float, blocked: float, n_virtual: in
     if st.told[0].sound == 0:
         return False
     lower_prices(
-        n_settled, label, epsilon, part.v, st.settled, st.settled_dist, st.settled_price,
-        part.start, part.stop,
-    )  # fmt: skip
+        n_settled,
+        label,
+        epsilon,
+        part.v,
+        st.settled,
+        st.settled_dist,
+        st.settled_price,
+        part.start,
+        part.stop,
+    )
     own.group_price = at.group_price
     if own.virtual_by >= 0:
         own.cap -= (label - own.virtual_label) + epsilon
@@ -230,9 +230,17 @@ def _commit(part: Part, st: State, epsilon: float, blocked: float, n_virtual: in
 
 @kernel
 def run_phase(
-    thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, order: Array,
-    backward: bool, epsilon: float, n_virtual: int, budget: int,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    st: State,
+    t: RowTable,
+    terms: Terms,
+    order: Array,
+    backward: bool,
+    epsilon: float,
+    n_virtual: int,
+    budget: int,
+) -> int:
     """Match every row of ``order`` that is still ahead; see the module's docstring.
 
     order: ID (k,), visited from the end when ``backward``. n_virtual: virtual rows.
@@ -244,10 +252,19 @@ def run_phase(
     """
     virtual_row = st.column_of_row.size
     part = Part(
-        st.walks[thread], st.v, st.dist, st.pred, st.row_of_column, st.lanes[thread],
-        st.block_min[thread], st.bounds[thread], st.bounds[thread + 1], thread, n_threads,
+        st.walks[thread],
+        st.v,
+        st.dist,
+        st.pred,
+        st.row_of_column,
+        st.lanes[thread],
+        st.block_min[thread],
+        st.bounds[thread],
+        st.bounds[thread + 1],
+        thread,
+        n_threads,
         terms.infinity,
-    )  # fmt: skip
+    )
     own, told, barrier = part.own, st.told, st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
     _take_up(part, st)

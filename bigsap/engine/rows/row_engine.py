@@ -289,9 +289,7 @@ class Engine:
                 used = min(used, ahead * max(1, self.terms.n_columns))
             width = self.state.bounds.size - 1
             waited = self.team.waits(width)
-            status = self.team.run_some(
-                width, kernel, self.state, self.rows.table, self.terms, *args, used
-            )
+            status = self.team.run_some(width, kernel, self.state, self.rows.table, self.terms, *args, used)
             seconds = max(time.perf_counter() - started, 1e-6)
             if width == self.crowd.width:
                 now = self.team.waits(width)

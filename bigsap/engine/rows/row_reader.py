@@ -17,15 +17,7 @@ from bigsap.engine.core.held import Resting
 from bigsap.engine.core.precision import refuse_large
 from bigsap.problem import Problem
 from bigsap.row_cache import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
-from bigsap.sources.base import (
-    Array,
-    Foreseeing,
-    Grouped,
-    Interruptible,
-    Prefetching,
-    read_rows,
-    read_while,
-)
+from bigsap.sources.base import Array, Foreseeing, Grouped, Interruptible, Prefetching, read_rows, read_while
 
 
 class RowReader:
@@ -36,9 +28,14 @@ class RowReader:
     """
 
     def __init__(
-        self, problem: Problem, rows: Rows, limit: int | None, usual: bool, infinity: float,
+        self,
+        problem: Problem,
+        rows: Rows,
+        limit: int | None,
+        usual: bool,
+        infinity: float,
         tick: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.problem, self.rows = problem, rows
         self.limit, self.usual, self.infinity, self.tick = limit, usual, infinity, tick
         # Asked once: what a protocol takes to be looked up, reading a row may take.

@@ -68,9 +68,7 @@ def survey_root(
         low, spare = infinity, infinity
         if full > 0:
             # Some of these for the second time: of the smallest that makes no difference.
-            low, spare = root_minima(
-                cost, v, row_of_column, stop - LANES, sign, reference, infinity
-            )
+            low, spare = root_minima(cost, v, row_of_column, stop - LANES, sign, reference, infinity)
         else:
             for j in range(start, stop):
                 g = (sign * cost[j] - reference) - v[j]
@@ -136,9 +134,15 @@ def relax_all(slab: Slab, cost: Array, sign: float) -> None:
 
 @kernel(forceinline=True)
 def relax_sifted(
-    slab: Slab, cost: Array, sign: float, reference: float, margin: float, hints: Array,
-    slots: Array, slot_of_row: Array,
-) -> None:  # fmt: skip
+    slab: Slab,
+    cost: Array,
+    sign: float,
+    reference: float,
+    margin: float,
+    hints: Array,
+    slots: Array,
+    slot_of_row: Array,
+) -> None:
     """Relax one matched row, entered at ``label`` by its column, where it can matter.
 
     found: room for the groups of columns let through. They are noted without a branch and looked

@@ -170,9 +170,15 @@ def _scan(slab: Slab, st: State, t: RowTable, terms: Terms, cost: Array) -> None
     size = own.top_price + abs(base) + abs(own.entry_cost) + abs(own.entry_price) + abs(own.label)
     margin = terms.margin * (size + abs(reference))
     relax_sifted(
-        slab, cost, terms.sign, reference, margin + terms.margin * terms.margin, st.hints,
-        t.slots, t.slot_of_row,
-    )  # fmt: skip
+        slab,
+        cost,
+        terms.sign,
+        reference,
+        margin + terms.margin * terms.margin,
+        st.hints,
+        t.slots,
+        t.slot_of_row,
+    )
 
 
 @kernel(forceinline=True)
@@ -270,9 +276,16 @@ def _commit(slab: Slab, st: State, epsilon: float, zero: float) -> int:
 
 @kernel
 def run_square(
-    thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, order: Array,
-    backward: bool, epsilon: float, budget: int,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    st: State,
+    t: RowTable,
+    terms: Terms,
+    order: Array,
+    backward: bool,
+    epsilon: float,
+    budget: int,
+) -> int:
     """Match every row of ``order`` that is still ahead, after ``clear_front``.
 
     Parameters and results as for ``rectangular.run_phase``. Worst case O(m^2) pairs a search, and
@@ -284,10 +297,27 @@ def run_square(
     n_codes = max(1, 2 * lows.shape[1])
     width = max(1, ((stop - start) // LANES + n_codes - 1) // n_codes)
     slab = Slab(
-        own, st.scales[thread], st.v, st.dist, st.pred, st.row_of_column, st.sieve, st.place,
-        st.heap, st.touched, st.found[thread], st.block_min[thread], lows, st.runs[thread],
-        start, stop, width, thread, n_threads, terms.infinity,
-    )  # fmt: skip
+        own,
+        st.scales[thread],
+        st.v,
+        st.dist,
+        st.pred,
+        st.row_of_column,
+        st.sieve,
+        st.place,
+        st.heap,
+        st.touched,
+        st.found[thread],
+        st.block_min[thread],
+        lows,
+        st.runs[thread],
+        start,
+        stop,
+        width,
+        thread,
+        n_threads,
+        terms.infinity,
+    )
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
     _take_up(slab, st, zero)
     stage = st.at.stage

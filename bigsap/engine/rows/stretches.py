@@ -82,9 +82,7 @@ def _least(values: Array, first: int, end: int) -> float:
 
 
 @kernel
-def note_lows(
-    row: int, group_min: Array, full: int, width: int, lows: Array, scale: CodeScale
-) -> None:
+def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, scale: CodeScale) -> None:
     """Note the minima of a root's stretches, each of ``width`` groups of LANES columns.
 
     group_min: P, of the slab's ``full`` groups and more. lows: uint8 (n_rows, bytes), the

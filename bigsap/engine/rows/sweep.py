@@ -14,17 +14,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, prefetch
 from bigsap.engine.core.row_access import BAD_COSTS, Terms, foresee, obtain
 from bigsap.engine.core.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
-from bigsap.engine.core.state import (
-    BLOCK,
-    CHANGED,
-    DONE,
-    ID,
-    INVALID,
-    LANES,
-    NEED_ROW,
-    YIELD,
-    State,
-)
+from bigsap.engine.core.state import BLOCK, CHANGED, DONE, ID, INVALID, LANES, NEED_ROW, YIELD, State
 from bigsap.row_cache import RowTable
 from bigsap.sources.base import Array
 
@@ -88,9 +78,16 @@ def later_survey(survey: Survey, st: State) -> Survey:
 
 @kernel
 def _survey_row(
-    cost: Array, sign: float, v: Array, open_price: Array, start: int, stop: int,
-    lanes: Array, block_min: Array, infinity: float,
-) -> tuple[float, float, float]:  # fmt: skip
+    cost: Array,
+    sign: float,
+    v: Array,
+    open_price: Array,
+    start: int,
+    stop: int,
+    lanes: Array,
+    block_min: Array,
+    infinity: float,
+) -> tuple[float, float, float]:
     """Smallest and second smallest ``c - v``, and smallest over the columns not taken."""
     low, second, best = lanes[:LANES], lanes[LANES : 2 * LANES], lanes[2 * LANES :]
     for k in range(LANES):
@@ -145,9 +142,8 @@ def _survey_row(
 
 @kernel
 def _find(
-    best: float, cost: Array, sign: float, open_price: Array, start: int, stop: int,
-    block_min: Array,
-) -> int:  # fmt: skip
+    best: float, cost: Array, sign: float, open_price: Array, start: int, stop: int, block_min: Array
+) -> int:
     for block in range((stop - start + BLOCK - 1) // BLOCK):
         o = start + block * BLOCK
         if block_min[block] == best:
@@ -173,9 +169,17 @@ def _column_minima(
 
 @kernel
 def run_sweep(
-    thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, survey: Survey,
-    order: Array, backward: bool, first: bool, budget: int,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    st: State,
+    t: RowTable,
+    terms: Terms,
+    survey: Survey,
+    order: Array,
+    backward: bool,
+    first: bool,
+    budget: int,
+) -> int:
     """Survey every row of ``order``; in the first sweep also judge each cost.
 
     The caller has set ``survey.open_price`` to v. Picks are greedy in the order of
@@ -268,9 +272,16 @@ def run_sweep(
 
 @kernel
 def run_undercut(
-    thread: int, n_threads: int, st: State, t: RowTable, terms: Terms, pick: Array,
-    rank_of_column: Array, order: Array, budget: int,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    st: State,
+    t: RowTable,
+    terms: Terms,
+    pick: Array,
+    rank_of_column: Array,
+    order: Array,
+    budget: int,
+) -> int:
     """Backwards through the picks, stop earlier picks from undercutting later ones.
 
     For the rows of ``order`` from the last to the first: lower the price of every

@@ -30,9 +30,21 @@ _SAMPLE = 16
 
 @kernel
 def prove_dense(
-    cost: int, stride: int, n: int, m: int, whole: bool, column_of_row: Array, v: Array,
-    seen: Array, low: Array, rest: Array, matched: Array, prices: Array, facts: Array, room: Array,
-) -> int:  # fmt: skip
+    cost: int,
+    stride: int,
+    n: int,
+    m: int,
+    whole: bool,
+    column_of_row: Array,
+    v: Array,
+    seen: Array,
+    low: Array,
+    rest: Array,
+    matched: Array,
+    prices: Array,
+    facts: Array,
+    room: Array,
+) -> int:
     """Whether the assignment is optimal: complete, allowed, and tight at these prices.
 
     cost, stride, whole: as for ``small_search.solve_dense``, n <= m. v (m,): any prices.
@@ -145,9 +157,7 @@ def _margin(cost: int, stride: int, n: int, m: int, prices: int, room: Array) ->
 
 
 @kernel
-def prove_infeasible(
-    cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array
-) -> bool:
+def prove_infeasible(cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array) -> bool:
     """Whether the first ``n_rows`` of ``rows``, all different, have fewer allowed columns
     (Hall). allowed (m,) int64, out: 1 for these."""
     for k in range(1, n_rows):

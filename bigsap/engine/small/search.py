@@ -20,14 +20,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
 from bigsap.engine.small.proof import PROVED, prove_dense, prove_infeasible
 from bigsap.engine.small.sums import add
-from bigsap.engine.small.vectors import (
-    find,
-    item,
-    judge,
-    open_labels,
-    relax_labels,
-    two_least,
-)
+from bigsap.engine.small.vectors import find, item, judge, open_labels, relax_labels, two_least
 from bigsap.sources.base import Array
 
 #: What ``solve_dense`` returns. UNSURE: nothing was proved, of costs so far apart that rounding
@@ -89,9 +82,16 @@ class Task(NamedTuple):
 
 @kernel
 def solve_dense(
-    cost: int, stride: int, n: int, m: int, integers: bool, column_of_row: Array, kept: Array,
-    real: Array, whole: Array,
-) -> int:  # fmt: skip
+    cost: int,
+    stride: int,
+    n: int,
+    m: int,
+    integers: bool,
+    column_of_row: Array,
+    kept: Array,
+    real: Array,
+    whole: Array,
+) -> int:
     """Solve one problem, n <= m, and prove what is returned.
 
     cost: address of the signed costs, float64, of which rows are ``stride`` items apart.
@@ -114,10 +114,22 @@ def solve_dense(
     for k in range(FACTS):
         facts[k] = 0.0
     t = Task(
-        cost, stride, v, low, column_of_row, row_of_column, whole[2 * m : 2 * m + n], facts,
-        real[m : 2 * m], whole[m : 2 * m], real[2 * m : 3 * m], real[3 * m : 4 * m],
-        whole[2 * m + n : 2 * m + 2 * n], real[4 * m : 5 * m], real[5 * m : 6 * m],
-    )  # fmt: skip
+        cost,
+        stride,
+        v,
+        low,
+        column_of_row,
+        row_of_column,
+        whole[2 * m : 2 * m + n],
+        facts,
+        real[m : 2 * m],
+        whole[m : 2 * m],
+        real[2 * m : 3 * m],
+        real[3 * m : 4 * m],
+        whole[2 * m + n : 2 * m + 2 * n],
+        real[4 * m : 5 * m],
+        real[5 * m : 6 * m],
+    )
     if not _first_prices(t):
         return INVALID
     status, n_free = _bid(t)
@@ -135,9 +147,8 @@ def solve_dense(
         for i in range(n):
             column_of_row[i] = i
     proved = prove_dense(
-        cost, stride, n, m, integers, column_of_row, v, row_of_column, low, rest, matched, prices,
-        facts, room,
-    )  # fmt: skip
+        cost, stride, n, m, integers, column_of_row, v, row_of_column, low, rest, matched, prices, facts, room
+    )
     if proved == PROVED:
         return OPTIMAL
     return LOOSE if proved == LOOSE_PROOF and not integers else UNSURE
@@ -245,9 +256,7 @@ def _search(t: Task, n_free: int) -> int:
     for k in range(n_free):
         root = t.free[k]
         at = t.cost + 8 * root * t.stride
-        best, best_free = open_labels(
-            at, prices_at, label_at, tree_at, spare_at, m, t.height[root], root
-        )
+        best, best_free = open_labels(at, prices_at, label_at, tree_at, spare_at, m, t.height[root], root)
         n_scans += 1
         n_settled = 0
         while best < best_free:
@@ -262,9 +271,7 @@ def _search(t: Task, n_free: int) -> int:
             at = t.cost + 8 * row * t.stride
             distance = (item(at, j) - t.v[j]) - best
             t.v[j], t.label[j] = -np.inf, np.inf
-            best, best_free = relax_labels(
-                at, prices_at, label_at, tree_at, spare_at, m, distance, row
-            )
+            best, best_free = relax_labels(at, prices_at, label_at, tree_at, spare_at, m, distance, row)
             n_scans += 1
         t.facts[1] = n_scans
         if best_free == np.inf:
@@ -299,9 +306,15 @@ def _augment(t: Task, root: int, sink: int) -> None:
 
 @kernel
 def solve_some(
-    problems: Array, first: int, last: int, columns: Array, kept: Array,
-    statuses: Array, real: Array, whole: Array,
-) -> None:  # fmt: skip
+    problems: Array,
+    first: int,
+    last: int,
+    columns: Array,
+    kept: Array,
+    statuses: Array,
+    real: Array,
+    whole: Array,
+) -> None:
     """Problems ``first`` to ``last - 1`` of a batch, one after the other.
 
     problems (k, 7) int64: of each the address, stride, n, m of ``solve_dense``, where its part
@@ -312,9 +325,16 @@ def solve_some(
         p = problems[k]
         n, m = p[2], p[3]
         statuses[k] = solve_dense(
-            p[0], p[1], n, m, p[6] != 0, columns[p[4] : p[4] + n],
-            kept[p[5] : p[5] + 3 * n + m + FACTS], real, whole,
-        )  # fmt: skip
+            p[0],
+            p[1],
+            n,
+            m,
+            p[6] != 0,
+            columns[p[4] : p[4] + n],
+            kept[p[5] : p[5] + 3 * n + m + FACTS],
+            real,
+            whole,
+        )
 
 
 @kernel
@@ -328,9 +348,7 @@ def _insert(numbers: Array, count: int, number: int) -> None:
 
 
 @kernel
-def _identity_is_as_good(
-    cost: int, stride: int, n: int, column_of_row: Array, partials: Array
-) -> bool:
+def _identity_is_as_good(cost: int, stride: int, n: int, column_of_row: Array, partials: Array) -> bool:
     """Whether the pairs in order cost no more, all sums taken without rounding.
 
     partials: room for 2 n numbers. Most often the rounded sum tells.

@@ -69,9 +69,7 @@ def _halves(builder: Any, items: Any) -> tuple[Any, Any]:
     nothing = ir.Constant(items.type, ir.Undefined)
 
     def half(lanes: range) -> Any:
-        return builder.shuffle_vector(
-            items, nothing, ir.Constant(_vector(_WORD, width), list(lanes))
-        )
+        return builder.shuffle_vector(items, nothing, ir.Constant(_vector(_WORD, width), list(lanes)))
 
     return half(range(width)), half(range(width, 2 * width))
 
@@ -209,17 +207,22 @@ def two_least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
 
 def _relaxing(fresh: bool) -> Callable[..., Any]:
     def relaxed(
-        typing: Any, cost: Any, price: Any, label: Any, tree: Any, spare: Any, count: Any,
-        height: Any, row: Any,
-    ) -> Any:  # fmt: skip
+        typing: Any,
+        cost: Any,
+        price: Any,
+        label: Any,
+        tree: Any,
+        spare: Any,
+        count: Any,
+        height: Any,
+        row: Any,
+    ) -> Any:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             cost, price, label, tree, spare, count, height, row = args
             low, free = _Minimum(builder), _Minimum(builder)
 
             def body(first: Any, width: int) -> None:
-                x = builder.fsub(
-                    _load(builder, cost, first, width), _load(builder, price, first, width)
-                )
+                x = builder.fsub(_load(builder, cost, first, width), _load(builder, price, first, width))
                 x = builder.fsub(x, _spread(builder, height, width))
                 tag = _spread(builder, row, width)
                 if not fresh:

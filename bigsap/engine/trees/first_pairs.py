@@ -24,9 +24,14 @@ _WAITING, _SINGLE, _MATCHED = range(3)
 
 
 def star(
-    lists: Lists, v: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
-    infinity: float, look: Callable[[], None],
-) -> int:  # fmt: skip
+    lists: Lists,
+    v: Array,
+    column_of_row: Array,
+    row_of_column: Array,
+    match_cost: Array,
+    infinity: float,
+    look: Callable[[], None],
+) -> int:
     """Match free rows to free columns of their lists' smallest ``c - v``; how many.
 
     In rounds: every free row offers itself to its first such column, from a column on that
@@ -67,9 +72,18 @@ def _nearest(
 
 @kernel
 def run_stars(
-    lists: Lists, v: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
-    offer: Array, low: Array, waiting: Array, wish: Array, at: Array, budget: int,
-) -> bool:  # fmt: skip
+    lists: Lists,
+    v: Array,
+    column_of_row: Array,
+    row_of_column: Array,
+    match_cost: Array,
+    offer: Array,
+    low: Array,
+    waiting: Array,
+    wish: Array,
+    at: Array,
+    budget: int,
+) -> bool:
     """Rounds until no row has a choice left, True, or the budget is spent."""
     n, m = column_of_row.size, row_of_column.size
     n_waiting, matched, single = at[_WAITING], at[_MATCHED], at[_SINGLE] != 0
@@ -140,9 +154,7 @@ def free_rows(column_of_row: Array, z: Zeros) -> int:
 
 
 @kernel
-def star_bits(
-    column_of_row: Array, row_of_column: Array, z: Zeros, at: Array, budget: int
-) -> bool:  # fmt: skip
+def star_bits(column_of_row: Array, row_of_column: Array, z: Zeros, at: Array, budget: int) -> bool:
     """First stars (Lopes et al. 2019, algorithm 1), in rounds, a column takes the smallest row.
 
     A row offers itself to its first free zero from a word on that its number decides: from place

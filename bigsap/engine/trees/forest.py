@@ -111,14 +111,26 @@ class Forest(NamedTuple):
 def forest(n: int, m: int, price: np.dtype[Any]) -> Forest:
     """No trees yet. Fourteen vectors."""
     return Forest(
-        key=np.full(m, S.infinity(price), price), pred=np.zeros(m, ID),
-        pred_cost=np.zeros(m, price), kind=np.zeros(m, np.uint8), entered=np.zeros(m, price),
-        u=np.zeros(n, price), since=np.zeros(n, price), ends=np.zeros(n, price),
-        place=np.zeros(n, np.uint8), bounds=np.zeros((n, CUTS.size), price),
-        root=np.zeros(n, ID), leaf=np.full(n, m, ID), rows=np.zeros(n, ID),
-        columns=np.zeros(m, ID), touched=np.zeros(m, ID), tight=np.zeros(m, ID),
-        frontier=np.zeros(n, ID), roots=np.zeros(n, ID), at=record(ForestStanding, price),
-    )  # fmt: skip
+        key=np.full(m, S.infinity(price), price),
+        pred=np.zeros(m, ID),
+        pred_cost=np.zeros(m, price),
+        kind=np.zeros(m, np.uint8),
+        entered=np.zeros(m, price),
+        u=np.zeros(n, price),
+        since=np.zeros(n, price),
+        ends=np.zeros(n, price),
+        place=np.zeros(n, np.uint8),
+        bounds=np.zeros((n, CUTS.size), price),
+        root=np.zeros(n, ID),
+        leaf=np.full(n, m, ID),
+        rows=np.zeros(n, ID),
+        columns=np.zeros(m, ID),
+        touched=np.zeros(m, ID),
+        tight=np.zeros(m, ID),
+        frontier=np.zeros(n, ID),
+        roots=np.zeros(n, ID),
+        at=record(ForestStanding, price),
+    )
 
 
 def kept(f: Forest) -> dict[str, Array]:
@@ -180,9 +192,7 @@ def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> 
             f.bounds[row, c] = tau[CUTS[c]] if CUTS[c] < size else infinity
 
 
-def arrange_all(
-    lists: Lists, v: Array, f: Forest, infinity: Any, look: Callable[[], None]
-) -> None:  # fmt: skip
+def arrange_all(lists: Lists, v: Array, f: Forest, infinity: Any, look: Callable[[], None]) -> None:
     """Sort all lists. look: called about every tenth of a second; it may raise."""
     n = lists.start.size
     step = max(1, _ARRANGED // max(1, int(lists.counts.first_width)))

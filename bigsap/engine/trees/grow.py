@@ -95,7 +95,7 @@ def _graft(v: Array, f: Forest, n_columns: int, infinity: float) -> None:
 @kernel
 def _take(
     v: Array, row_of_column: Array, match_cost: Array, f: Forest, n_columns: int, infinity: float
-) -> None:  # fmt: skip
+) -> None:
     """Take what is tight into the forest; the rows behind are the next frontier."""
     at, now = f.at, f.at.clock
     n_next, n_rows, reached = 0, at.n_rows, at.n_columns
@@ -266,9 +266,16 @@ def _hopeless(at: ForestStanding, enough: int) -> bool:
 
 @kernel
 def run_forest(
-    lists: Lists, v: Array, column_of_row: Array, row_of_column: Array, match_cost: Array,
-    f: Forest, infinity: float, enough: int, budget: int,
-) -> int:  # fmt: skip
+    lists: Lists,
+    v: Array,
+    column_of_row: Array,
+    row_of_column: Array,
+    match_cost: Array,
+    f: Forest,
+    infinity: float,
+    enough: int,
+    budget: int,
+) -> int:
     """Grow, flip and graft until every row is matched, or another reason to return.
 
     enough: work without one in SHARE of the first roots being matched at which LIMIT is

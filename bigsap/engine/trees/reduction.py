@@ -30,9 +30,17 @@ _SLICE_SECONDS = 0.1
 
 @kernel
 def run_reduction(
-    thread: int, n_threads: int, first: int, last: int, slots: Array, sign: float,
-    infinity: float, lanes: Array, prices: Array, item: Array,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    first: int,
+    last: int,
+    slots: Array,
+    sign: float,
+    infinity: float,
+    lanes: Array,
+    prices: Array,
+    item: Array,
+) -> int:
     """Lower ``prices[thread]`` (n_columns,) to ``c - min c`` of the rows that this thread takes.
 
     lanes: P (n_threads, LANES). Rows without a finite smallest cost say nothing.
@@ -93,10 +101,7 @@ def column_minima(
         stop = min(n, start + batch)
         item[0] = 0
         clock = time.perf_counter()
-        team.run(
-            run_reduction, start, stop, matrix, price.type(problem.sign), infinity, lanes, prices,
-            item,
-        )  # fmt: skip
+        team.run(run_reduction, start, stop, matrix, price.type(problem.sign), infinity, lanes, prices, item)
         seconds = max(time.perf_counter() - clock, 1e-6)
         reached(stop - start)
         batch = max(1, min(4 * batch, int((stop - start) * _SLICE_SECONDS / seconds)))

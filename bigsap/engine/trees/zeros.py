@@ -76,21 +76,41 @@ def zeros(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Zeros:
     """No zeros yet, all duals 0. n * m / 8 bytes and twelve vectors."""
     width = -(-m // 64)
     return Zeros(
-        bits=np.zeros((n, width), np.uint64), u=np.zeros(n, price), v=np.zeros(m, price),
-        low=np.zeros(n, price), arg=np.full(n, -1, ID), reached=np.zeros(width, np.uint64),
-        pred=np.zeros(m, ID), claim=np.full(m, n, ID), root=np.zeros(n, ID),
-        leaf=np.full(n, m, ID), rows=np.zeros(n, ID), frontier=np.zeros(n, ID),
-        roots=np.zeros(n, ID), columns=np.zeros(m, ID), found=np.zeros(m, ID),
-        inside=np.zeros(n, np.uint8), lanes=np.empty((n_threads, LANES), price),
+        bits=np.zeros((n, width), np.uint64),
+        u=np.zeros(n, price),
+        v=np.zeros(m, price),
+        low=np.zeros(n, price),
+        arg=np.full(n, -1, ID),
+        reached=np.zeros(width, np.uint64),
+        pred=np.zeros(m, ID),
+        claim=np.full(m, n, ID),
+        root=np.zeros(n, ID),
+        leaf=np.full(n, m, ID),
+        rows=np.zeros(n, ID),
+        frontier=np.zeros(n, ID),
+        roots=np.zeros(n, ID),
+        columns=np.zeros(m, ID),
+        found=np.zeros(m, ID),
+        inside=np.zeros(n, np.uint8),
+        lanes=np.empty((n_threads, LANES), price),
         at=record(ZerosStanding, price),
-    )  # fmt: skip
+    )
 
 
 @kernel
 def run_zeros(
-    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
-    lowest: float, highest: float, infinity: float, judge: bool, z: Zeros,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    rows: Array,
+    by_place: bool,
+    slots: Array,
+    sign: float,
+    lowest: float,
+    highest: float,
+    infinity: float,
+    judge: bool,
+    z: Zeros,
+) -> int:
     """Find rows' smallest ``c - v``, which become their duals, and the zeros. O(k n_columns).
 
     rows: ID (k,), in ``slots[row]``, or ``slots[place]`` when ``by_place``. judge: whether costs
@@ -127,9 +147,15 @@ def run_zeros(
 
 @kernel
 def run_slacks(
-    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
-    infinity: float, z: Zeros,
-) -> int:  # fmt: skip
+    thread: int,
+    n_threads: int,
+    rows: Array,
+    by_place: bool,
+    slots: Array,
+    sign: float,
+    infinity: float,
+    z: Zeros,
+) -> int:
     """Least slack of rows of the forest over columns not reached, and its first column."""
     v, reached = z.v, z.reached
     m = v.size
@@ -153,9 +179,8 @@ def run_slacks(
 
 @kernel
 def run_tight(
-    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float,
-    z: Zeros,
-) -> int:  # fmt: skip
+    thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float, z: Zeros
+) -> int:
     """Note as zeros the columns not reached that have these rows' least slack.
 
     The column by which a row has it always: its slack may come out otherwise by rounding, when

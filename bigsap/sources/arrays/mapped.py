@@ -50,14 +50,11 @@ class MapGuard:
         found = self._map.size()
         if found < self._needed or self._watch.lost:
             raise StoreError(
-                f"{self._what} was truncated while in use: it has {found} bytes left of"
-                f" {self._needed}"
+                f"{self._what} was truncated while in use: it has {found} bytes left of {self._needed}"
             )
 
 
-def place_of(
-    array: Array,
-) -> tuple[str, int, int, np.dtype[Any], tuple[int, ...], tuple[int, ...]] | None:
+def place_of(array: Array) -> tuple[str, int, int, np.dtype[Any], tuple[int, ...], tuple[int, ...]] | None:
     """File, first byte, number of bytes, dtype, shape and strides of a mapped array.
 
     None where the file has no name, or the map holds changes that the file does not.

@@ -123,9 +123,7 @@ class ArraySource:
         size = self.array.itemsize
         # The last row's surplus may lie beyond the buffer: the view is legal as long
         # as nobody touches it, which the contract of ``Resident`` forbids.
-        return np.lib.stride_tricks.as_strided(
-            self.array, (self.shape[0], width), (width * size, size)
-        )
+        return np.lib.stride_tricks.as_strided(self.array, (self.shape[0], width), (width * size, size))
 
     def transposed(self) -> ArraySource | None:
         """The transpose where its rows are contiguous (Fortran order), else None.
@@ -162,9 +160,7 @@ class SliceableSource:
     Raises ``SourceError`` naming the rows, chained from what the object raised.
     """
 
-    def __init__(
-        self, obj: Any, what: str | None = None, *, given: Any = None, forbid: bool = False
-    ) -> None:
+    def __init__(self, obj: Any, what: str | None = None, *, given: Any = None, forbid: bool = False) -> None:
         self._what = what or f"the {type(obj).__module__}.{type(obj).__qualname__}"
         self._obj = obj
         self.shape = cost_shape(obj.shape, self._what)
@@ -249,9 +245,14 @@ def _closed(obj: Any) -> str:
 
 
 def mapped_again(
-    file: str, offset: int, n_bytes: int, dtype: np.dtype[Any], shape: tuple[int, int],
-    strides: tuple[int, int], what: str,
-) -> ArraySource:  # fmt: skip
+    file: str,
+    offset: int,
+    n_bytes: int,
+    dtype: np.dtype[Any],
+    shape: tuple[int, int],
+    strides: tuple[int, int],
+    what: str,
+) -> ArraySource:
     """The source of a matrix in a mapped file, see ``mapped.place_of``."""
     if not Path(file).is_file() or Path(file).stat().st_size < offset + n_bytes:
         raise StoreError(f"{what} is not there, or shorter: {file}")
@@ -283,9 +284,7 @@ def from_npy(path: str | os.PathLike[str]) -> ArraySource:
     found = file.stat().st_size
     if found != expected:
         state = "truncated" if found < expected else "longer than its header says"
-        raise StoreError(
-            f"{what} is {state}: {found} bytes, but shape {shape} of {dtype} needs {expected}"
-        )
+        raise StoreError(f"{what} is {state}: {found} bytes, but shape {shape} of {dtype} needs {expected}")
     order: Literal["C", "F"] = "F" if fortran else "C"
     if 0 in shape:
         # An empty range cannot be mapped.

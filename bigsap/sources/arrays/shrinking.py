@@ -82,9 +82,13 @@ class _Watcher:
             libc = ctypes.CDLL(None, use_errno=True)
             libc.mmap.restype = ctypes.c_void_p
             libc.mmap.argtypes = (
-                ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                ctypes.c_void_p,
+                ctypes.c_size_t,
+                ctypes.c_int,
+                ctypes.c_int,
+                ctypes.c_int,
                 ctypes.c_longlong,
-            )  # fmt: skip
+            )
             self._libc = libc
             self._handler = _Handler(self._fault)
         wanted = _Action(ctypes.cast(self._handler, ctypes.c_void_p).value, flags=_SIGINFO)

@@ -80,8 +80,7 @@ class Roster:
             self.client = self._connect(distributed, address)
         else:
             raise OptionError(
-                'cluster must be a distributed.Client, the address of a scheduler, or "local",'
-                f" got {where!r}"
+                f'cluster must be a distributed.Client, the address of a scheduler, or "local", got {where!r}'
             )
         self.local = where == "local"
         #: Addresses in the order of which rows are shared out, and threads of each.
@@ -119,10 +118,14 @@ class Roster:
         dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
         with dask.config.set({"distributed.worker.daemon": True}):
             cluster = distributed.LocalCluster(
-                n_workers=n_workers, threads_per_worker=1, processes=True, memory_limit=0,
-                dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0",
+                n_workers=n_workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,
+                dashboard_address="127.0.0.1:0",
+                worker_dashboard_address="127.0.0.1:0",
                 silence_logs=logging.ERROR,
-            )  # fmt: skip
+            )
         self._owned.append(cluster)
         return cluster
 
@@ -130,9 +133,7 @@ class Roster:
         try:
             # Workers on this machine are within reach: answers need not pass by the scheduler.
             direct = True if self._owned else None
-            client = distributed.Client(
-                where, timeout=30, set_as_default=False, direct_to_workers=direct
-            )
+            client = distributed.Client(where, timeout=30, set_as_default=False, direct_to_workers=direct)
         except (OSError, TimeoutError, ValueError) as error:
             self.close()
             raise ClusterError(f"no scheduler answers at {where}: {error}") from error
@@ -273,9 +274,7 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise OptionError(
-            'cluster= needs Dask.distributed: pip install "bigsap[cluster]"'
-        ) from error
+        raise OptionError('cluster= needs Dask.distributed: pip install "bigsap[cluster]"') from error
     return distributed
 
 

@@ -17,15 +17,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, ClusterError
-from bigsap.sources.base import (
-    Array,
-    CostSource,
-    Grouped,
-    Ids,
-    Prefetching,
-    Waiting,
-    range_of,
-)
+from bigsap.sources.base import Array, CostSource, Grouped, Ids, Prefetching, Waiting, range_of
 from bigsap.sources.clipped import Gated
 from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
 from bigsap.sources.cluster.workers import Crew, cores_here
@@ -204,34 +196,40 @@ class Spread:
         return self.crew.share(values)
 
     def wave(
-        self, name: str, rows: Array, *, kind: str, row_bytes: int, tick: Callable[[], None],
-        shared: Any = None, args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
-    ) -> Iterator[tuple[Array, Array]]:  # fmt: skip
+        self,
+        name: str,
+        rows: Array,
+        *,
+        kind: str,
+        row_bytes: int,
+        tick: Callable[[], None],
+        shared: Any = None,
+        args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
+    ) -> Iterator[tuple[Array, Array]]:
         """See ``Crewed`` and ``Crew.wave``."""
         return self.crew.wave(
-            self.costs, name, rows, kind=kind, row_bytes=row_bytes, tick=tick, shared=shared,
-            args=args,
-        )  # fmt: skip
+            self.costs, name, rows, kind=kind, row_bytes=row_bytes, tick=tick, shared=shared, args=args
+        )
 
     def show(
-        self, rows: Array, take: Callable[[int, Array], None],
-        tick: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+        self, rows: Array, take: Callable[[int, Array], None], tick: Callable[[], None] | None = None
+    ) -> None:
         """Hand every row of costs to ``take(row, costs)`` as it arrives, in no fixed order."""
         m = self.shape[1]
-        wave = self.wave(
-            _ROWS, rows, kind="row", row_bytes=self.row_bytes,
-            tick=tick or self._waiting.look,
-        )  # fmt: skip
+        wave = self.wave(_ROWS, rows, kind="row", row_bytes=self.row_bytes, tick=tick or self._waiting.look)
         for positions, body in wave:
             costs = body.view(self.dtype).reshape(positions.size, m)
             for row, line in zip(rows[positions].tolist(), costs, strict=True):
                 take(row, line)
 
     def row_minima(
-        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        self,
+        matching: Array | None,
+        prices: Array,
+        low: Array | None,
+        maximize: bool,
         tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array]:  # fmt: skip
+    ) -> tuple[Array, Array | None, Array | None, Array]:
         """See ``Minimised``: the certificate's pass, block by block on the workers."""
         n = self.shape[0]
         given = prices if low is None else np.concatenate((prices, low))
@@ -244,9 +242,14 @@ class Spread:
             return prices.dtype.str, maximize, pairs
 
         wave = self.wave(
-            _DUALS, np.arange(n), kind="dual", row_bytes=self.row_bytes,
-            tick=lambda: tick(done), shared=self.crew.share(given), args=args,
-        )  # fmt: skip
+            _DUALS,
+            np.arange(n),
+            kind="dual",
+            row_bytes=self.row_bytes,
+            tick=lambda: tick(done),
+            shared=self.crew.share(given),
+            args=args,
+        )
         for positions, body in wave:
             size = positions.size * prices.dtype.itemsize
             for k, part in enumerate(parts):

@@ -38,9 +38,7 @@ class Lookup:
     body: Any = None
 
 
-def look_up(
-    crew: Roster, token: str, name: str, shared: Shared | None, lookups: Sequence[Lookup]
-) -> None:
+def look_up(crew: Roster, token: str, name: str, shared: Shared | None, lookups: Sequence[Lookup]) -> None:
     """Ask all workers at the same time; what they answer is in ``lookups`` then."""
     client = crew.client
     direct = bool(client.direct_to_workers)
@@ -58,9 +56,7 @@ def look_up(
             if direct:
                 reply = await client.rpc(lookup.seat).run(**message)
             else:
-                reply = await client.scheduler.proxy(
-                    worker=lookup.seat, msg={"op": "run", **message}
-                )
+                reply = await client.scheduler.proxy(worker=lookup.seat, msg={"op": "run", **message})
         except Exception:  # noqa: BLE001 - however a worker is lost: tasks will tell
             return
         answer = reply["result"] if reply.get("status") == "OK" else None

@@ -170,9 +170,7 @@ def perform(
     return _answer(clock, built.rows.asked - before, address(), body)
 
 
-async def looked_up(
-    token: str, name: str, version: Any, args: Any, dask_worker: Any = None
-) -> Array | None:
+async def looked_up(token: str, name: str, version: Any, args: Any, dask_worker: Any = None) -> Array | None:
     """As ``perform``, called without a task, for rows that this worker has kept. version: of what
     blocks share, see ``Shared.message``. None for costs that it has not built and for a version
     that it cannot make; empty where it has not kept all of these rows."""

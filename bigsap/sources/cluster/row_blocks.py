@@ -80,9 +80,16 @@ class SpreadWave:
     """One wave: what is still to be sent, what is out, what has failed."""
 
     def __init__(
-        self, crew: Roster, costs: tuple[str, Shared], name: str, rows: Array, kind: str,
-        row_bytes: int, shared: Shared | None, args: Callable[[Array], tuple[Any, ...]],
-    ) -> None:  # fmt: skip
+        self,
+        crew: Roster,
+        costs: tuple[str, Shared],
+        name: str,
+        rows: Array,
+        kind: str,
+        row_bytes: int,
+        shared: Shared | None,
+        args: Callable[[Array], tuple[Any, ...]],
+    ) -> None:
         self.crew, self.rows, self.name, self.kind = crew, rows, name, kind
         self.token, self.recipe = costs
         self.row_bytes, self.shared, self.args = max(1, row_bytes), shared, args
@@ -104,9 +111,7 @@ class SpreadWave:
         known = self.crew.keepers.get(self.token)
         keepers = np.full(self.rows.size, -1) if known is None else known[self.rows]
         numbers = [self.crew.number(seat) for seat in seats]
-        self.kept = {
-            seat: positions[keepers == number] for seat, number in zip(seats, numbers, strict=True)
-        }
+        self.kept = {seat: positions[keepers == number] for seat, number in zip(seats, numbers, strict=True)}
         new = positions[~np.isin(keepers, numbers)]
         if not seats:
             self.ahead = {None: new}
@@ -197,9 +202,10 @@ class SpreadWave:
         of those of whoever has most left. What others have kept they look up faster than it is
         made again: that is taken from them only if they are gone or late, or turn out to forget."""
         pools: list[tuple[dict[str | None, Array], str | None]] = [
-            (self.kept, seat), (self.ahead, seat),
+            (self.kept, seat),
+            (self.ahead, seat),
             (self.ahead, max(self.ahead, key=lambda s: self.ahead[s].size, default=None)),
-        ]  # fmt: skip
+        ]
         forgets, there = self.crew.forgotten > 0.5, self.crew.threads
         others = [s for s in self.kept if forgets or s not in there or self.crew.is_late(s)]
         if others:
@@ -246,9 +252,8 @@ class SpreadWave:
         elif block.owner is not None and not anywhere and block.owner in crew.threads:
             where = {"workers": [block.owner], "allow_other_workers": True}
         future = crew.submit(
-            on_worker.perform, recipe, shared, since, self.token, self.name, args,
-            label=self.kind, **where,
-        )  # fmt: skip
+            on_worker.perform, recipe, shared, since, self.token, self.name, args, label=self.kind, **where
+        )
         block.copies.append(future)
         future.add_done_callback(lambda done: self.arrived.put((block, done)))
 

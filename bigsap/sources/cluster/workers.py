@@ -25,10 +25,17 @@ class Crew(Roster):
         return {"workers": len(self.seats), "threads": self.n_threads, **counts, **paid}
 
     def wave(
-        self, costs: tuple[str, Shared], name: str, rows: Array, *, kind: str, row_bytes: int,
-        tick: Callable[[], None], shared: Shared | None = None,
+        self,
+        costs: tuple[str, Shared],
+        name: str,
+        rows: Array,
+        *,
+        kind: str,
+        row_bytes: int,
+        tick: Callable[[], None],
+        shared: Shared | None = None,
         args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
-    ) -> Iterator[tuple[Array, Array]]:  # fmt: skip
+    ) -> Iterator[tuple[Array, Array]]:
         """Evaluate rows, and yield positions in ``rows`` with their bytes, in no fixed order.
 
         name: ``module:function``, called with the worker's costs, ``shared``, the block's rows

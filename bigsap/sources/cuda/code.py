@@ -23,9 +23,13 @@ from bigsap.sources.metrics import PointSource
 
 #: The name of a scannable dtype in CUDA C++.
 C_TYPES = {
-    "float64": "double", "float32": "float", "int64": "long long", "int32": "int",
-    "uint16": "unsigned short", "uint8": "unsigned char",
-}  # fmt: skip
+    "float64": "double",
+    "float32": "float",
+    "int64": "long long",
+    "int32": "int",
+    "uint16": "unsigned short",
+    "uint8": "unsigned char",
+}
 
 #: Coordinates up to this many are kept in registers.
 _IN_REGISTERS = 8
@@ -168,14 +172,12 @@ _POINT_TERMS = {
     "euclidean": ("double a = row.x[k] - Y(k); total += W(a * a);", "__dsqrt_rn(total)"),
     "cosine": ("double a = row.x[k] - Y(k); total += W(a * a);", "total * 0.5"),
     "cityblock": ("total += W(fabs(row.x[k] - Y(k)));", "total"),
-    "chebyshev": (
-        "double a = W(fabs(row.x[k] - Y(k))); total = a > total ? a : total;", "total",
-    ),
+    "chebyshev": ("double a = W(fabs(row.x[k] - Y(k))); total = a > total ? a : total;", "total"),
     "minkowski": (
         "total += W(pow(fabs(row.x[k] - Y(k)), costs.parameter));",
         "pow(total, 1.0 / costs.parameter)",
     ),
-}  # fmt: skip
+}
 
 _HAVERSINE = """
     double a = sin(0.5 * (row.x[0] - Y(0)));
@@ -242,9 +244,14 @@ def _expression(source: ExpressionSource) -> PairCode:
     kinds = ["const double*" if isinstance(a, np.ndarray) else "double" for a in arguments]
     function = source.cuda_source()
     return PairCode(
-        function, "double", tuple(kinds), tuple(arguments), np.dtype(np.float64),
-        sizes=source.expression.shape, swapped=source.swapped,
-    )  # fmt: skip
+        function,
+        "double",
+        tuple(kinds),
+        tuple(arguments),
+        np.dtype(np.float64),
+        sizes=source.expression.shape,
+        swapped=source.swapped,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,9 +280,8 @@ class PairCode:
         if self.rows is not None and self.columns is not None:
             words = (*words, self.rows, self.columns)
         text = _pair_text(
-            self.function, self.result, self.kinds, self.sizes, self.swapped,
-            self.rows is not None,
-        )  # fmt: skip
+            self.function, self.result, self.kinds, self.sizes, self.swapped, self.rows is not None
+        )
         return DeviceCode(text, words, self.dtype, False, 1, self.options)
 
     def turned(self) -> PairCode:
@@ -290,9 +296,13 @@ class PairCode:
 
 
 def _pair_text(
-    function: str, result: str, kinds: tuple[str, ...], sizes: tuple[int, int] | None,
-    swapped: bool, selected: bool,
-) -> str:  # fmt: skip
+    function: str,
+    result: str,
+    kinds: tuple[str, ...],
+    sizes: tuple[int, int] | None,
+    swapped: bool,
+    selected: bool,
+) -> str:
     fields = "".join(f" {kind} a{k};" for k, kind in enumerate(kinds))
     loads = []
     for k, kind in enumerate(kinds):

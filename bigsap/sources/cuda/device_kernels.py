@@ -31,10 +31,7 @@ _FILES = {
     "tight": ("bigsap.engine.cuda", ("kernels_price", "kernels_rows", "kernels_tight")),
     "forest": ("bigsap.engine.cuda", ("kernels_grid", "kernels_forest")),
     "forest_rows": ("bigsap.engine.cuda", ("kernels_forest_rows",)),
-    "bids": (
-        "bigsap.engine.cuda",
-        ("kernels_price", "kernels_least", "kernels_grid", "kernels_bids"),
-    ),
+    "bids": ("bigsap.engine.cuda", ("kernels_price", "kernels_least", "kernels_grid", "kernels_bids")),
     "columns": ("bigsap.engine.cuda", ("kernels_price", "kernels_least", "kernels_columns")),
     "classical": (
         "bigsap.engine.cuda",
@@ -84,8 +81,7 @@ def _kernel_text(file: str) -> str:
     package, names = _FILES[file]
     folder = resources.files(package)
     return "".join(
-        f'#line 1 "{name}.cu"\n{folder.joinpath(f"{name}.cu").read_text(encoding="utf-8")}'
-        for name in names
+        f'#line 1 "{name}.cu"\n{folder.joinpath(f"{name}.cu").read_text(encoding="utf-8")}' for name in names
     )
 
 
@@ -110,9 +106,7 @@ class Kernels:
         cupy = load_cupy()
         self._kernels: dict[str, Any] = {}
         with on(device):
-            self._module = cupy.RawModule(
-                code=text, options=options, enable_cooperative_groups=cooperative
-            )
+            self._module = cupy.RawModule(code=text, options=options, enable_cooperative_groups=cooperative)
             try:
                 self._module.compile()
             except cupy.cuda.compiler.CompileException as error:
@@ -135,9 +129,8 @@ class Kernels:
 
 @cache
 def _compiled(
-    device: int, text: str, file: str, settings: Settings, options: tuple[str, ...],
-    cooperative: bool,
-) -> Kernels:  # fmt: skip
+    device: int, text: str, file: str, settings: Settings, options: tuple[str, ...], cooperative: bool
+) -> Kernels:
     # By what the text is made of: the whole one has tens of thousands of characters to hash.
     return Kernels(device, _full_text(file, text, settings), options, cooperative)
 

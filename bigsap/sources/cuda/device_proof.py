@@ -28,9 +28,14 @@ _TOLERANCE = 1e-13
 
 
 def row_minima(
-    source: Any, pieces: list[tuple[Any, int, int]], matching: Array | None, prices: Array,
-    low: Array | None, maximize: bool, tick: Callable[[int], None],
-) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
+    source: Any,
+    pieces: list[tuple[Any, int, int]],
+    matching: Array | None,
+    prices: Array,
+    low: Array | None,
+    maximize: bool,
+    tick: Callable[[int], None],
+) -> tuple[Array, Array | None, Array | None, Array] | None:
     """The first fields of ``bigsap.proof.row_minima.RowMinima``, in two parts, and matched (n,).
 
     source: reads rows. pieces: sources on devices, each with the columns of its slab.
@@ -72,9 +77,13 @@ def row_minima(
 
 
 def _minima(
-    source: Any, columns: Array | None, prices: Array, maximize: bool,
-    tick: Callable[[int], None], meanwhile: Callable[[], None],
-) -> tuple[Array, Array, Array] | None:  # fmt: skip
+    source: Any,
+    columns: Array | None,
+    prices: Array,
+    maximize: bool,
+    tick: Callable[[int], None],
+    meanwhile: Callable[[], None],
+) -> tuple[Array, Array, Array] | None:
     """The least ``c - v`` of each row, in two parts, and the cost at its column; None for an
     invalid cost.
 
@@ -85,9 +94,7 @@ def _minima(
     cupy = load_cupy()
     code = source.code()
     integer = prices.dtype.kind == "i"
-    settings = (
-        ("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1), ("WIDTH", code.width),
-    )  # fmt: skip
+    settings = (("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1), ("WIDTH", code.width))
     u, rest, costs = np.empty(n, prices.dtype), np.empty(n), np.empty(n, source.dtype)
     with on(source.device):
         kernel = compiled(source.device, code, "proof", settings).get("bigsap_proof")
@@ -105,10 +112,21 @@ def _minima(
             below = found[ends[0] : ends[1]].view(np.float64)
             cost, bad = found[ends[1] : ends[2]].view(source.dtype), found[bad_at:].view(np.int32)
             kernel(
-                (min(-(-k // _TOGETHER), 1 << 16),), (256,),
-                (source.words(), np.int32(m), np.int32(first), np.int32(k), own_prices, matching,
-                 low, below, cost, bad),
-            )  # fmt: skip
+                (min(-(-k // _TOGETHER), 1 << 16),),
+                (256,),
+                (
+                    source.words(),
+                    np.int32(m),
+                    np.int32(first),
+                    np.int32(k),
+                    own_prices,
+                    matching,
+                    low,
+                    below,
+                    cost,
+                    bad,
+                ),
+            )
             meanwhile()
             here = found.get()
             if here[bad_at:].view(np.int32)[0]:

@@ -58,9 +58,13 @@ class CudaKernelSource:
 
 
 def cuda_kernel(
-    code: str, shape: Sequence[int], args: Sequence[Any] = (), *, dtype: Any = np.float64,
+    code: str,
+    shape: Sequence[int],
+    args: Sequence[Any] = (),
+    *,
+    dtype: Any = np.float64,
     options: Sequence[str] = (),
-) -> CudaKernelSource:  # fmt: skip
+) -> CudaKernelSource:
     """``cost[i, j]`` by CUDA C++, compiled into the device kernels.
 
     code: text that defines ``__device__ T cost(long long i, long long j, ...)``, T the
@@ -88,9 +92,7 @@ def cuda_kernel(
         kinds.append(kind)
         words.append(word)
     text = f'#line 1 "cuda_kernel"\n{code}\n#line 1 "bigsap"\n'
-    pair = PairCode(
-        text, C_TYPES[number.name], tuple(kinds), tuple(words), number, options=tuple(options)
-    )
+    pair = PairCode(text, C_TYPES[number.name], tuple(kinds), tuple(words), number, options=tuple(options))
     return CudaKernelSource(sizes, pair)
 
 

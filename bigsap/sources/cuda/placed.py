@@ -36,15 +36,7 @@ from bigsap.sources.base import (
 from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
 from bigsap.sources.cuda.code import DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
-from bigsap.sources.cuda.device_memory import (
-    PANEL_BYTES,
-    bring,
-    copy_of,
-    empty,
-    free_bytes,
-    no_room,
-    panels,
-)
+from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, copy_of, empty, free_bytes, no_room, panels
 
 
 def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
@@ -64,9 +56,7 @@ def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
     else:
         if numbers:
             return tuple(numbers)
-    raise OptionError(
-        f"device must be 'cpu', 'auto', 'cuda', 'cuda:N' or 'cuda:N,M,...', got {device!r}"
-    )
+    raise OptionError(f"device must be 'cpu', 'auto', 'cuda', 'cuda:N' or 'cuda:N,M,...', got {device!r}")
 
 
 @runtime_checkable
@@ -144,9 +134,13 @@ class _Device:
                 out[first : first + step] = costs.get()
 
     def row_minima(
-        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        self,
+        matching: Array | None,
+        prices: Array,
+        low: Array | None,
+        maximize: bool,
         tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
+    ) -> tuple[Array, Array | None, Array | None, Array] | None:
         """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
         from bigsap.sources.cuda.device_proof import row_minima
 
@@ -190,9 +184,7 @@ class MatrixOnDevice(_Device):
         self.dtype = np.dtype(array.dtype)
         size = self.dtype.itemsize
         strides = [int(s) // size for s in array.strides]
-        self._code = matrix_code(
-            self.dtype, int(array.data.ptr), strides[0], strides[1], self.shape[1]
-        )
+        self._code = matrix_code(self.dtype, int(array.data.ptr), strides[0], strides[1], self.shape[1])
 
     def __repr__(self) -> str:
         return f"MatrixOnDevice({self.shape}, {self.dtype}, cuda:{self.device})"
@@ -248,9 +240,8 @@ class ComputedOnDevice(_Device):
     """Costs computed pair by pair in device kernels."""
 
     def __init__(
-        self, shape: tuple[int, int], device: int, code: DeviceCode | PairCode,
-        host: CostSource | None = None,
-    ) -> None:  # fmt: skip
+        self, shape: tuple[int, int], device: int, code: DeviceCode | PairCode, host: CostSource | None = None
+    ) -> None:
         super().__init__(device, host)
         self.shape = shape
         self._pair = code if isinstance(code, PairCode) else None
@@ -293,9 +284,7 @@ class StreamedToDevice:
     stay; None: all that the rows on their way leave, and the policy by their number.
     """
 
-    def __init__(
-        self, source: CostSource, device: int, limit: int | None = None, cache: Any = None
-    ) -> None:
+    def __init__(self, source: CostSource, device: int, limit: int | None = None, cache: Any = None) -> None:
         self.source, self.device = source, device
         self.limit, self.cache = limit, cache
         self.shape, self.dtype = source.shape, source.dtype
@@ -358,9 +347,12 @@ def device_array(cost: Any) -> MatrixOnDevice:
 
 
 def place(
-    source: CostSource, device: int, limit: int | None,
-    tick: Callable[[], None] | None = None, cache: Any = None,
-) -> CostSource:  # fmt: skip
+    source: CostSource,
+    device: int,
+    limit: int | None,
+    tick: Callable[[], None] | None = None,
+    cache: Any = None,
+) -> CostSource:
     """The costs where kernels of the device can read them.
 
     Computed costs are computed there; costs in device memory are used in place; any
@@ -369,9 +361,7 @@ def place(
     """
     if isinstance(source, OnDevice):
         if source.device != device:
-            raise OptionError(
-                f"the costs lie on cuda:{source.device}, but device is 'cuda:{device}'"
-            )
+            raise OptionError(f"the costs lie on cuda:{source.device}, but device is 'cuda:{device}'")
         return source
     if isinstance(source, Placeable):
         return source.on_device(device)

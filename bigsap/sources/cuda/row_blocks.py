@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import (
-    Array,
-    CostSource,
-    Fingerprinted,
-    Ids,
-    Interruptible,
-    Resident,
-)
+from bigsap.sources.base import Array, CostSource, Fingerprinted, Ids, Interruptible, Resident
 from bigsap.sources.convert import fingerprint_of
 from bigsap.sources.cuda.code import source_code
 from bigsap.sources.cuda.device_memory import moved
@@ -31,9 +24,14 @@ class RowsOnDevices:
     """
 
     def __init__(
-        self, source: CostSource, devices: tuple[int, ...], limit: int | None,
-        tick: Callable[[], None] | None = None, *, turned: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        source: CostSource,
+        devices: tuple[int, ...],
+        limit: int | None,
+        tick: Callable[[], None] | None = None,
+        *,
+        turned: bool = False,
+    ) -> None:
         self._given = source, devices, limit, tick
         self._turned = turned
         self.devices = devices
@@ -91,16 +89,18 @@ class RowsOnDevices:
         return fingerprint_of(self)
 
     def row_minima(
-        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        self,
+        matching: Array | None,
+        prices: Array,
+        low: Array | None,
+        maximize: bool,
         tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
+    ) -> tuple[Array, Array | None, Array | None, Array] | None:
         """The certificate's pass: each device goes through its rows."""
         found = []
         for block, start in self.blocks():
             own = None if matching is None else matching[start : start + block.shape[0]]
-            of_block = block.row_minima(
-                own, prices, low, maximize, lambda k, at=start: tick(at + k)
-            )
+            of_block = block.row_minima(own, prices, low, maximize, lambda k, at=start: tick(at + k))
             if of_block is None:
                 return None
             found.append(of_block)

@@ -10,27 +10,12 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DeviceMemoryError
-from bigsap.sources.base import (
-    Array,
-    CostSource,
-    Fingerprinted,
-    Ids,
-    Interruptible,
-    Resident,
-    Transposable,
-)
+from bigsap.sources.base import Array, CostSource, Fingerprinted, Ids, Interruptible, Resident, Transposable
 from bigsap.sources.convert import fingerprint_of
 from bigsap.sources.cuda.code import DeviceCode, source_code
 from bigsap.sources.cuda.device_kernels import on
 from bigsap.sources.cuda.device_memory import bring, empty, free_bytes, moved, panels
-from bigsap.sources.cuda.placed import (
-    MatrixOnDevice,
-    OnDevice,
-    Placeable,
-    Turned,
-    needed_bytes,
-    place,
-)
+from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice, Placeable, Turned, needed_bytes, place
 
 #: Slabs begin at multiples of so many columns, so that rows of a slab are aligned.
 ALIGNED = 16
@@ -65,9 +50,14 @@ class SlabsOnDevices:
     """
 
     def __init__(
-        self, source: CostSource, devices: tuple[int, ...], limit: int | None,
-        tick: Callable[[], None] | None = None, *, turned: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        source: CostSource,
+        devices: tuple[int, ...],
+        limit: int | None,
+        tick: Callable[[], None] | None = None,
+        *,
+        turned: bool = False,
+    ) -> None:
         self.source, self.devices, self.turned = source, devices, turned
         self._limit, self._tick = limit, tick or (lambda: None)
         n, m = source.shape
@@ -121,9 +111,7 @@ class SlabsOnDevices:
             made.append(DeviceSlab(part, start, stop))
         return made
 
-    def _part_of_array(
-        self, source: MatrixOnDevice, device: int, start: int, stop: int
-    ) -> MatrixOnDevice:
+    def _part_of_array(self, source: MatrixOnDevice, device: int, start: int, stop: int) -> MatrixOnDevice:
         """Columns of a device array: in place where it lies, copied to any other device."""
         array = source.array.T if self.turned else source.array
         part = array[:, start:stop]
@@ -156,8 +144,7 @@ class SlabsOnDevices:
                     part = np.ascontiguousarray(panel[:, start:stop])
                     bring(array[first : first + len(panel)], part)
         return [
-            DeviceSlab(MatrixOnDevice(array), *piece)
-            for array, piece in zip(arrays, pieces, strict=True)
+            DeviceSlab(MatrixOnDevice(array), *piece) for array, piece in zip(arrays, pieces, strict=True)
         ]
 
     def _refuse(self, device: int, nbytes: int) -> None:
@@ -200,9 +187,7 @@ class SlabsOnDevices:
 
     def transposed(self) -> SlabsOnDevices:
         """The transpose, in slabs of its own columns."""
-        return SlabsOnDevices(
-            self.source, self.devices, self._limit, self._tick, turned=not self.turned
-        )
+        return SlabsOnDevices(self.source, self.devices, self._limit, self._tick, turned=not self.turned)
 
     def fingerprint(self) -> str:
         """The source's."""
@@ -211,9 +196,13 @@ class SlabsOnDevices:
         return fingerprint_of(self)
 
     def row_minima(
-        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool,
+        self,
+        matching: Array | None,
+        prices: Array,
+        low: Array | None,
+        maximize: bool,
         tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:  # fmt: skip
+    ) -> tuple[Array, Array | None, Array | None, Array] | None:
         """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
         from bigsap.sources.cuda.device_proof import row_minima
 

@@ -21,15 +21,7 @@ from bigsap.sources.compiled import make_fill
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.expression.integers import EXACT, Integers
 from bigsap.sources.expression.numba_code import NumbaEmitter, compile_text, fill_text, has_sum
-from bigsap.sources.expression.syntax_tree import (
-    Binary,
-    Call,
-    Choice,
-    Node,
-    Number,
-    SumOver,
-    SyntaxTree,
-)
+from bigsap.sources.expression.syntax_tree import Binary, Call, Choice, Node, Number, SumOver, SyntaxTree
 
 
 def checked_fill(source: ExpressionSource, recover: int) -> Fill:

@@ -13,14 +13,7 @@ from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression.emit import c_source, cuda_source
 from bigsap.sources.expression.parser import parse
-from bigsap.sources.expression.syntax_tree import (
-    MAX_ARRAYS,
-    RESERVED,
-    Declared,
-    Number,
-    SyntaxTree,
-    walk,
-)
+from bigsap.sources.expression.syntax_tree import MAX_ARRAYS, RESERVED, Declared, Number, SyntaxTree, walk
 from bigsap.sources.expression.value_range import expression_range
 from bigsap.sources.metrics import digest, real_array
 
@@ -81,12 +74,7 @@ class ExpressionSource:
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def __init__(
-        self,
-        expression: SyntaxTree,
-        arrays: tuple[Array, ...],
-        code: str,
-        *,
-        swapped: bool = False,
+        self, expression: SyntaxTree, arrays: tuple[Array, ...], code: str, *, swapped: bool = False
     ) -> None:
         self.expression = expression
         self.arrays = arrays
@@ -119,10 +107,7 @@ class ExpressionSource:
         said = any(isinstance(e, Number) and e.value == np.inf for e in walk(self.expression.root))
         if said or any(np.isinf(values).any() for values in self.arrays):
             return None
-        return (
-            "the expression says inf nowhere, so these exceed float64 (about 1.8e308) or divide"
-            " by 0"
-        )
+        return "the expression says inf nowhere, so these exceed float64 (about 1.8e308) or divide by 0"
 
     def fill(self) -> Fill:
         """The compiled filler (compiled at first use, kept for equal formulas)."""
@@ -132,9 +117,7 @@ class ExpressionSource:
 
             kernel = filler(self.expression, swapped=self.swapped)
             words = [a if a.ndim else float(a) for a in self.arrays]
-            self._fill = make_fill(
-                kernel.address, [*self.expression.shape, *words], (kernel,), in_parts=True
-            )
+            self._fill = make_fill(kernel.address, [*self.expression.shape, *words], (kernel,), in_parts=True)
         return self._fill
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:

@@ -62,8 +62,7 @@ class Integers:
             case Binary():
                 first, operations = chain(node)
                 return self.possible(first) and all(
-                    operation.operator != "/" and self.possible(operation.right)
-                    for operation in operations
+                    operation.operator != "/" and self.possible(operation.right) for operation in operations
                 )
             case Choice(_, then, otherwise):
                 return self.possible(then) or self.possible(otherwise)

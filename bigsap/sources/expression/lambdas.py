@@ -109,9 +109,7 @@ def _find(function: Any) -> ast.Lambda | None:
     places = set(code.co_positions())
     if not any(_traits(other) == _traits(code) for other in _codes(fresh)):
         return None
-    found = [
-        node for node in ast.walk(module) if isinstance(node, ast.Lambda) and _holds(node, places)
-    ]
+    found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda) and _holds(node, places)]
     # Of lambdas within lambdas, the innermost: an outer one's code does more than its body's.
     return max(found, key=lambda node: (node.lineno, node.col_offset), default=None)
 
@@ -157,18 +155,13 @@ class _Reader(ast.NodeTransformer):
         given = (*args, *defaults[len(defaults) - missing :])
         self.parameters = dict(zip(names[2:], given, strict=True))
         self.function = function
-        self.cells = dict(
-            zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        )
+        self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         self.loops: dict[str, str] = {}
         self.n_loops = 0
         self.arrays: list[Any] = []
 
     def declared(self) -> list[Declared]:
-        return [
-            Declared(f"a{k}", a.shape, None if a.ndim else float(a))
-            for k, a in enumerate(self.arrays)
-        ]
+        return [Declared(f"a{k}", a.shape, None if a.ndim else float(a)) for k, a in enumerate(self.arrays)]
 
     def lookup(self, name: str) -> Any:
         if name in self.parameters:

@@ -151,9 +151,13 @@ def entry(context, row, start, stop, out):
 
 
 def fill_text(
-    expression: SyntaxTree, emitter: NumbaEmitter, *, swapped: bool, n_words: int = 0,
+    expression: SyntaxTree,
+    emitter: NumbaEmitter,
+    *,
+    swapped: bool,
+    n_words: int = 0,
     tail: Sequence[str] = (),
-) -> str:  # fmt: skip
+) -> str:
     """Python source of the fill function, made from the tree alone.
 
     n_words: words of the context beyond those of the tree. tail: what follows the loop.
@@ -193,9 +197,7 @@ def fill_text(
     for array, side, second in loads:
         if not isinstance(second, Loop):
             at = "0" if side == row_side else "t"
-            ahead[side].append(
-                f"{_loaded(array, side, second)} = {side}{array}[{at}, {second or 0}]"
-            )
+            ahead[side].append(f"{_loaded(array, side, second)} = {side}{array}[{at}, {second or 0}]")
     head += [f"    {text}" for text in ahead[row_side]]
     head.append("    for t in range(size):")
     if Variable(column_side) in nodes:  # type: ignore[arg-type]

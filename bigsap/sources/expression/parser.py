@@ -86,11 +86,7 @@ def parse(code: str, shape: tuple[int, int], declared: Iterable[Declared]) -> Sy
 
 
 def check(
-    body: ast.expr,
-    shape: tuple[int, int],
-    declared: Iterable[Declared],
-    line: str = "",
-    start: int = 0,
+    body: ast.expr, shape: tuple[int, int], declared: Iterable[Declared], line: str = "", start: int = 0
 ) -> SyntaxTree:
     """The tree for a Python tree, or ExpressionError. ``line[start:]`` is its text."""
     names = tuple(declared)
@@ -110,9 +106,7 @@ def _chained(e: ast.BinOp, left: ast.BinOp) -> bool:
 class _Checker:
     """Rebuilds a Python tree node by node; ``operations`` counts as it goes."""
 
-    def __init__(
-        self, shape: tuple[int, int], declared: tuple[Declared, ...], line: str, start: int
-    ) -> None:
+    def __init__(self, shape: tuple[int, int], declared: tuple[Declared, ...], line: str, start: int) -> None:
         self.shape = shape
         self.declared = {d.name: (k, d) for k, d in enumerate(declared)}
         self.line = line
@@ -214,19 +208,14 @@ class _Checker:
         place, entry = self.declared[name]
         subscripts = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
         if len(subscripts) != len(entry.shape):
-            self.fail(
-                e, f"{name} has shape {entry.shape}: it takes {len(entry.shape)} subscript(s)"
-            )
+            self.fail(e, f"{name} has shape {entry.shape}: it takes {len(entry.shape)} subscript(s)")
         first = subscripts[0]
         if not isinstance(first, ast.Name) or first.id not in ("i", "j"):
             self.fail(first, "the first subscript must be i or j, and nothing else")
         size = self.shape[0 if first.id == "i" else 1]
         if entry.shape[0] != size:
             side = "rows" if first.id == "i" else "columns"
-            self.fail(
-                first,
-                f"{first.id} counts {size} {side}, but {name} has {entry.shape[0]} entries",
-            )
+            self.fail(first, f"{first.id} counts {size} {side}, but {name} has {entry.shape[0]} entries")
         second = self.second(subscripts[1], name, entry.shape[1]) if subscripts[1:] else None
         return Load(place, cast(Side, first.id), second)
 
@@ -325,8 +314,11 @@ class _Checker:
             self.fail(target, form)
         name = target.id
         if name in RESERVED or name in self.loops or name in self.declared or name[0] == "_":
-            self.fail(target, f"{name!r} cannot be the index of a sum: it begins with an"
-                      " underscore or has another meaning here")  # fmt: skip
+            self.fail(
+                target,
+                f"{name!r} cannot be the index of a sum: it begins with an"
+                " underscore or has another meaning here",
+            )
         count = self.count(clause.iter, inner.elt, name, form)
         terms = self.terms
         self.terms *= max(1, count)
@@ -368,8 +360,7 @@ class _Checker:
             case ast.Constant(value=int(value)) if type(value) is int:
                 return value
             case ast.Subscript(
-                value=ast.Attribute(value=ast.Name(id=name), attr="shape"),
-                slice=ast.Constant(value=1),
+                value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=1)
             ) if name in self.declared:
                 return self.width(name)
             case ast.Name(id=name) if name in self.declared:

@@ -84,8 +84,11 @@ class _Sampler:
         n, m = expression.shape
         self._sides = {"i": i, "j": j}
         self._letters: dict[str, Any] = {
-            "i": i.astype(np.float64), "j": j.astype(np.float64), "n": float(n), "m": float(m),
-        }  # fmt: skip
+            "i": i.astype(np.float64),
+            "j": j.astype(np.float64),
+            "n": float(n),
+            "m": float(m),
+        }
         self._arrays = arrays
         self._at: dict[Loop, int] = {}
 

@@ -46,9 +46,7 @@ def read(code: str) -> tuple[ast.expr, str, int]:
     if not isinstance(code, str):
         raise ExpressionError(f"an expression must be a string, got {type(code).__name__}")
     if len(code) > MAX_LENGTH:
-        raise ExpressionError(
-            f"the expression has {len(code)} characters; at most {MAX_LENGTH} are allowed"
-        )
+        raise ExpressionError(f"the expression has {len(code)} characters; at most {MAX_LENGTH} are allowed")
     line = re.sub(r"[\t\r\n]", " ", code)
     _check_tokens(line)
     start = len(line) - len(line.lstrip())

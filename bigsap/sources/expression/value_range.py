@@ -56,9 +56,11 @@ class _Ranges:
     def __init__(self, expression: SyntaxTree, arrays: Sequence[Array]) -> None:
         n, m = expression.shape
         self._letters = {
-            "i": (0.0, float(n - 1)), "j": (0.0, float(m - 1)),
-            "n": (float(n), float(n)), "m": (float(m), float(m)),
-        }  # fmt: skip
+            "i": (0.0, float(n - 1)),
+            "j": (0.0, float(m - 1)),
+            "n": (float(n), float(n)),
+            "m": (float(m), float(m)),
+        }
         self._arrays = arrays
         self._counts: dict[Loop, int] = {}
 

@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsap.errors import (
-    OptionError,
-)
+from bigsap.errors import OptionError
 from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
 from bigsap.sources.functions.carried import carried, filled, state_of
-from bigsap.sources.functions.probing import (
-    KINDS,
-    declared_dtype,
-    infer_kind,
-    name_of,
-    refuse_masked,
-)
+from bigsap.sources.functions.probing import KINDS, declared_dtype, infer_kind, name_of, refuse_masked
 from bigsap.sources.functions.python_calls import PythonCalls
 from bigsap.sources.functions.speed import note_speed
 
@@ -200,10 +192,7 @@ class FunctionSource(PythonCalls):
 
         self._failed.error = None
         by_row = self.kind in ("row", "block")
-        read_by_fill(
-            translation.fill, self.shape, rows, columns, out,
-            by_row=by_row, look=self._waiting.look,
-        )  # fmt: skip
+        read_by_fill(translation.fill, self.shape, rows, columns, out, by_row=by_row, look=self._waiting.look)
         interrupt, self._interrupt = self._interrupt, None
         error, self._failed.error = self._failed.error, None
         if interrupt is not None:

@@ -74,9 +74,7 @@ class Arguments:
         plain = array.view(np.ndarray)
         supported = plain.dtype.kind in "biufc" and plain.dtype.isnative and plain.flags.aligned
         if not supported or plain.ndim == 0 or plain.dtype.itemsize > 16:
-            raise UntranslatableError(
-                f"args holds an array of dtype {plain.dtype}, shape {plain.shape}"
-            )
+            raise UntranslatableError(f"args holds an array of dtype {plain.dtype}, shape {plain.shape}")
         item = numpy_support.from_dtype(plain.dtype)
         self.keep.append(array)
         name = f"pointer_{item}"

@@ -75,9 +75,7 @@ def _leading_parameters(f: Callable[..., Any], n_args: int) -> list[int]:
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):
-        raise OptionError(
-            f"{name_of(f)} does not tell its parameters; say kind= ({_EXPLANATION})"
-        ) from None
+        raise OptionError(f"{name_of(f)} does not tell its parameters; say kind= ({_EXPLANATION})") from None
     counts = []
     for count in (1, 2, 3):
         try:
@@ -193,9 +191,7 @@ def row_dtype(result: Any, kind: str, f: Any, inferred: bool) -> np.dtype[Any]:
     return cost_dtype(result.dtype, f"row 0 of {name_of(f)}")
 
 
-def checked_row(
-    result: Any, row: int, size: int, dtype: np.dtype[Any], f: Any, first: int = 0
-) -> Array:
+def checked_row(result: Any, row: int, size: int, dtype: np.dtype[Any], f: Any, first: int = 0) -> Array:
     """A returned row or part as an array of ``size`` numbers that ``dtype`` may hold.
 
     first: the column that it begins with.
@@ -216,9 +212,7 @@ def checked_row(
         got = f"shape {array.shape}" if array.ndim else f"a single {type(result).__name__}"
         raise ShapeError(f"{name_of(f)} returned {got} for row {row}; expected shape ({size},)")
     if array.dtype.kind not in "biuf":
-        raise DtypeError(
-            f"{name_of(f)} returned dtype {array.dtype} for row {row}; costs are real numbers"
-        )
+        raise DtypeError(f"{name_of(f)} returned dtype {array.dtype} for row {row}; costs are real numbers")
     if array.dtype.kind == "f" and dtype.kind != "f":
         raise DtypeError(
             f"{name_of(f)} returned {array.dtype} for row {row}, but the costs are {dtype};"

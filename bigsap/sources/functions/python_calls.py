@@ -13,13 +13,7 @@ import numpy as np
 from bigsap.errors import CallbackError, DtypeError, InvalidCostError, ShapeError
 from bigsap.sources.base import Array, Ids, Waiting
 from bigsap.sources.convert import convert
-from bigsap.sources.functions.probing import (
-    checked_row,
-    checked_value,
-    describe,
-    name_of,
-    row_dtype,
-)
+from bigsap.sources.functions.probing import checked_row, checked_value, describe, name_of, row_dtype
 from bigsap.sources.room import room
 
 #: A block function fills at most about this many costs at once.
@@ -136,9 +130,7 @@ class PythonCalls:
             raise
         except Exception as error:
             which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows.tolist()[:10]}"
-            raise CallbackError(
-                f"{name_of(self.function)} raised {describe(error)} for {which}"
-            ) from error
+            raise CallbackError(f"{name_of(self.function)} raised {describe(error)} for {which}") from error
         if returned is not None and self.dtype.kind == "f" and np.isnan(out).all():
             raise ShapeError(
                 f"{name_of(self.function)} returned a {type(returned).__name__} for row"

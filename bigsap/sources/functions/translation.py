@@ -100,9 +100,7 @@ def _by_numba(source: PythonCalls, function: Any) -> Translation:
             warnings.simplefilter("ignore", errors.NumbaWarning)
             linker = Linker()
             dispatcher = linker.link(function)
-            kernel = _compile(
-                source, dispatcher, arguments, expressions, len(words), linker.uses_math
-            )
+            kernel = _compile(source, dispatcher, arguments, expressions, len(words), linker.uses_math)
     except UntranslatableError:
         raise
     except Exception as error:  # numba fails in as many ways as there are programs
@@ -130,9 +128,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {useful[0]}" if useful else type(error).__name__
 
 
-def _recoverer(
-    source: PythonCalls, counted: list[int] | None = None
-) -> Callable[[int, int, int, int], None]:
+def _recoverer(source: PythonCalls, counted: list[int] | None = None) -> Callable[[int, int, int, int], None]:
     """The way back into Python. counted[0]: how often it found numbers there."""
     dtype = source.dtype
 
@@ -331,8 +327,7 @@ def _compare(source: PythonCalls, translation: Translation) -> int:
         if not _alike(got, expected, tolerance):
             k = int(np.argmax(got != expected))
             raise UntranslatableError(
-                f"compiled, it gives {got[k]} for row {row}, column {start + k};"
-                f" Python gives {expected[k]}"
+                f"compiled, it gives {got[k]} for row {row}, column {start + k}; Python gives {expected[k]}"
             )
     source.forget()
     return len(samples)

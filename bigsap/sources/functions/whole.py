@@ -35,9 +35,16 @@ _TOLD = {
     operator.mul: "smul_with_overflow",
 }
 _CHECKED = (
-    *_TOLD, operator.floordiv, operator.mod, operator.pow, operator.lshift, operator.rshift,
-    operator.and_, operator.or_, operator.xor,
-)  # fmt: skip
+    *_TOLD,
+    operator.floordiv,
+    operator.mod,
+    operator.pow,
+    operator.lshift,
+    operator.rshift,
+    operator.and_,
+    operator.or_,
+    operator.xor,
+)
 #: Loops of numba's own, which add and multiply unchecked.
 _UNCHECKED = (sum, pow, functools.reduce, map, filter)
 
@@ -97,9 +104,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
         self._widths = self._find_widths()
         for assign in self._assignments():
             # Where unsigned and signed numbers meet in a variable, numba takes floats.
-            if isinstance(assign.value, ir.Var) and isinstance(
-                self.typeof(assign.target.name), types.Float
-            ):
+            if isinstance(assign.value, ir.Var) and isinstance(self.typeof(assign.target.name), types.Float):
                 kind = types.unliteral(self.typeof(assign.value.name))
                 if isinstance(kind, types.Integer) and not kind.signed:
                     raise errors.UnsupportedError(f"a variable of {kind} and others")
@@ -145,9 +150,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
         if resty.signed and op in _TOLD:
             pair = getattr(self.builder, _TOLD[op])(a, b)
             self._give_up_if(self.builder.extract_value(pair, 1))
-            found = self.context.cast(
-                self.builder, self.builder.extract_value(pair, 0), types.int64, resty
-            )
+            found = self.context.cast(self.builder, self.builder.extract_value(pair, 0), types.int64, resty)
         elif op is operator.pow:
             call = types.int64(types.int64, types.int64) if resty.signed else None
             if call is None:
@@ -230,9 +233,12 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
     def _give_up_if(self, condition: Any) -> None:
         with self.builder.if_then(condition, likely=False):
             self.call_conv.return_user_exc(
-                self.builder, OverflowError, ("beyond the integers of compiled code",),
-                loc=self.loc, func_name=self.func_ir.func_id.func_name,
-            )  # fmt: skip
+                self.builder,
+                OverflowError,
+                ("beyond the integers of compiled code",),
+                loc=self.loc,
+                func_name=self.func_ir.func_id.func_name,
+            )
 
     def _must_fit(self, value: Any, kind: Any, width: np.dtype[Any] | None) -> None:
         kind = types.unliteral(kind)

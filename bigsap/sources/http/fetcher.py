@@ -49,10 +49,7 @@ class Fetcher:
     """
 
     def __init__(
-        self,
-        fetch: Callable[[Array, threading.Event], Array],
-        finish: Callable[[], None],
-        in_flight: int,
+        self, fetch: Callable[[Array, threading.Event], Array], finish: Callable[[], None], in_flight: int
     ) -> None:
         self._fetch = fetch
         self._finish = finish

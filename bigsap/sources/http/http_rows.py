@@ -159,9 +159,13 @@ class HttpSource:
                 " workers of a cluster: the client's connections are this process's"
             )
         again = partial(
-            from_http, headers=dict(wire._headers), timeout=wire._timeout, retries=wire._retries,
-            in_flight=fetcher.in_flight, block_rows=fetcher.block_rows,
-        )  # fmt: skip
+            from_http,
+            headers=dict(wire._headers),
+            timeout=wire._timeout,
+            retries=wire._retries,
+            in_flight=fetcher.in_flight,
+            block_rows=fetcher.block_rows,
+        )
         return again, (wire.url, self.shape, self._known.dtype)
 
     def __enter__(self) -> HttpSource:
@@ -300,21 +304,13 @@ class HttpSource:
         fetcher.hint(ahead)
 
 
-def _result(
-    fetcher: Fetcher,
-    ticket: Ticket,
-    wire: Wire,
-    check: Callable[[], None] | None,
-    what: str,
-) -> Any:
+def _result(fetcher: Fetcher, ticket: Ticket, wire: Wire, check: Callable[[], None] | None, what: str) -> Any:
     """The answer to a demanded request; raises a fresh error of its own."""
     # A little more than the request allows itself: only a peer that feeds single bytes of
     # a header can outlast its own timeouts.
     if not fetcher.wait(ticket, wire.patience + 1.0, check):
         ticket.stop.set()
-        raise SourceError(
-            f"{what} from {wire.shown}: no complete answer within {wire.patience:g} s"
-        )
+        raise SourceError(f"{what} from {wire.shown}: no complete answer within {wire.patience:g} s")
     error = ticket.error
     if error is None:
         return ticket.value

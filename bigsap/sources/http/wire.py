@@ -47,9 +47,7 @@ def import_httpx() -> Any:
     try:
         import httpx
     except ImportError as error:
-        raise OptionError(
-            'rows from a remote provider need httpx: pip install "bigsap[http]"'
-        ) from error
+        raise OptionError('rows from a remote provider need httpx: pip install "bigsap[http]"') from error
     return httpx
 
 
@@ -81,13 +79,7 @@ class Wire:
     """
 
     def __init__(
-        self,
-        url: str,
-        headers: Any,
-        timeout: float,
-        retries: int,
-        in_flight: int,
-        client: Any,
+        self, url: str, headers: Any, timeout: float, retries: int, in_flight: int, client: Any
     ) -> None:
         httpx = import_httpx()
         self._url = check_url(url)
@@ -143,9 +135,7 @@ class Wire:
                     body += chunk
                     self._still_wanted(end, stop)
                     if len(body) > DESCRIPTION_BYTES:
-                        raise StoreError(
-                            f"the description is longer than {DESCRIPTION_BYTES} bytes"
-                        )
+                        raise StoreError(f"the description is longer than {DESCRIPTION_BYTES} bytes")
             return parse(bytes(body))
 
         return self._try("the description", once, stop)
@@ -198,13 +188,11 @@ class Wire:
         status = answer.status_code
         if 300 <= status < 400:
             raise StoreError(
-                f"the provider redirects ({_status(status)}), which is refused; give the "
-                "final address as url"
+                f"the provider redirects ({_status(status)}), which is refused; give the final address as url"
             )
         if status in _PASSING_STATUS or 500 <= status < 600:
             raise _Passing(
-                f"the provider answered {_status(status)}",
-                _retry_after(answer.headers.get("Retry-After")),
+                f"the provider answered {_status(status)}", _retry_after(answer.headers.get("Retry-After"))
             )
         if status != 200:
             raise StoreError(f"the provider answered {_status(status)} instead of 200")
@@ -286,9 +274,7 @@ class Wire:
         try:
             return once(end)
         except httpx.TimeoutException as error:
-            raise _Passing(
-                f"no answer within timeout={self._timeout} s ({type(error).__name__})"
-            ) from None
+            raise _Passing(f"no answer within timeout={self._timeout} s ({type(error).__name__})") from None
         except (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise StoreError(f"the request cannot be sent: {type(error).__name__}") from None
         except httpx.TransportError as error:

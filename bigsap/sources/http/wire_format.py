@@ -51,9 +51,7 @@ def parse(body: bytes) -> Description:
     if not isinstance(name, str) or name not in WIRE_DTYPES:
         raise StoreError(f"the description's 'dtype' is not one of {', '.join(WIRE_DTYPES)}")
     if not isinstance(fingerprint, str) or not re.fullmatch(r"[\x21-\x7e]{1,256}", fingerprint):
-        raise StoreError(
-            "the description's 'fingerprint' is not 1 to 256 printable ASCII characters"
-        )
+        raise StoreError("the description's 'fingerprint' is not 1 to 256 printable ASCII characters")
     most = given.get("max_rows")
     if most is not None and not (_is_size(most) and most > 0):
         raise StoreError("the description's 'max_rows' is not a positive integer")

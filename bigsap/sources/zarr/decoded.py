@@ -13,13 +13,7 @@ import numpy as np
 
 from bigsap.errors import StoreError
 from bigsap.sources.base import Array, Ids, Waiting
-from bigsap.sources.convert import (
-    FINGERPRINT_BYTES,
-    check_rows,
-    convert,
-    cost_dtype,
-    fingerprint_of,
-)
+from bigsap.sources.convert import FINGERPRINT_BYTES, check_rows, convert, cost_dtype, fingerprint_of
 from bigsap.sources.zarr.chunk_layout import Layout
 from bigsap.sources.zarr.readahead import ReadAhead
 
@@ -45,9 +39,7 @@ class _Loader:
             # Codecs raise whatever they like on damaged bytes.
             raise self._culprit(start, stop, error) from error
         if values.shape != (stop - start, layout.shape[1]):
-            raise StoreError(
-                f"{layout.name} gave shape {values.shape} for rows {start} to {stop - 1}"
-            )
+            raise StoreError(f"{layout.name} gave shape {values.shape} for rows {start} to {stop - 1}")
         if not layout.may_be_absent:
             self._refuse_missing(values, start, stop)
         return values
@@ -65,14 +57,11 @@ class _Loader:
         height, width = self._layout.chunk
         for down, across in self._chunks(start, stop):
             try:
-                self._layout.array[
-                    down * height : (down + 1) * height, across * width : (across + 1) * width
-                ]
+                self._layout.array[down * height : (down + 1) * height, across * width : (across + 1) * width]
             except Exception as own:  # noqa: BLE001
                 return self._layout.damaged((down, across), f"{type(own).__name__}: {own}")
         return StoreError(
-            f"{self._layout.name}: rows {start} to {stop - 1} cannot be read: "
-            f"{type(error).__name__}: {error}"
+            f"{self._layout.name}: rows {start} to {stop - 1} cannot be read: {type(error).__name__}: {error}"
         )
 
     def _refuse_missing(self, values: Array, start: int, stop: int) -> None:

@@ -19,13 +19,7 @@ import numpy as np
 
 from bigsap.sources.arrays.mapped import Files, OpenFile
 from bigsap.sources.base import Array, Ids
-from bigsap.sources.convert import (
-    CONVERSION_BYTES,
-    check_rows,
-    convert,
-    cost_dtype,
-    fingerprint_of,
-)
+from bigsap.sources.convert import CONVERSION_BYTES, check_rows, convert, cost_dtype, fingerprint_of
 from bigsap.sources.zarr.chunk_layout import Layout, is_absent
 
 
@@ -119,9 +113,7 @@ class RawZarrSource:
         size = file.size
         if self._layout.shards is None:
             if size != self._chunk_bytes:
-                raise self._layout.damaged(
-                    chunk, f"the file has {size} bytes instead of {self._chunk_bytes}"
-                )
+                raise self._layout.damaged(chunk, f"the file has {size} bytes instead of {self._chunk_bytes}")
             return 0
         entry = self._index(file, chunk)[self._layout.inner(chunk)]
         if is_absent(entry):

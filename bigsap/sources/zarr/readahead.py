@@ -148,8 +148,6 @@ class ReadAhead:
     def _own_copy(error: BaseException) -> BaseException:
         """A fresh exception for each waiting reader: tracebacks must not mix."""
         known = isinstance(error, SourceError)
-        copy = (
-            type(error)(*error.args) if known else SourceError(f"{type(error).__name__}: {error}")
-        )
+        copy = type(error)(*error.args) if known else SourceError(f"{type(error).__name__}: {error}")
         copy.__cause__ = error
         return copy

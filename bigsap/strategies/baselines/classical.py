@@ -97,9 +97,14 @@ class Passes:
 
 
 def solve_classical(
-    problem: Problem, setting: Setting, solved: Solved, engine: ListEngine,
-    saved: dict[str, Any], phases: list[dict[str, Any]], warm: Warm | None,
-) -> Outcome:  # fmt: skip
+    problem: Problem,
+    setting: Setting,
+    solved: Solved,
+    engine: ListEngine,
+    saved: dict[str, Any],
+    phases: list[dict[str, Any]],
+    warm: Warm | None,
+) -> Outcome:
     """Solve by zeros as bits. engine: holds the matching, and knows the costs' arithmetic.
 
     O(n**2 m) for the dual updates' readings at worst, each of some rows. Memory: n * m / 8
@@ -205,10 +210,13 @@ def solve_classical(
 def _kept(engine: ListEngine, solved: Solved, at: Z.ZerosStanding, n_roots: int) -> dict[str, Any]:
     """What a checkpoint holds beside zeros and duals."""
     return {
-        "zeros_words": numbers(at, Z.ZerosStanding)["words"], "n_roots": n_roots,
-        "column_of_row": engine.column_of_row, "match_cost": engine.match_cost,
-        "first_prices": solved.first_prices, "counts": vars(solved.counts),
-    }  # fmt: skip
+        "zeros_words": numbers(at, Z.ZerosStanding)["words"],
+        "n_roots": n_roots,
+        "column_of_row": engine.column_of_row,
+        "match_cost": engine.match_cost,
+        "first_prices": solved.first_prices,
+        "counts": vars(solved.counts),
+    }
 
 
 def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
@@ -230,9 +238,14 @@ def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
 
 
 def _solve_there(
-    there: device_result.Classical, setting: Setting, solved: Solved, engine: ListEngine,
-    saved: dict[str, Any], phases: list[dict[str, Any]], warm: Warm | None,
-) -> Outcome:  # fmt: skip
+    there: device_result.Classical,
+    setting: Setting,
+    solved: Solved,
+    engine: ListEngine,
+    saved: dict[str, Any],
+    phases: list[dict[str, Any]],
+    warm: Warm | None,
+) -> Outcome:
     """The same on the device that holds the costs, from the beginning or between two stages."""
     clock = time.perf_counter()
     n, m = engine.problem.shape
@@ -282,9 +295,7 @@ def _solve_there(
             z = Z.zeros(n, m, setting.arithmetic.price, 1)
             roots = _continued(engine, z, saved)
             counts = {name: int(getattr(z.at, name)) for name in (*COUNTS, "passes")}
-            there.go_on(
-                z.bits, z.u, z.v, engine.column_of_row, {**counts, "roots": roots, "tight_rows": 0}
-            )
+            there.go_on(z.bits, z.u, z.v, engine.column_of_row, {**counts, "roots": roots, "tight_rows": 0})
             gone_over = counts["passes"]
             solved.first_prices = saved["first_prices"]
             solved.counts.add(Counts(**saved["counts"]))

@@ -48,9 +48,8 @@ class LevelBounds:
         ``since``, and pass it on."""
         problem, monitor = self.problem, self.monitor
         found = by_bounds(
-            problem.source, None, Prices(v), problem.maximize, self.team.n_threads,
-            lambda _: monitor.tick(),
-        )  # fmt: skip
+            problem.source, None, Prices(v), problem.maximize, self.team.n_threads, lambda _: monitor.tick()
+        )
         if found is not None and not isinstance(found, Looked):
             known = Known(problem, np.inf, active=False)
             known.see_duals(found[0].high, v)

@@ -19,9 +19,7 @@ from bigsap.sources.base import Array
 from bigsap.strategies.start.warm import Warm, allowed, fitting
 
 
-def begin(
-    engine: ListEngine, warm: Warm, rows: Array | None, columns: Array | None, grid: float
-) -> Array:
+def begin(engine: ListEngine, warm: Warm, rows: Array | None, columns: Array | None, grid: float) -> Array:
     """Give the engine the old prices; the old column of each row (n,), negative = none.
 
     rows, columns: the order in which the engine has those of ``warm``, None for its own.
@@ -109,7 +107,5 @@ def _fill_group(engine: ListEngine, low: Array, exact: bool) -> None:
         engine.open_group()
         return
     slop = allowed(engine, np.abs(threshold) + v.max() - v.min(), exact)
-    rest = rows_for_group(
-        low, threshold, slop, engine.column_of_row, engine.row_of_column, engine.group.size
-    )
+    rest = rows_for_group(low, threshold, slop, engine.column_of_row, engine.row_of_column, engine.group.size)
     engine.open_group(-threshold, rest)

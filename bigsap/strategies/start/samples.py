@@ -11,15 +11,7 @@ import numpy as np
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import (
-    Array,
-    Fill,
-    Foreseeing,
-    Ids,
-    Resident,
-    Selectable,
-    read_while,
-)
+from bigsap.sources.base import Array, Fill, Foreseeing, Ids, Resident, Selectable, read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.sources.filling import fill_of
@@ -129,9 +121,7 @@ def part_of(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts:
     return Problem(ArraySource(costs), problem.maximize, problem.transposed)
 
 
-def some_costs(
-    problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts: Counts
-) -> Array:
+def some_costs(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts: Counts) -> Array:
     """``cost[rows][:, columns]``, of the source's dtype. Reads pairs alone where these cost
     their share of a row, else whole rows. Raises InvalidCostError with the problem's own ids."""
     source = problem.source
@@ -155,10 +145,7 @@ def some_costs(
             part = np.arange(start, min(start + step, flat.size))
             clock = time.perf_counter()
             read_pairs(
-                fill,
-                rows[part // columns.size],
-                columns[part % columns.size],
-                flat[start : start + step],
+                fill, rows[part // columns.size], columns[part % columns.size], flat[start : start + step]
             )
             seconds = max(time.perf_counter() - clock, 1e-6)
             start += part.size

@@ -66,9 +66,7 @@ def main() -> None:
             through_python("geometric", costs)
         return
     # Everything compiled before: lists whole, streamed and through slots, whole rows.
-    for options in (
-        {"method": "compressed"}, {"memory_limit": small.nbytes // 2}, {"method": "ssp"},
-    ):  # fmt: skip
+    for options in ({"method": "compressed"}, {"memory_limit": small.nbytes // 2}, {"method": "ssp"}):
         report("first use", small, **options)
     figures.line(f"compiled in {time.perf_counter() - clock:.0f} s")
     for kind in ("geometric", "disjoint", "random"):

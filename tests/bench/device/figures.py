@@ -106,12 +106,10 @@ def matrices(cupy: Any) -> None:
     for kind in ("geometric", "random", "int1000"):
         there = family(kind, n, cupy)
         attempt(f"{kind} {n}", lambda c=there: bigsap.solve(c, device="cuda"), 3)
-        attempt(f"{kind} {n} bare",
-                lambda c=there: bigsap.solve(c, device="cuda", certify=False), 2)  # fmt: skip
+        attempt(f"{kind} {n} bare", lambda c=there: bigsap.solve(c, device="cuda", certify=False), 2)
     there = family("random", n, cupy)
     for device in ("cuda", "cuda:0,0"):
-        attempt(f"U {n} {device} ssp",
-                lambda d=device: bigsap.solve(there, device=d, method="ssp"))  # fmt: skip
+        attempt(f"U {n} {device} ssp", lambda d=device: bigsap.solve(there, device=d, method="ssp"))
 
 
 def points(kind: str, n: int) -> None:
@@ -122,9 +120,11 @@ def points(kind: str, n: int) -> None:
     result = attempt(f"{kind} {n}", lambda: bigsap.solve(given, device="cuda"), 1)
     if result is not None:
         stats = result.stats
-        line(f"  all included {time.perf_counter() - clock:.2f} s, evaluations a row"
-             f" {stats['rows_evaluated'] / n:.2f}, scans a row {stats['rows_scanned'] / n:.1f}",
-             stats["seconds"])  # fmt: skip
+        line(
+            f"  all included {time.perf_counter() - clock:.2f} s, evaluations a row"
+            f" {stats['rows_evaluated'] / n:.2f}, scans a row {stats['rows_scanned'] / n:.1f}",
+            stats["seconds"],
+        )
 
 
 def threads() -> None:
@@ -142,8 +142,7 @@ def threads() -> None:
     }
     for name, cost in given.items():
         for count in (1, 2, 4, 8, 16):
-            attempt(f"{name} threads {count}",
-                    lambda c=cost, t=count: bigsap.solve(c, threads=t), 1)  # fmt: skip
+            attempt(f"{name} threads {count}", lambda c=cost, t=count: bigsap.solve(c, threads=t), 1)
 
 
 def through_host(cupy: Any, device: str, n: int) -> None:
@@ -159,22 +158,24 @@ def through_host(cupy: Any, device: str, n: int) -> None:
 
     gpu.Exchange = Through  # type: ignore[misc]
     there = family("random", n, cupy)
-    attempt(f"U {n} {device} host memory",
-            lambda: bigsap.solve(there, device=device, method="ssp"), 1)  # fmt: skip
+    attempt(f"U {n} {device} host memory", lambda: bigsap.solve(there, device=device, method="ssp"), 1)
     gpu.Exchange = usual  # type: ignore[misc]
 
 
 def two(cupy: Any) -> None:
     count = cupy.cuda.runtime.getDeviceCount()
-    reach = [[cupy.cuda.runtime.deviceCanAccessPeer(a, b) for b in range(count) if b != a]
-             for a in range(count)]  # fmt: skip
+    reach = [
+        [cupy.cuda.runtime.deviceCanAccessPeer(a, b) for b in range(count) if b != a] for a in range(count)
+    ]
     line("devices", count, "peers", reach)
     for n in (16384, 32768, 65536):
         there = family("random", n, cupy)
         for device in ("cuda:0,1", "cuda"):
-            attempt(f"U {n} {device}",
-                    lambda c=there, d=device: bigsap.solve(c, device=d, method="ssp"),
-                    2 if n < 65536 else 1)  # fmt: skip
+            attempt(
+                f"U {n} {device}",
+                lambda c=there, d=device: bigsap.solve(c, device=d, method="ssp"),
+                2 if n < 65536 else 1,
+            )
         del there
         cupy.get_default_memory_pool().free_all_blocks()
 
@@ -187,10 +188,8 @@ def beside(cupy: Any) -> None:
             here = there.get()
             for turn in range(2):
                 times = 3 if size == 8192 or kind == "int0.1" else 2 - turn
-                attempt(f"{kind} {size} device", lambda c=there: bigsap.solve(c, device="cuda"),
-                        times)  # fmt: skip
-                attempt(f"{kind} {size} cpu", lambda c=here: bigsap.solve(c, device="cpu"),
-                        times)  # fmt: skip
+                attempt(f"{kind} {size} device", lambda c=there: bigsap.solve(c, device="cuda"), times)
+                attempt(f"{kind} {size} cpu", lambda c=here: bigsap.solve(c, device="cpu"), times)
             if kind == "int0.1":
                 profile(lambda c=there: bigsap.solve(c, device="cuda"))
             del there, here
@@ -203,9 +202,11 @@ def methods(cupy: Any) -> None:
         for kind in ("geometric", "disjoint", "rank2", "clusters", "random", "int1000"):
             there = family(kind, size, cupy)
             for method in ("compressed", "ssp", "compressed", "ssp"):
-                attempt(f"{kind} {size} device {method}",
-                        lambda c=there, m=method: bigsap.solve(c, device="cuda", method=m),
-                        1)  # fmt: skip
+                attempt(
+                    f"{kind} {size} device {method}",
+                    lambda c=there, m=method: bigsap.solve(c, device="cuda", method=m),
+                    1,
+                )
             del there
             cupy.get_default_memory_pool().free_all_blocks()
 

@@ -51,8 +51,19 @@ def bars() -> None:
                 cost.min()
             cupy.cuda.get_current_stream().synchronize()
             reading = round(100 * (time.perf_counter() - clock), 2)
-            print(n, share, "bare", bare, "proved", proved, "a reading", reading,
-                  result.stats["trees"], result.gap, flush=True)  # fmt: skip
+            print(
+                n,
+                share,
+                "bare",
+                bare,
+                "proved",
+                proved,
+                "a reading",
+                reading,
+                result.stats["trees"],
+                result.gap,
+                flush=True,
+            )
             del cost
     profile = cProfile.Profile()
     cost = costs(4096, 0.1)
@@ -185,8 +196,15 @@ def messages() -> None:
                     seconds = result.stats["seconds"]
                     spent = seconds["start"] + seconds["search"]
                     best["solve"] = min(best.get("solve", 1e9), spent)
-                print(n, share, devices, {k: round(1000 * v, 2) for k, v in best.items()},
-                      result.fun, result.stats["trees"], flush=True)  # fmt: skip
+                print(
+                    n,
+                    share,
+                    devices,
+                    {k: round(1000 * v, 2) for k, v in best.items()},
+                    result.fun,
+                    result.stats["trees"],
+                    flush=True,
+                )
     for size in (1, 1 << 16, 1 << 20, 1 << 26):
         with cupy.cuda.Device(0):
             here = cupy.zeros(size, np.uint8)
@@ -200,6 +218,11 @@ def messages() -> None:
 
 if __name__ == "__main__":
     {
-        "bars": bars, "parts": parts, "crossings": crossings, "messages": messages, "host": host,
-        "classical": classical, "proof": proof,
-    }[sys.argv[1]]()  # fmt: skip
+        "bars": bars,
+        "parts": parts,
+        "crossings": crossings,
+        "messages": messages,
+        "host": host,
+        "classical": classical,
+        "proof": proof,
+    }[sys.argv[1]]()
