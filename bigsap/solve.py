@@ -25,6 +25,7 @@ from bigsap.progress import Callback, Monitor
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
+from bigsap.run.execute import execute
 from bigsap.run.run import Run
 from bigsap.run.small_arrays import solve_small, suits
 from bigsap.run.small_gated import solve_small_gated, suits_gated
@@ -275,9 +276,9 @@ def solve(
                 Run, given, problem, monitor, options, n_threads, warm, saved, gated=gated, crew=crew
             )
             try:
-                result = run().result()
+                result = execute(run())
             except LargeCosts:
-                result = run(large=True).result()
+                result = execute(run(large=True), large=True)
             if crew is not None:
                 warn_of_little(problem.source, crew)
         if small is not None:

@@ -272,9 +272,14 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
     res = None
     stops = 0
     stages = set()
+    # How many ticks there are depends on how many threads the machine has to spare.
+    wanted = {(list_run.EVALUATE, True), (list_run.MATCH, False)}
+    if kind in ("rows", "tall rows", "ties"):
+        wanted.add((list_run.MATCH, True))
     generator = random.Random(7)
     while res is None or res.status == "cancelled":
-        callback = _stop_after(generator.randrange(30)) if stops < 60 else None
+        stop = stops < 60 or (stops < 1000 and not wanted <= stages)
+        callback = _stop_after(generator.randrange(30)) if stop else None
         if res is None:
             res = bigsap.solve(cost, checkpoint=path, callback=callback, **options)
         else:
@@ -283,9 +288,7 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
         saved = checkpoint.read(path).snapshot
         stages.add((saved.get("stage"), saved.get("wave")))
     assert stops > 4
-    assert {(list_run.EVALUATE, True), (list_run.MATCH, False)} <= stages
-    if kind in ("rows", "tall rows", "ties"):
-        assert (list_run.MATCH, True) in stages
+    assert wanted <= stages
     assert np.array_equal(res.col4row, whole.col4row)
     assert res.fun == whole.fun
     for counter in ("rows_scanned", "first_prices"):

@@ -364,7 +364,7 @@ def test_infeasible_is_proved_or_not_said(really, monkeypatch):
         lists.solve_compressed(problem, setting, solved, *rest)
         solved.outcome = replace(solved.outcome, column_of_row=None, violator=np.array([7]))
 
-    monkeypatch.setattr("bigsap.run.run.solve_compressed", wrong)
+    monkeypatch.setattr("bigsap.run.on_lists.solve_compressed", wrong)
     res = bigsap.solve(cost, method="compressed")
     assert res.status == ("infeasible" if really else "optimal")
     if really:

@@ -10,11 +10,11 @@ import numpy as np
 from bigsap.errors import CertificateError
 from bigsap.proof.certificate import Certificate, certify, certify_infeasible
 from bigsap.result import Status
-from bigsap.run.call import SolveCall
 from bigsap.run.interrupted import Conclusion, Deadline
 from bigsap.run.kept_rows import KeptRows
 from bigsap.run.proof_on_workers import proof_elsewhere
 from bigsap.run.refine import Solve, refined, settled
+from bigsap.run.run import Run
 from bigsap.sources.base import Array, CostSource, Crewed
 from bigsap.sources.clipped import Gated
 from bigsap.strategies import Outcome, whole_rows
@@ -22,7 +22,7 @@ from bigsap.strategies.start.warm import Warm
 
 
 def prove_now(
-    call: SolveCall,
+    run: Run,
     column_of_row: Array | None,
     v: Array,
     v_low: Array | None = None,
@@ -30,114 +30,112 @@ def prove_now(
 ) -> Certificate:
     """Certify by code that shares nothing with the engine."""
     clock = time.perf_counter()
-    progress = call.monitor.progress
+    progress = run.monitor.progress
     stage, progress.stage = progress.stage, "certificate"
     n_read = 0
     certificate: Certificate | None = None
-    gated = call.gated is not None or isinstance(call.given.source, Gated)
+    gated = run.gated is not None or isinstance(run.given.source, Gated)
 
     def tick(n_done: int) -> None:
         nonlocal n_read
         n_read = n_done
         if deadline is None:
-            call.monitor.tick()
+            run.monitor.tick()
         else:
             deadline.tick()
 
     try:
-        source = proof_elsewhere(call, looked_at(call))
+        source = proof_elsewhere(run, looked_at(run))
         certificate = certify(
             source,
             column_of_row,
             v,
             v_low,
-            maximize=call.problem.maximize,
-            threads=call.n_threads,
-            block_bytes=call.block_bytes(),
+            maximize=run.problem.maximize,
+            threads=run.n_threads,
+            block_bytes=run.block_bytes(),
             tick=tick,
-            pairs=call.options.certify == "pairs",
+            pairs=run.options.certify == "pairs",
             not_above_zero=gated,
         )
     finally:
-        call.seconds["certificate"] += time.perf_counter() - clock
+        run.seconds["certificate"] += time.perf_counter() - clock
         progress.stage = stage
         # A pass that was left has read these rows; of bounds that were, nothing is told.
-        whole_rows = n_read * call.problem.shape[1]
+        whole_rows = n_read * run.problem.shape[1]
         looked = 0 if certificate is None else certificate.pairs + certificate.bounds
-        call.certificate_pairs += whole_rows if certificate is None else looked
-    if 0 not in call.problem.shape:
-        call.known.see_certificate(certificate, column_of_row)
-        call.known.tell(call.monitor)
+        run.certificate_pairs += whole_rows if certificate is None else looked
+    if 0 not in run.problem.shape:
+        run.known.see_certificate(certificate, column_of_row)
+        run.known.tell(run.monitor)
     return certificate
 
 
-def looked_at(call: SolveCall) -> CostSource:
+def looked_at(run: Run) -> CostSource:
     """What a proof reads: kept rows where there are any."""
-    source = call.reading.source
+    source = run.reading.source
     if not isinstance(source, KeptRows):
         return source
     elsewhere = isinstance(source.source, Crewed) and not source.complete
     return source.source if elsewhere else source.looking()
 
 
-def within_gap(call: SolveCall, certificate: Certificate) -> None:
+def within_gap(run: Run, certificate: Certificate) -> None:
     """Have the solve end with this certificate where its gap is within the one asked for."""
-    gap = call.options.gap
+    gap = run.options.gap
     if gap > 0 and certificate.gap is not None and certificate.gap <= gap:
-        call.stopped, call.proved = Status.GAP_REACHED, certificate
+        run.stopped, run.proved = Status.GAP_REACHED, certificate
 
 
-def certified(call: SolveCall, outcome: Outcome, solve: Solve) -> Conclusion:
+def certified(run: Run, outcome: Outcome, solve: Solve) -> Conclusion:
     """Prove the outcome; where its gap is too large, refine it.
 
     solve: a residual problem, see ``refine``.
     """
-    certificate = call.proved or prove_now(call, outcome.column_of_row, outcome.v)
-    within_gap(call, certificate)
+    certificate = run.proved or prove_now(run, outcome.column_of_row, outcome.v)
+    within_gap(run, certificate)
     column_of_row = outcome.column_of_row
-    if call.proved is not None or column_of_row is None:
+    if run.proved is not None or column_of_row is None:
         return Conclusion(column_of_row, certificate=certificate)
-    if not settled(call, certificate):
+    if not settled(run, certificate):
         # Not into the checkpoint: it holds the end of the search; a resumed solve refines too.
-        call.monitor.save = None
-        _refuse_changed(call, column_of_row, outcome.v, certificate)
-        column_of_row, certificate = refined(
-            call, column_of_row, certificate, solve, partial(prove_now, call)
-        )
-        within_gap(call, certificate)
-    elif isinstance(certificate.fun, int) and (certificate.gap or 0) > call.options.gap:
-        return _searched_again(call, outcome, certificate)
+        run.monitor.save = None
+        _refuse_changed(run, column_of_row, outcome.v, certificate)
+        column_of_row, certificate = refined(run, column_of_row, certificate, solve, partial(prove_now, run))
+        within_gap(run, certificate)
+    elif isinstance(certificate.fun, int) and (certificate.gap or 0) > run.options.gap:
+        return _searched_again(run, outcome, certificate)
     return Conclusion(column_of_row, certificate=certificate)
 
 
-def _searched_again(call: SolveCall, outcome: Outcome, certificate: Certificate) -> Conclusion:
+def _searched_again(run: Run, outcome: Outcome, certificate: Certificate) -> Conclusion:
     """An outcome of integer costs that is not optimal, which no rounding explains: by searches over
     whole rows, from its prices, then from none."""
-    call.monitor.save = None
+    run.monitor.save = None
     assert outcome.column_of_row is not None
     warm: Warm | None = Warm(outcome.v - outcome.v.max(), outcome.column_of_row, exact=True)
     for _ in range(2):
         outcome = whole_rows.run(
-            call.renewed(),
-            epsilon=warm is None and call.options.epsilon,
-            seed=call.options.seed,
-            grid=call.arithmetic.grid,
+            run.renewed(),
+            epsilon=warm is None and run.options.epsilon,
+            seed=run.options.seed,
+            grid=run.arithmetic.grid,
             warm=warm,
-            phases=call.phases,
+            phases=run.phases,
         )
-        certificate = prove_now(call, outcome.column_of_row, outcome.v)
+        certificate = prove_now(run, outcome.column_of_row, outcome.v)
         if certificate.gap == 0:
             break
         warm = None
     return Conclusion(outcome.column_of_row, certificate=certificate)
 
 
-def _refuse_changed(call: SolveCall, column_of_row: Array, v: Array, certificate: Certificate) -> None:
+def _refuse_changed(run: Run, column_of_row: Array, v: Array, certificate: Certificate) -> None:
     """Raise CertificateError where costs of assigned pairs are other ones when read again.
 
     Only the optimum's own rounding can leave a gap, unless the costs change.
     """
-    again = prove_now(call, column_of_row, v)
+    again = prove_now(run, column_of_row, v)
     same = again.fun == certificate.fun and np.array_equal(again.u, certificate.u)
     if not same:
         (rows,) = np.nonzero(again.u != certificate.u)
@@ -148,30 +146,30 @@ def _refuse_changed(call: SolveCall, column_of_row: Array, v: Array, certificate
         )
 
 
-def confirmed(call: SolveCall, outcome: Outcome) -> Outcome:
+def confirmed(run: Run, outcome: Outcome) -> Outcome:
     """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
-    dense = call.lists is None
-    while call.options.certify:
+    dense = run.lists is None
+    while run.options.certify:
         try:
             certify_infeasible(
-                looked_at(call),
+                looked_at(run),
                 outcome.violator,
-                maximize=call.problem.maximize,
-                threads=call.n_threads,
-                block_bytes=call.block_bytes(),
-                tick=lambda _: call.monitor.tick(),
+                maximize=run.problem.maximize,
+                threads=run.n_threads,
+                block_bytes=run.block_bytes(),
+                tick=lambda _: run.monitor.tick(),
             )
             break
         except CertificateError:
             if dense:
                 raise
-        dense, call.monitor.save = True, None
+        dense, run.monitor.save = True, None
         outcome = whole_rows.run(
-            call.renewed(),
-            epsilon=call.options.epsilon,
-            seed=call.options.seed,
-            grid=call.arithmetic.grid,
-            phases=call.phases,
+            run.renewed(),
+            epsilon=run.options.epsilon,
+            seed=run.options.seed,
+            grid=run.arithmetic.grid,
+            phases=run.phases,
         )
         if not outcome.violator.size:
             break

@@ -10,49 +10,49 @@ import numpy as np
 from bigsap.errors import BigsapError
 from bigsap.problem import Problem
 from bigsap.result import Result, Status
-from bigsap.run.call import BLOCK_SECONDS, SolveCall
 from bigsap.run.interrupted import Conclusion, as_float
+from bigsap.run.run import BLOCK_SECONDS, Run
 from bigsap.run.stats import last_report, solve_stats
 from bigsap.sources.base import Array
 from bigsap.sources.constant import infinities
 from bigsap.strategies.orientation import exchanged, inverse, rows_outside
 
 
-def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) -> Result:
+def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Result:
     """The result in the user's orientation."""
-    problem = call.problem
+    problem = run.problem
     certificate = found.certificate
     if violator is None and certificate is not None and math.isinf(certificate.bound):
         violator = _without_column(certificate.u, problem)
         found, certificate = Conclusion(None), None
     col4row = found.column_of_row
     u, v, u_low, v_low = found.u, found.v, found.u_low, found.v_low
-    status = call.stopped or Status.OPTIMAL
+    status = run.stopped or Status.OPTIMAL
     message = None
     if violator is not None:
         status = Status.INFEASIBLE
         if problem.transposed:
             violator = rows_outside(problem, violator)
-        message = f"{explain(violator)} {of_infinities(call, violator)}".rstrip()
+        message = f"{explain(violator)} {of_infinities(run, violator)}".rstrip()
     if problem.transposed:
-        col4row = None if col4row is None else inverse(col4row, call.given.shape[0])
+        col4row = None if col4row is None else inverse(col4row, run.given.shape[0])
         certificate = None if certificate is None else exchanged(certificate)
         u, v, u_low, v_low = v, u, v_low, u_low
     if certificate is not None and certificate.fun is not None:
         if certificate.optimal:
             status = Status.OPTIMAL
-        elif call.stopped is None:
+        elif run.stopped is None:
             status = Status.IMPRECISE
     result = Result.from_assignment(
         col4row,
         as_float(v),
         certificate,
-        shape=call.given.shape,
+        shape=run.given.shape,
         status=status,
         message=message,
         maximize=problem.maximize,
-        stats=solve_stats(call),
-        nit=len(call.phases),
+        stats=solve_stats(run),
+        nit=len(run.phases),
         violator=() if violator is None else violator,
         u=as_float(u),
         u_low=u_low,
@@ -60,7 +60,7 @@ def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) 
         fun=found.fun,
         bound=found.bound,
     )
-    last_report(call, result)
+    last_report(run, result)
     return result
 
 
@@ -71,11 +71,11 @@ def _without_column(u: Array, problem: Problem) -> Array:
     return rows if problem.n_virtual_columns else rows[:1]
 
 
-def of_infinities(call: SolveCall, violator: Array) -> str:
+def of_infinities(run: Run, violator: Array) -> str:
     """What is to be said about infinite costs, unless that would take long."""
-    if call.seconds_per_row > BLOCK_SECONDS:
+    if run.seconds_per_row > BLOCK_SECONDS:
         return ""
-    source = call.given.source if call.gated is None else call.gated
+    source = run.given.source if run.gated is None else run.gated
     with suppress(BigsapError):
         return infinities(source, violator.tolist())
     return ""

@@ -19,7 +19,7 @@ from bigsap.engine.core.pair_costs import signed_total
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
-from bigsap.run.call import SolveCall
+from bigsap.run.run import Run
 from bigsap.sources.base import Array, read_while
 from bigsap.sources.filling import fill_of
 from bigsap.strategies.start.samples import pairs_are_cheap
@@ -77,7 +77,7 @@ class Conclusion:
 
 
 def answer(
-    call: SolveCall,
+    run: Run,
     deadline: Deadline,
     prove: Callable[[Array | None, Array], Certificate],
     found: Array | None = None,
@@ -92,26 +92,26 @@ def answer(
     are known. prove: a certificate pass that raises ``Late``. by_bounds: seconds that it may
     take where bounds spare it pairs.
     """
-    problem, known = call.problem, call.known
+    problem, known = run.problem, run.known
     matching, cost = known.column_of_row, known.cost
-    now, v = call.at_hand()
+    now, v = run.at_hand()
     candidates = [found] if found is not None else [known.complete, now]
     try:
         for candidate in candidates:
             if candidate is None:
                 continue
             at_hand = costs if found is None and candidate is not known.complete else None
-            whole, price = _completed(call, candidate, deadline.tick, at_hand)
+            whole, price = _completed(run, candidate, deadline.tick, at_hand)
             if price < math.inf and (cost is None or price < cost):
                 matching, cost = whole, price
     except Late:
         if cost is None:
-            matching, cost = _at_once(call, [now] if found is None else [found])
+            matching, cost = _at_once(run, [now] if found is None else [found])
     certificate = None
     # What a row took lately may be far from what it takes, so without any bound a pass that
     # can be left between its rows is begun in any case.
-    expected = call.seconds_per_row * problem.shape[0] / call.n_threads
-    light = call.rows.policy == "in place" or fill_of(problem.source) is not None
+    expected = run.seconds_per_row * problem.shape[0] / run.n_threads
+    light = run.rows.policy == "in place" or fill_of(problem.source) is not None
     if min(expected, by_bounds) <= max(0.0, deadline.left) or (known.bound is None and light):
         with suppress(Late):
             certificate = prove(matching, v)
@@ -134,51 +134,51 @@ def answer(
     )
 
 
-def _completed(call: SolveCall, candidate: Array, tick: Tick, costs: Array | None) -> tuple[Array, Any]:
+def _completed(run: Run, candidate: Array, tick: Tick, costs: Array | None) -> tuple[Array, Any]:
     """The candidate with its open rows matched, and its signed cost.
 
     A search reads at least one row for each open row; where there are many it is the last
     resort, against forbidden pairs.
     """
-    problem = call.problem
+    problem = run.problem
     n_open = min(problem.shape) - int((candidate >= 0).sum())
     price: Any = math.inf
     whole = candidate
     if n_open == 0 or n_open > _FEW_OPEN:
         whole = in_order(problem, candidate)
-        price = _signed_cost(call, whole, tick, candidate, costs)
+        price = _signed_cost(run, whole, tick, candidate, costs)
     if n_open and price == math.inf:
         whole = complete(problem, candidate, tick)
-        price = _signed_cost(call, whole, tick, candidate, costs)
+        price = _signed_cost(run, whole, tick, candidate, costs)
     return whole, price
 
 
-def _at_once(call: SolveCall, candidates: list[Array | None]) -> tuple[Array | None, Any]:
+def _at_once(run: Run, candidates: list[Array | None]) -> tuple[Array | None, Any]:
     """A candidate with its open rows given free columns in order, and its signed cost, where that
     takes a moment: few pairs, each of which is cheap. Else None, twice."""
-    problem = call.problem
+    problem = run.problem
     if min(problem.shape) > _FEW_PAIRS or not pairs_are_cheap(problem):
         return None, None
     for candidate in candidates:
         if candidate is not None:
             whole = in_order(problem, candidate)
-            price = signed_total(problem, call.rows.table, whole, lambda: None)
+            price = signed_total(problem, run.rows.table, whole, lambda: None)
             if price < math.inf:
                 return whole, price
     return None, None
 
 
-def _signed_cost(call: SolveCall, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
+def _signed_cost(run: Run, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
     """The signed cost of an assignment that differs in few rows from ``base``, of which the
     signed costs (n,) may be known."""
-    problem = call.problem
+    problem = run.problem
     known: list[Any] = []
     if costs is not None:
         same = (base >= 0) & (whole == base)
         known = costs[same].tolist()
         known = [int(cost) for cost in known] if problem.integer else known
         whole = np.where(same, FREE, whole)
-    return signed_total(problem, call.rows.table, whole, tick, known)
+    return signed_total(problem, run.rows.table, whole, tick, known)
 
 
 def in_order(problem: Problem, matching: Array) -> Array:

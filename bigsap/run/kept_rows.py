@@ -22,8 +22,8 @@ from bigsap.errors import BigsapError
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
 from bigsap.row_cache import ABSENT, MISSES, N_USED, Rows, claim, touch
-from bigsap.run.call import SolveCall
 from bigsap.run.proof_on_workers import rows_elsewhere
+from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
     Array,
@@ -57,27 +57,34 @@ _FEW_BYTES = 64 << 20
 _FUNCTION_BYTES = 1 << 17
 
 
-def kept_problem(call: SolveCall) -> Problem:
-    """``call.problem``, or the same with rows that are kept in ``call.rows`` as they are read.
+def keep_rows(run: Run) -> None:
+    """Have ``run.reading`` keep its rows where that pays; once a solve."""
+    if not run.keeps:
+        run.keeps = True
+        run.reading = kept_problem(run)
+
+
+def kept_problem(run: Run) -> Problem:
+    """``run.problem``, or the same with rows that are kept in ``run.rows`` as they are read.
 
     With room for all rows, those that a method on lists asks for are all read here, and an array's
     whatever the method. Raises what the source raises, InvalidCostError, and ``Stopped``.
     """
-    problem, rows = call.problem, call.rows
+    problem, rows = run.problem, run.rows
     source = problem.source
     if rows.policy == "in place" or device_name(source) != "cpu" or 0 in problem.shape:
         return problem
     if isinstance(source, Resident) and source.resident() is not None:
         return problem
     behind = not isinstance(source, Fillable) or source.fill() is None
-    lists = call.method in ON_LISTS
+    lists = run.method in ON_LISTS
     # An array across memory, or of another type: scans of whole rows would copy row by row.
     whole = lists or (isinstance(source, ArraySource) and not source.mapped)
     if whole and rows.n_slots == problem.shape[0] and (behind or _worth_keeping(problem)):
         # Should the solve be stopped meanwhile: what is here by then need not be read again.
         seen = KeptRows(source, rows, keep=False)
-        call.reading = Problem(seen, problem.maximize, problem.transposed)
-        _read_all(call, source if behind else rows_elsewhere(call, source))
+        run.reading = Problem(seen, problem.maximize, problem.transposed)
+        _read_all(run, source if behind else rows_elsewhere(run, source))
         matrix = ArraySource(rows.table.slots)
         return Problem(matrix, problem.maximize, problem.transposed)
     if not behind:
@@ -130,13 +137,13 @@ def is_dear(problem: Problem) -> bool:
     return True
 
 
-def _read_all(call: SolveCall, source: CostSource) -> None:
+def _read_all(run: Run, source: CostSource) -> None:
     """Read every row into its slot, once, by all threads; the monitor hears how far it is."""
-    problem, table, monitor = call.problem, call.rows.table, call.monitor
+    problem, table, monitor = run.problem, run.rows.table, run.monitor
     m = problem.shape[1]
     slots = table.slots
     clock = time.perf_counter()
-    block_bytes = call.block_bytes()
+    block_bytes = run.block_bytes()
     if isinstance(source, FunctionSource):
         block_bytes = min(block_bytes, _FUNCTION_BYTES)
 
@@ -157,13 +164,13 @@ def _read_all(call: SolveCall, source: CostSource) -> None:
         monitor.tick()
 
     try:
-        stream(source, prepare, threads=call.n_threads, block_bytes=block_bytes, tick=tick)
+        stream(source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)
     finally:
         table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
         seconds = time.perf_counter() - clock
-        call.seconds["start"] += seconds
+        run.seconds["start"] += seconds
         # What follows a stop must know how slow rows are.
-        call.seconds_per_row = seconds * call.n_threads / max(1, int(table.head[MISSES]))
+        run.seconds_per_row = seconds * run.n_threads / max(1, int(table.head[MISSES]))
 
 
 class KeptRows:

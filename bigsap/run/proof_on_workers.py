@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.proof.row_pass import gives_parts
-from bigsap.run.call import SolveCall
+from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Crewed
 
@@ -35,20 +35,20 @@ def seconds_of_pass(source: CostSource, n_threads: int) -> float:
     return statistics.median(took) * n * (m / width) / n_threads
 
 
-def proof_elsewhere(call: SolveCall, source: CostSource) -> CostSource:
+def proof_elsewhere(run: Run, source: CostSource) -> CostSource:
     """``source``, or as workers have it, who then make the certificate's pass."""
-    if call.beside is None or isinstance(source, Crewed) or in_memory(source):
+    if run.beside is None or isinstance(source, Crewed) or in_memory(source):
         return source
     if math.prod(source.shape) < _WORTH_PAIRS or seconds_by_bounds(source) < math.inf:
         return source
-    return _where_faster(call, source, _DUAL_BYTES)
+    return _where_faster(run, source, _DUAL_BYTES)
 
 
-def rows_elsewhere(call: SolveCall, source: CostSource) -> CostSource:
+def rows_elsewhere(run: Run, source: CostSource) -> CostSource:
     """``source``, or as workers have it, who then bring all rows."""
-    if call.beside is None or isinstance(source, Crewed):
+    if run.beside is None or isinstance(source, Crewed):
         return source
-    return _where_faster(call, source, source.shape[1] * source.dtype.itemsize)
+    return _where_faster(run, source, source.shape[1] * source.dtype.itemsize)
 
 
 def in_memory(source: CostSource) -> bool:
@@ -56,10 +56,10 @@ def in_memory(source: CostSource) -> bool:
     return isinstance(source, ArraySource) and not source.mapped
 
 
-def _where_faster(call: SolveCall, source: CostSource, answer_bytes: int) -> CostSource:
-    assert call.beside is not None
-    seconds = seconds_of_pass(source, call.n_threads)
-    if not call.beside.pays(source.shape[0], seconds, call.n_threads, answer_bytes):
+def _where_faster(run: Run, source: CostSource, answer_bytes: int) -> CostSource:
+    assert run.beside is not None
+    seconds = seconds_of_pass(source, run.n_threads)
+    if not run.beside.pays(source.shape[0], seconds, run.n_threads, answer_bytes):
         return source
-    found = call.beside.of(source)
+    found = run.beside.of(source)
     return source if found is None else found

@@ -27,7 +27,7 @@ from bigsap.proof.minima import minima
 from bigsap.proof.near_matching import matched_again
 from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import parse_bytes
-from bigsap.run.call import SolveCall
+from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.clipped import Gated
@@ -50,18 +50,18 @@ Prove = Callable[[Array, Array, Array | None], Certificate]
 Solve = Callable[[Problem, Array | None], Outcome | None]
 
 
-def settled(call: SolveCall, certificate: Certificate) -> bool:
+def settled(run: Run, certificate: Certificate) -> bool:
     """Whether a certificate needs no refinement: for integers, where it is within the gap asked
     for, or where it is optimal and clear."""
     if certificate.gap is None or isinstance(certificate.fun, int):
         return True
-    if 0 < certificate.gap <= call.options.gap:
+    if 0 < certificate.gap <= run.options.gap:
         return True
     return certificate.optimal and certificate.clear
 
 
 def refined(
-    call: SolveCall, column_of_row: Array, certificate: Certificate, solve: Solve, prove: Prove
+    run: Run, column_of_row: Array, certificate: Certificate, solve: Solve, prove: Prove
 ) -> tuple[Array, Certificate]:
     """A better assignment and certificate, as far as other problems lead to them.
 
@@ -70,15 +70,15 @@ def refined(
     """
     few = True
     for _ in range(ROUNDS):
-        if settled(call, certificate):
+        if settled(run, certificate):
             break
-        found = _by_near_pairs(call, column_of_row, certificate) if few else None
+        found = _by_near_pairs(run, column_of_row, certificate) if few else None
         few = found is not None
         if found is None:
-            found = _next(call, column_of_row, certificate, solve)
+            found = _next(run, column_of_row, certificate, solve)
         if found is None:
             break
-        call.refined += 1
+        run.refined += 1
         before, gap = certificate.gap or 0.0, math.inf
         better = prove(*found)
         gap = math.inf if better.gap is None else better.gap
@@ -92,72 +92,72 @@ def refined(
 
 
 def _by_near_pairs(
-    call: SolveCall, column_of_row: Array, certificate: Certificate
+    run: Run, column_of_row: Array, certificate: Certificate
 ) -> tuple[Array, Array, Array | None] | None:
     """The next assignment and prices of a square problem, from pairs that leave at most the gap;
     None where these are not few."""
-    source, gap, margin = call.reading.source, certificate.gap or 0.0, certificate.margin
+    source, gap, margin = run.reading.source, certificate.gap or 0.0, certificate.margin
     n, m = source.shape
     if n != m or isinstance(source, Gated) or not margin or gap > _MARGINS * margin:
         return None
-    _, _, v, v_low = signed_duals(call, certificate)
+    _, _, v, v_low = signed_duals(run, certificate)
     prices = Prices(v, v_low if v_low.any() else None)
     found, looked = minima(
         source,
         column_of_row,
         prices,
-        call.problem.maximize,
-        call.n_threads,
-        call.block_bytes(),
-        lambda _: call.monitor.tick(),
+        run.problem.maximize,
+        run.n_threads,
+        run.block_bytes(),
+        lambda _: run.monitor.tick(),
         width=(1.0 + 2.0**-20) * gap,
     )
-    call.certificate_pairs += looked.pairs + looked.bounds
-    signed = call.problem.sign * found.matched.astype(np.float64)
+    run.certificate_pairs += looked.pairs + looked.bounds
+    signed = run.problem.sign * found.matched.astype(np.float64)
     better = matched_again(found, column_of_row, signed, prices)
     return None if better is None else (better[0], better[1].high, better[1].low)
 
 
 def _next(
-    call: SolveCall, column_of_row: Array, certificate: Certificate, solve: Solve
+    run: Run, column_of_row: Array, certificate: Certificate, solve: Solve
 ) -> tuple[Array, Array, Array | None] | None:
     """The next assignment, and prices in two parts; None where there is no way to one."""
-    source = call.reading.source
+    source = run.reading.source
     n, m = source.shape
     gap = certificate.gap or 0.0
     # By more than rounding: the assignment is another one's.
     far = gap > _ROUNDING * certificate.size
-    if far and not call.refined and n <= m and (n < m or boundable(source) is not None):
-        clipped = clipped_costs(call, certificate)
+    if far and not run.refined and n <= m and (n < m or boundable(source) is not None):
+        clipped = clipped_costs(run, certificate)
         outcome = None if clipped is None else solve(clipped, None)
         if outcome is not None and outcome.column_of_row is not None:
             return unpadded(outcome.column_of_row, n, m), outcome.v, None
     if max(n, m) ** 2 > _MOST_SQUARE * n * m:
         return None
-    duals = signed_duals(call, certificate)
-    residual = Residual(source, duals, gap, maximize=call.problem.maximize)
+    duals = signed_duals(run, certificate)
+    residual = Residual(source, duals, gap, maximize=run.problem.maximize)
     start = None if far else padded(column_of_row, max(n, m))
-    outcome = solve(Problem(in_memory(call, residual)), start)
+    outcome = solve(Problem(in_memory(run, residual)), start)
     if outcome is None or outcome.column_of_row is None or outcome.violator.size:
         return None
-    return unpadded(outcome.column_of_row, n, m), *raised(call, certificate, outcome.v / residual.scale)
+    return unpadded(outcome.column_of_row, n, m), *raised(run, certificate, outcome.v / residual.scale)
 
 
-def clipped_costs(call: SolveCall, certificate: Certificate) -> Problem | None:
+def clipped_costs(run: Run, certificate: Certificate) -> Problem | None:
     """The problem with costs that no optimal assignment uses clipped; n <= m.
 
     The assignment at hand costs so much more than the rows' minima together; a pair that costs as
     much more than its row's minimum is in no better one. Bounds of the source stay.
     """
-    problem, source = call.problem, call.reading.source
+    problem, source = run.problem, run.reading.source
     found, _ = minima(
         source,
         None,
         Prices(np.zeros(source.shape[1])),
         problem.maximize,
-        call.n_threads,
-        call.block_bytes(),
-        lambda _: call.monitor.tick(),
+        run.n_threads,
+        run.block_bytes(),
+        lambda _: run.monitor.tick(),
     )
     low = found.high
     if certificate.fun is None or not np.isfinite(low).all():
@@ -174,26 +174,26 @@ def clipped_costs(call: SolveCall, certificate: Certificate) -> Problem | None:
     return Problem(Gated(given, caps, maximize=problem.maximize), problem.maximize)
 
 
-def signed_duals(call: SolveCall, certificate: Certificate) -> tuple[Array, Array, Array, Array]:
+def signed_duals(run: Run, certificate: Certificate) -> tuple[Array, Array, Array, Array]:
     """u, v and their low parts, all in the minimising sense: u, u_low, v, v_low."""
-    sign = call.problem.sign
+    sign = run.problem.sign
     parts = []
     for dual, low in ((certificate.u, certificate.u_low), (certificate.v, certificate.v_low)):
         parts += [sign * dual, np.zeros(dual.size) if low is None else sign * low]
     return parts[0], parts[1], parts[2], parts[3]
 
 
-def in_memory(call: SolveCall, residual: Residual) -> CostSource:
+def in_memory(run: Run, residual: Residual) -> CostSource:
     """The residual costs as a matrix, where there is room."""
     n, m = residual.shape
-    limit = call.options.memory_limit
+    limit = run.options.memory_limit
     room = _BYTES if limit is None else parse_bytes(limit, "memory_limit") // 4
     if 8 * n * m > room:
         return residual
     matrix = np.empty((n, m))
     step = max(1, _AT_ONCE // m)
     for first in range(0, n, step):
-        call.monitor.tick()
+        run.monitor.tick()
         rows = np.arange(first, min(n, first + step))
         residual.read(rows, slice(0, m), matrix[first : first + rows.size])
     return ArraySource(matrix)
@@ -216,12 +216,12 @@ def unpadded(column_of_row: Array, n: int, m: int) -> Array:
     return found
 
 
-def raised(call: SolveCall, certificate: Certificate, w: Array) -> tuple[Array, Array]:
+def raised(run: Run, certificate: Certificate, w: Array) -> tuple[Array, Array]:
     """The certificate's prices and those of its residual problem, in two parts.
 
     In square problems most of them are brought near 0, so that their low parts are small.
     """
-    _, _, v, v_low = signed_duals(call, certificate)
+    _, _, v, v_low = signed_duals(run, certificate)
     high, low = two_sum(v, w[: v.size])
     high, low = two_sum(high, low + v_low)
     if certificate.u.size == v.size:

@@ -13,9 +13,9 @@ from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
 from bigsap.result import Result
-from bigsap.run.call import SolveCall
 from bigsap.run.interrupted import Deadline, Late
 from bigsap.run.kept_rows import KeptRows
+from bigsap.run.run import Run
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies.placement import device_name, device_rows
 
@@ -24,49 +24,49 @@ _FIRST_SECONDS = 0.2
 _FIRST_SHARE = 0.1
 
 
-def solve_stats(call: SolveCall) -> dict[str, Any]:
+def solve_stats(run: Run) -> dict[str, Any]:
     """``Result.stats`` of a solve, ended or stopped: counts of work, bytes, seconds, bounds."""
-    engine, rows = call.engine, call.rows
-    there = device_rows(None if call.lists is None else call.lists.engine)
-    m = call.problem.shape[1]
+    engine, rows = run.engine, run.rows
+    there = device_rows(None if run.lists is None else run.lists.engine)
+    m = run.problem.shape[1]
     evaluated = engine.rows_evaluated if engine is not None else 0
     scanned = engine.rows_scanned if engine is not None else 0
-    if rows.policy != "in place" and call.lists is None:
+    if rows.policy != "in place" and run.lists is None:
         evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
     lists: dict[str, Any] = {"list_bytes": 0, "lists_doubled": 0, "list_growth_refused": 0, "trees": {}}
-    if call.lists is not None:
-        counts = call.lists.totals()
-        if not call.whole_rows:
+    if run.lists is not None:
+        counts = run.lists.totals()
+        if not run.whole_rows:
             evaluated = pairs = 0
-        asked = _asked(call, counts.rows, counts.pairs)
+        asked = _asked(run, counts.rows, counts.pairs)
         evaluated, pairs = evaluated + asked[0], pairs + asked[1]
         scanned += counts.scans
         lists = {
             "list_bytes": counts.list_bytes,
             "lists_doubled": counts.doubled,
             "list_growth_refused": counts.refused,
-            "trees": call.lists.trees,
+            "trees": run.lists.trees,
         }
-    if call.levels is not None:
-        counts = call.levels.counts
+    if run.levels is not None:
+        counts = run.levels.counts
         evaluated, pairs = evaluated + counts.rows, pairs + counts.pairs
         scanned += counts.scans
-    first = call.lists or call.levels
+    first = run.lists or run.levels
     return {
-        "method": call.method,
-        "why": call.why,
-        "threads": call.n_threads,
-        "device": device_name(call.problem.source),
-        "source": type(call.given.source).__name__,
-        "evaluated_by": getattr(call.problem.source, "evaluated_by", None),
-        "transposed": call.problem.transposed,
-        "price": str(call.arithmetic.price),
-        "resumed": call.resumed,
-        "warm_started": call.warm_start is not None,
+        "method": run.method,
+        "why": run.why,
+        "threads": run.n_threads,
+        "device": device_name(run.problem.source),
+        "source": type(run.given.source).__name__,
+        "evaluated_by": getattr(run.problem.source, "evaluated_by", None),
+        "transposed": run.problem.transposed,
+        "price": str(run.arithmetic.price),
+        "resumed": run.resumed,
+        "warm_started": run.warm_start is not None,
         "rows_evaluated": evaluated,
         "pairs_evaluated": pairs,
-        "certificate_pairs": call.certificate_pairs,
+        "certificate_pairs": run.certificate_pairs,
         "proof": None,  # the result tells both, where there is a certificate
         "proof_bounds": 0,
         "rows_scanned": scanned,
@@ -76,36 +76,36 @@ def solve_stats(call: SolveCall) -> dict[str, Any]:
         "cache_bytes": (there or rows).bytes,
         "cache_hits": (there or rows).hits,
         "cache_misses": (there or rows).misses,
-        "copied_bytes": getattr(there or call.problem.source, "copied_bytes", 0),
+        "copied_bytes": getattr(there or run.problem.source, "copied_bytes", 0),
         **lists,
-        "auction": call.auction,
-        "refined": call.refined,
+        "auction": run.auction,
+        "refined": run.refined,
         "first_prices": first.first_prices if first is not None else None,
-        "cluster": None if call.crew is None else call.crew.told(),
-        "phases": call.phases,
-        "gaps": call.monitor.gaps,
-        "seconds": {**call.seconds, "total": call.monitor.seconds},
+        "cluster": None if run.crew is None else run.crew.told(),
+        "phases": run.phases,
+        "gaps": run.monitor.gaps,
+        "seconds": {**run.seconds, "total": run.monitor.seconds},
         "peak_bytes": peak_bytes(),
     }
 
 
-def _asked(call: SolveCall, evaluated: int, pairs: int) -> tuple[int, int]:
+def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:
     """Rows and pairs that the source was asked for: kept ones are not asked for again."""
-    source = call.reading.source
+    source = run.reading.source
     if isinstance(source, KeptRows):
         return evaluated - source.rows_found, pairs - source.pairs_found
-    if source is not call.problem.source:
-        return call.rows.misses, call.rows.misses * call.problem.shape[1]
+    if source is not run.problem.source:
+        return run.rows.misses, run.rows.misses * run.problem.shape[1]
     return evaluated, pairs
 
 
-def first_bounds(call: SolveCall) -> None:
+def first_bounds(run: Run) -> None:
     """Tell listeners what is known before any work: the costs' floor, the price of the pairs
-    in order. ``call.known`` is not told: a pass over the costs finds better."""
-    problem, monitor = call.problem, call.monitor
+    in order. ``run.known`` is not told: a pass over the costs finds better."""
+    problem, monitor = run.problem, run.monitor
     if not monitor.heard:
         return
-    known = Known(problem, infinity(call.arithmetic.price), active=False)
+    known = Known(problem, infinity(run.arithmetic.price), active=False)
     known.see_floor()
     known.tell(monitor)
     source = problem.source
@@ -117,24 +117,24 @@ def first_bounds(call: SolveCall) -> None:
         limit = math.inf if monitor.time_limit is None else _FIRST_SHARE * monitor.time_limit
         clock = Deadline(min(_FIRST_SECONDS, limit), lambda: monitor.cancelled)
         in_order = np.where(rows < m, rows, FREE)
-        known.cost = cheap_total(problem, call.rows, in_order, clock.tick)
+        known.cost = cheap_total(problem, run.rows, in_order, clock.tick)
         known.tell(monitor)
 
 
-def list_bounds(call: SolveCall) -> None:
-    """Tell listeners what the lists prove in the midst of a phase. Not ``call.known``: ``gap`` is
+def list_bounds(run: Run) -> None:
+    """Tell listeners what the lists prove in the midst of a phase. Not ``run.known``: ``gap`` is
     judged at the end of each phase, never by the clock."""
-    if call.lists is not None:
-        known = Known(call.problem, infinity(call.arithmetic.price), active=False)
-        call.lists.teach(known)
-        known.tell(call.monitor)
+    if run.lists is not None:
+        known = Known(run.problem, infinity(run.arithmetic.price), active=False)
+        run.lists.teach(known)
+        known.tell(run.monitor)
 
 
-def last_report(call: SolveCall, result: Result) -> None:
+def last_report(run: Run, result: Result) -> None:
     """Tell listeners what the result says."""
-    monitor, progress = call.monitor, call.monitor.progress
+    monitor, progress = run.monitor, run.monitor.progress
     low, high = result.bound, result.fun
-    if call.problem.maximize:
+    if run.problem.maximize:
         low, high = high, low
     monitor.enclose(low, high)
     monitor.reached(result.stats["rows_scanned"], result.stats["rows_evaluated"])

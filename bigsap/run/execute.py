@@ -1,0 +1,145 @@
+"""One solve from its state to its result: climb the ladder, prove, conclude."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from traceback import clear_frames
+
+import numpy as np
+
+from bigsap.engine.core.held import Resting
+from bigsap.engine.core.team import Team
+from bigsap.problem import Problem
+from bigsap.progress import PartMonitor, Stopped
+from bigsap.proof.certificate import Certificate
+from bigsap.proof.minima import seconds_by_bounds
+from bigsap.result import Result, Status
+from bigsap.run.certify import certified, confirmed, prove_now
+from bigsap.run.checkpoints import open_checkpoint
+from bigsap.run.compile_ahead import compile_ahead
+from bigsap.run.conclude import conclude
+from bigsap.run.interrupted import Conclusion, Deadline, Late, answer
+from bigsap.run.ladder import climb
+from bigsap.run.refine import settled, signed_duals
+from bigsap.run.run import Run
+from bigsap.run.stats import first_bounds
+from bigsap.run.warm_start import GivenStart
+from bigsap.run.without_proof import pair_costs, unproved
+from bigsap.sources.base import Array
+from bigsap.strategies import Outcome
+from bigsap.strategies.orientation import orient
+
+
+def execute(run: Run, *, large: bool = False) -> Result:
+    """Solve, prove, and put the answer together. large: as ``Run`` has it."""
+    open_checkpoint(run, large=large)
+    n, m = run.problem.shape
+    if n == 0 or m == 0:
+        empty = np.full(n, -1, np.intp)
+        return conclude(run, Conclusion(empty, certificate=prove_now(run, empty, np.zeros(m))))
+    compile_ahead(run.problem, run.method, run.arithmetic.price)
+    with Team(run.n_threads) as team:
+        run.team = team
+        if not run.options.certify and run.rows.policy != "in place":
+            run.resting = Resting(run.rows.table)
+        if run.method == "ssp":
+            run.dense()  # costs that several devices share are copied there first
+        first_bounds(run)
+        found: Array | None = None
+        try:
+            outcome = climb(run)
+            if outcome.violator.size:
+                outcome = confirmed(run, outcome)
+            if outcome.violator.size:
+                return conclude(run, Conclusion(None), outcome.violator)
+            found = outcome.column_of_row
+            if run.engine is not None:
+                run.engine.release()
+            if run.options.certify:
+                return conclude(run, certified(run, outcome, partial(_residual, run)))
+            return conclude(run, _uncertified(run, outcome))
+        except Stopped as stop:
+            try:
+                return conclude(run, _stopped(run, stop, found))
+            finally:
+                # Frames that carried it to another thread's caller hold it, and so each
+                # other: a stopped solve's arrays would wait for Python's collector.
+                clear_frames(stop.__traceback__)
+
+
+def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
+    """The outcome as it is, its costs and duals from what the search holds."""
+    found = outcome.column_of_row
+    if found is None:
+        return Conclusion(None)
+    held = [holder for holder in (run.resting, run.lists) if holder is not None]
+    costs = pair_costs(run.problem, run.rows, held, found, run.monitor.tick)
+    told = unproved(run.problem, found, costs, outcome.v)
+    if told.doubtful:
+        # Prices so large that their rounding may have decided.
+        proved = certified(run, outcome, partial(_residual, run))
+        certificate = proved.certificate
+        if certificate is not None and not settled(run, certificate):
+            return proved
+        if run.refined and certificate is not None:
+            u, u_low, v, v_low = signed_duals(run, certificate)
+            return Conclusion(proved.column_of_row, certificate.fun, u=u, v=v, u_low=u_low, v_low=v_low)
+    return Conclusion(found, told.fun, u=told.u, v=told.v)
+
+
+def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcome | None:
+    """Solve a residual problem, see ``refine``; from zero prices and an assignment, where one is
+    given."""
+    options = replace(
+        run.options,
+        maximize=False,
+        method="auto",
+        epsilon=True,
+        dtype=None,
+        device="cpu",
+        gap=0.0,
+        checkpoint=None,
+        certify=False,
+        start="auto",
+        variant="auto",
+    )
+    monitor = PartMonitor(run.monitor, problem.shape[0], 0)
+    start = None
+    if column_of_row is not None:
+        start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
+    inner = Run(problem, orient(problem), monitor, options, run.n_threads, start, None)
+    inner.keeps = True  # its costs are made of rows that the outer solve keeps
+    try:
+        with Team(inner.n_threads) as team:
+            inner.team = team
+            outcome = climb(inner)
+            if inner.engine is not None:
+                inner.engine.release()
+    finally:
+        monitor.close()
+    run.phases += inner.phases
+    return None if inner.problem.transposed else outcome
+
+
+def _stopped(run: Run, stop: Stopped, found: Array | None) -> Conclusion:
+    """The best that is known; see ``interrupted``."""
+    run.stopped = Status(stop.reason)
+    deadline = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
+
+    def proof(column_of_row: Array | None, v: Array) -> Certificate:
+        if not run.options.certify:
+            raise Late
+        return prove_now(run, column_of_row, v, deadline=deadline)
+
+    costs = None
+    if run.lists is not None and found is None and not run.whole_rows:
+        run.seconds_per_row = run.lists.seconds_per_row()
+        costs = run.lists.pair_costs()
+    every = run.options.certify == "pairs"
+    quick = math.inf if every else seconds_by_bounds(run.problem.source)
+    closing = answer(run, deadline, proof, found, costs, quick)
+    if run.options.certify:
+        return closing
+    return replace(closing, bound=None, u=None, v=None, u_low=None, v_low=None)

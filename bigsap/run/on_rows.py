@@ -1,0 +1,114 @@
+"""Strategies on whole rows: A1015's scans, alone, after lists, or after an auction."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from bigsap.progress import Stopped
+from bigsap.run.certify import prove_now, within_gap
+from bigsap.run.kept_rows import keep_rows
+from bigsap.run.on_lists import setting_of
+from bigsap.run.run import Run
+from bigsap.sources.base import Array
+from bigsap.strategies import Outcome, whole_rows
+from bigsap.strategies.baselines.auction import run_auction
+from bigsap.strategies.list_run import Solved
+from bigsap.strategies.lists import first_prices
+from bigsap.strategies.start.samples import Counts
+from bigsap.strategies.start.warm import Warm
+
+# A whole pass is worth trying for ``gap`` once epsilon times the rows is this many gaps:
+# a phase's matching is usually much closer to optimal than an epsilon a row.
+_PROMISING = 8
+
+
+class Auction:
+    """``method="auction"``: bids, whose prices whole rows begin from."""
+
+    def fits(self, run: Run) -> bool:
+        """Not where old prices or a checkpoint say where to begin."""
+        return not run.is_continued and run.warm_start is None
+
+    def attempt(self, run: Run) -> None:
+        """Decline, with the bids' prices in ``run.hints``."""
+        keep_rows(run)
+        clock = time.perf_counter()
+        try:
+            run.hints, run.auction = run_auction(
+                run.reading, run.monitor, run.arithmetic, run.options.variant
+            )
+        except Stopped:
+            run.seconds["search"] += time.perf_counter() - clock
+            raise
+        run.seconds["start"] += time.perf_counter() - clock
+
+
+class WholeRows:
+    """``method="ssp"``: scans of whole rows. Never declines."""
+
+    def fits(self, run: Run) -> bool:
+        """Always."""
+        return True
+
+    def attempt(self, run: Run) -> Outcome:
+        """Solve, from ``run.hints`` if an earlier strategy left any."""
+        keep_rows(run)
+        # What lists left has no checkpoints: a resumed solve takes the same way again.
+        snapshot = {} if run.whole_rows else run.snapshot
+        clock = time.perf_counter()
+        try:
+            warm = run.hints
+            if warm is None and not run.whole_rows:
+                warm = run.warm()
+                if warm is None:
+                    warm = _first_prices(run)
+                    run.seconds["start"] += time.perf_counter() - clock
+            if warm is not None:
+                snapshot = {}
+            outcome = whole_rows.run(
+                run.dense(),
+                epsilon=run.options.epsilon,
+                seed=run.options.seed,
+                grid=run.arithmetic.grid,
+                warm=warm,
+                enough=(lambda *found: _enough(run, *found)) if run.options.gap > 0 else None,
+                snapshot=snapshot,
+                phases=run.phases,
+                published=run.options.start == "estimate" and not run.whole_rows,
+            )
+        except Stopped:
+            run.seconds["search"] += time.perf_counter() - clock
+            raise
+        run.add_seconds(outcome)
+        return outcome
+
+
+def _first_prices(run: Run) -> Warm | None:
+    """Prices of levels for whole rows, where they pay; None for the method's own start."""
+    snapshot = run.snapshot
+    if "levels" in snapshot:
+        run.levels = Solved()
+        run.levels.first_prices = snapshot["levels_kind"]
+        run.levels.counts.add(Counts(**snapshot["levels"]))
+    within = "ladder_level" in snapshot
+    if (snapshot and not within) or not run.takes_levels:
+        return None
+    run.levels = run.levels or Solved()
+    setting = replace(setting_of(run), enough=None)
+    first = first_prices(run.problem, setting, run.levels, snapshot, own_estimate=True)
+    return None if first.v is None else Warm(first.v, guided=True)
+
+
+def _enough(run: Run, column_of_row: Array, v: Array, epsilon: float) -> bool:
+    """Whether a phase's matching is within the gap asked for.
+
+    One pass over the costs, made only when the phase's epsilon gives hope; what it learns is kept
+    either way.
+    """
+    if epsilon * len(column_of_row) > _PROMISING * run.options.gap:
+        return False
+    within_gap(run, prove_now(run, column_of_row.astype(np.intp), v))
+    return run.proved is not None
