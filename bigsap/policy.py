@@ -62,15 +62,15 @@ DEVICE_ROWS = 4096
 
 # -- the method -------------------------------------------------------------------------
 
-#: Starts that look at the costs first, by tight pairs or by a sample, are tried from so many rows
-#: (and columns) on.
-START_ROWS = 1500
+#: From so many rows (and columns) on a start that looks at the costs first is worth it: by tight
+#: pairs, and by the sample that chooses first prices.
+TIGHT_PAIRS_ROWS = FIRST_PRICES_ROWS = 1500
 #: With fewer rows or columns lists save nothing over scanning whole rows.
 FEW_ROWS = 700
 #: The same for matrices in memory, square or not: lists took longer than whole rows in the median
 #: of random families (docs/decisions/2026-11-23-families.md). Lists of square ones try tight
 #: pairs first.
-FEW_ROWS_SQUARE, FEW_ROWS_RECTANGULAR = START_ROWS, 1400
+FEW_ROWS_SQUARE, FEW_ROWS_RECTANGULAR = TIGHT_PAIRS_ROWS, 1400
 #: Unless rows are evaluated again and again otherwise, for want of room: from so many rows on.
 LEAST_ROWS_ON_LISTS = 64
 

@@ -389,7 +389,7 @@ def test_scans_of_many_rows_begin_from_levels(cupy: Any, monkeypatch: pytest.Mon
     published = bigsap.solve(matrix, device="cuda", method="ssp")
     assert published.stats["first_prices"] != "levels"
     monkeypatch.setattr(policy, "LEVELS_ON_DEVICE_ROWS", 600)
-    monkeypatch.setattr(policy, "START_ROWS", 600)
+    monkeypatch.setattr(policy, "FIRST_PRICES_ROWS", 600)
     result = bigsap.solve(matrix, device="cuda", method="ssp")
     assert result.status == "optimal"
     assert result.stats["first_prices"] == "levels"

@@ -31,7 +31,7 @@ DTYPES = ["f8", "f4", "i8", "i4", "u1", "u2"]
 @pytest.fixture
 def small(monkeypatch):
     """Problems of any size are tried."""
-    monkeypatch.setattr(policy, "START_ROWS", 1)
+    monkeypatch.setattr(policy, "TIGHT_PAIRS_ROWS", 1)
 
 
 def costs_of(kind, n, seed):
@@ -105,7 +105,7 @@ def test_the_same_optimum_whatever_the_ties(kind, n, seed, dtype, maximize, forb
         hidden[np.arange(n), np.arange(n)] = False
         cost[hidden] = -np.inf if maximize else np.inf
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy, "START_ROWS", 1)
+        patch.setattr(policy, "TIGHT_PAIRS_ROWS", 1)
         res = bigsap.solve(cost, method="compressed", maximize=maximize, threads=1)
     expected, _ = optimum(cost, maximize)
     assert res.status == "optimal"

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("cupy")
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Problems of any size are tried."""
-    monkeypatch.setattr(policy, "START_ROWS", 1)
+    monkeypatch.setattr(policy, "TIGHT_PAIRS_ROWS", 1)
 
 
 def on_device(cost: np.ndarray, maximize: bool = False) -> Problem:

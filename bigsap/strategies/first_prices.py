@@ -48,7 +48,7 @@ def choose_first_prices(
     Deterministic for a seed.
     """
     n, m = problem.shape
-    if min(n, m) < policy.START_ROWS:
+    if min(n, m) < policy.FIRST_PRICES_ROWS:
         solved = _estimator_solves(problem, monitor, seed, counts)
         return ("estimate" if solved else "none"), None
     # A device looks at all costs sooner than the host at a sample, and the estimator's prices

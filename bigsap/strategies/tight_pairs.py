@@ -63,7 +63,7 @@ def tight_start(
     The same for any number of threads.
     """
     n, m = problem.shape
-    if n != m or n < policy.START_ROWS:
+    if n != m or n < policy.TIGHT_PAIRS_ROWS:
         return None
     pairs = _pass_for(problem, team, arithmetic.price)
     if pairs is None:
