@@ -264,13 +264,10 @@ def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Pr
         if n < m:
             return Prices(np.minimum(high - np.partition(high, n - 1)[n - 1], 0))
         top = high.max()
-        if (
-            n == m
-            and not always
-            and top - np.partition(high, m - 1 - m // policy.FEW_OUTLIERS)[m - 1 - m // policy.FEW_OUTLIERS]
-            > policy.OUTLYING * spread(high)
-        ):
-            return prices
+        if n == m and not always:
+            place = m - 1 - m // policy.FEW_OUTLIERS
+            if top - np.partition(high, place)[place] > policy.OUTLYING * spread(high):
+                return prices
         # Changes no difference between prices that it does not round.
         return Prices(high - top)
     if n > m or (n == m and not always):

@@ -131,9 +131,8 @@ def _estimator_solves(problem: Problem, monitor: Monitor, seed: int, counts: Cou
     n, m = problem.shape
     if n != m or pairs_are_cheap(problem):
         return False
-    some = np.sort(
-        np.random.default_rng(seed).permutation(n)[: min(policy.ESTIMATOR_TRIED_BY_PYTHON, n // 4)]
-    )
+    tried = min(policy.ESTIMATOR_TRIED_BY_PYTHON, n // 4)
+    some = np.sort(np.random.default_rng(seed).permutation(n)[:tried])
     costs = _signed(problem, some, some, monitor, counts)
     if costs is None or not costs.size or not np.isfinite(costs).all():
         return False

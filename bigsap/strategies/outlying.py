@@ -50,9 +50,8 @@ def outlying(problem: Problem) -> Outlying | None:
     rows, columns = (
         np.flatnonzero((np.abs(points - middle) > policy.FAR_POINT * extent).any(axis=1)) for points in (x, y)
     )
-    if not rows.size + columns.size or max(rows.size, columns.size) > min(
-        policy.MOST_FAR_POINTS, n // policy.FEW_OUTLIERS
-    ):
+    most = min(policy.MOST_FAR_POINTS, n // policy.FEW_OUTLIERS)
+    if not rows.size + columns.size or max(rows.size, columns.size) > most:
         return None
     return Outlying(rows, columns)
 

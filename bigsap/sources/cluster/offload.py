@@ -28,10 +28,8 @@ class Workers:
         self.crew.look()
         there = seconds * n_threads / self.crew.n_threads
         sent = n_rows * answer_bytes / policy.WORKERS_BYTES_A_SECOND
-        return (
-            seconds > policy.WORKERS_LEAST_SECONDS
-            and there + sent + policy.WORKERS_WAVE_SECONDS < policy.WORKERS_WORTH * seconds
-        )
+        takes = there + sent + policy.WORKERS_WAVE_SECONDS
+        return seconds > policy.WORKERS_LEAST_SECONDS and takes < policy.WORKERS_WORTH * seconds
 
     def of(self, source: CostSource) -> Spread | None:
         """The source as workers have it; None for costs that cannot be sent."""
