@@ -15,6 +15,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError, quiet, quiet_thread
 from bigsap.progress import guarded
@@ -23,10 +24,6 @@ from bigsap.run.small_arrays import suits
 from bigsap.run.small_batches import solve_batch
 from bigsap.solve import free_memory, solve
 from bigsap.sources.missing import parted
-
-# Problems taken from the iterable ahead of the oldest unfinished one, for each thread:
-# enough to keep the threads busy, few enough to keep a generator's arrays out of memory.
-_AHEAD = 4
 
 # What makes no sense for a batch, and what to do instead.
 _REFUSED = {
@@ -117,7 +114,7 @@ def solve_many(
             return _one(cost, share, options)
 
     try:
-        return list(_in_order(pool, costs, n_threads * _AHEAD, errors == "return", one))
+        return list(_in_order(pool, costs, n_threads * policy.BATCH_AHEAD, errors == "return", one))
     except BaseException:
         # Nobody will see the others: those under way are left, those not begun are dropped.
         left.set()

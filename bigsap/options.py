@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bigsap import policy
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError, number, whole
 from bigsap.memory import free_memory
@@ -21,18 +22,9 @@ from bigsap.strategies import METHODS
 from bigsap.strategies.baselines import auction
 from bigsap.strategies.first_prices import STARTS
 from bigsap.strategies.orientation import resident
-from bigsap.strategies.placement import FEW_ROWS, TREES, device_method, device_name, ties_in_memory
+from bigsap.strategies.placement import TREES, device_method, device_name, ties_in_memory
 from bigsap.strategies.start.samples import pairs_are_cheap
 from bigsap.strategies.trees import VARIANTS
-
-# The same for matrices in memory, square or not: lists took longer than whole rows in the median
-# of random families (docs/decisions/2026-11-23-families.md). Lists try tight pairs first, from
-# 1,500 rows on.
-_FEW_SQUARE, _FEW_IN_MEMORY = 1500, 1400
-# Unless rows are evaluated again and again otherwise: from so many on.
-_FEWEST_ROWS = 64
-# From so many on a device's scans from levels repay the levels, which the host solves.
-_MANY_ON_DEVICE = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +131,7 @@ def ssp_takes_levels(problem: Problem, options: Options) -> bool:
     if isinstance(source, SlabsOnDevices):
         return False
     if device_name(source) != "cpu":
-        return options.start == "levels" or min(problem.shape) >= _MANY_ON_DEVICE
+        return options.start == "levels" or min(problem.shape) >= policy.LEVELS_ON_DEVICE_ROWS
     return options.start == "levels" or pairs_are_cheap(problem)
 
 
@@ -150,16 +142,16 @@ def choose_method(problem: Problem, budget: int, *, trees: bool = False) -> tupl
     on_device = device_method(problem.source, problem.sign, trees=trees)
     if on_device is not None:
         return on_device
-    if min(n, m) >= _FEWEST_ROWS and not _fits(problem, budget):
+    if min(n, m) >= policy.LEAST_ROWS_ON_LISTS and not _fits(problem, budget):
         return "compressed", "evaluates rows a few times only, and not all of them can be kept"
-    if min(n, m) < FEW_ROWS:
-        return "ssp", f"fewer than {FEW_ROWS} rows or columns"
+    if min(n, m) < policy.FEW_ROWS:
+        return "ssp", f"fewer than {policy.FEW_ROWS} rows or columns"
     matrix = resident(problem)
     # A mapped matrix is read from the disk, and trees read costs once more than lists do.
     trees = trees and n == m and not is_mapped(problem)
     if trees and matrix is not None and ties_in_memory(problem, matrix):
         return "hungarian", TREES
-    few = _FEW_SQUARE if n == m else _FEW_IN_MEMORY
+    few = policy.FEW_ROWS_SQUARE if n == m else policy.FEW_ROWS_RECTANGULAR
     if n <= m and n < few and (matrix is not None or is_in_memory(problem)):
         return "ssp", f"a matrix in memory, fewer than {few} rows or columns"
     return "compressed", "evaluates each row a few times only"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy.typing as npt
 
 from bigsap import checkpoint as checkpoints
+from bigsap import policy
 from bigsap.display.progress_bar import Bar
 from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.precision import LargeCosts
@@ -38,10 +39,6 @@ from bigsap.sources.cluster.costs import hired, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
 from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
-
-# Fewer columns a thread than this are scanned faster by one thread alone: a barrier
-# costs as much as about a thousand pairs.
-_COLUMNS_PER_THREAD = 2048
 
 
 @dataclass(frozen=True)
@@ -259,7 +256,7 @@ def solve(
         monitor.guards.append(problem.source.intact)
     warm = parse_warm_start(warm_start, given)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
-    most = max(1, problem.shape[1] // _COLUMNS_PER_THREAD) if threads is None else math.inf
+    most = max(1, problem.shape[1] // policy.COLUMNS_PER_THREAD) if threads is None else math.inf
     n_threads = 1 if most == 1 else int(min(most, check_threads(threads)))
     n_threads = useful_threads(n_threads, problem.shape[1])
     bar = Bar() if progress else None

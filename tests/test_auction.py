@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core.precision import choose
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -120,6 +121,6 @@ def test_a_memory_limit_below_all_costs_is_refused():
 
 
 def test_endless_bids_are_left_to_searches(monkeypatch):
-    monkeypatch.setattr(auction, "_MOST", 1)
+    monkeypatch.setattr(policy, "AUCTION_BIDS", 1)
     cost = costs_of("product", 50, 50, 2)
     assert check(cost, variant="plain").stats["auction"]["open"] > 0

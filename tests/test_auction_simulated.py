@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.cuda import bids, wait
-from bigsap.strategies.baselines import auction
 from oracle import optimum
 from test_hungarian import KINDS, costs_of
 
@@ -55,7 +55,7 @@ def test_any_costs_and_any_launch(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(wait, "_USUAL_CHIPS", blocks)
         monkeypatch.setattr(wait, "_LAUNCH_SECONDS", seconds)
         assert sold(cost).stats["auction"] == first.stats["auction"]
-    monkeypatch.setattr(auction, "_MOST", 1)
+    monkeypatch.setattr(policy, "AUCTION_BIDS", 1)
     assert sold(costs_of("product", 30, 30, 2), variant="plain").stats["auction"]["open"]
     bad = g.random((20, 20))
     bad[3, 7] = np.nan

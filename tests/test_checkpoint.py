@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import checkpoint
+from bigsap import checkpoint, policy
 from bigsap.cli import main
 from bigsap.engine.lists import list_engine as engine_compressed
-from bigsap.strategies import list_run, list_sizes
+from bigsap.strategies import list_run
 from instances import CLASSES, points_of
 
 ROOT = Path(__file__).parent.parent
@@ -259,7 +259,7 @@ STOPPED = {
 @pytest.mark.parametrize("kind", STOPPED)
 def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch):
     """Few columns a list, a search or a row a slice: a tick everywhere there can be one."""
-    monkeypatch.setattr(list_sizes, "LIST_SIZE", 6)
+    monkeypatch.setattr(policy, "LIST_SIZE", 6)
     cost, options = STOPPED[kind]()
     options = {"method": "compressed", "callback_every": 0, "certify": False, **options}
     whole = bigsap.solve(cost, **options)

@@ -20,12 +20,13 @@ import pytest
 
 import bigsap
 import cluster_costs
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.lists import on_workers
 from bigsap.engine.lists.on_workers import Making, SentPrices, _told, lists_of
 from bigsap.sources.base import Foreseeing
 from bigsap.sources.cluster import costs as spread_module
-from bigsap.sources.cluster import lookups, on_worker, recipes
+from bigsap.sources.cluster import lookups, on_worker
 from bigsap.sources.cluster import row_blocks as wave_module
 from bigsap.sources.cluster.connection import Roster
 from bigsap.sources.cluster.costs import Spread
@@ -286,7 +287,7 @@ def test_sources_that_stay_here(client, tmp_path):
 
 def test_matrices_that_are_too_large_to_be_sent_along(client, monkeypatch):
     cost = combined("masked")
-    monkeypatch.setattr(recipes, "_MOST_SENT", 160 * 160 - 1)
+    monkeypatch.setattr(policy, "MOST_SENT", 160 * 160 - 1)
     with pytest.warns(PerformanceWarning, match="does not pay"):
         spread = bigsap.solve(cost, cluster=client)
     assert spread.stats["cluster"]["rows"] == 0

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.lists import list_engine
 from bigsap.run import kept_rows, proof_on_workers
-from bigsap.sources.cluster import offload
 from bigsap.sources.cluster.offload import Workers
 from bigsap.sources.functions.speed import PerformanceWarning
 
@@ -45,7 +45,7 @@ def handed(monkeypatch):
     """Everything that may be handed to workers is, from the first row on."""
     monkeypatch.setattr(Workers, "pays", lambda *_: True)
     monkeypatch.setattr(list_engine, "_SLICE_SECONDS", 0.0)
-    monkeypatch.setattr(proof_on_workers, "_WORTH_PAIRS", 0)
+    monkeypatch.setattr(policy, "QUICK_PAIRS", 0)
     monkeypatch.setattr(proof_on_workers, "seconds_by_bounds", lambda source: np.inf)
     # By the clock: rows of a machine that is busy may seem dear once, and not the next time.
     # Few compiled costs are kept in any case.
@@ -212,8 +212,8 @@ def dear(i, j):
 
 def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
     """Of one thread here and two workers it pays by itself, but for the little that it is."""
-    monkeypatch.setattr(offload, "_LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(offload, "_WAVE_SECONDS", 0.0)
+    monkeypatch.setattr(policy, "WORKERS_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(policy, "WORKERS_WAVE_SECONDS", 0.0)
     monkeypatch.setattr(kept_rows, "is_dear", lambda problem: True)
     cost = bigsap.from_function(dear, (700, 700), kind="value")
     options = {"method": "compressed", "threads": 1}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import list_engine as engine_compressed
@@ -20,7 +21,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
-from bigsap.strategies import list_sizes, lists
+from bigsap.strategies import lists
 from bigsap.strategies.first_prices import choose_first_prices
 from bigsap.strategies.list_run import Setting, Solved
 from bigsap.strategies.lists import solve_compressed
@@ -242,7 +243,7 @@ def test_stopped_at_any_tick_the_answer_is_honest(shape, dtype, maximize, monkey
     monkeypatch.setattr(engine_compressed, "_SLICE_SECONDS", 0)
     for name in ("_FIRST_ENTRIES", "_FIRST_PAIRS", "_LEAST_WORK"):
         monkeypatch.setattr(engine_compressed, name, 1)
-    monkeypatch.setattr(list_sizes, "LIST_SIZE", 8)
+    monkeypatch.setattr(policy, "LIST_SIZE", 8)
     cost = CLASSES["disjoint"](120, seed=1)[: shape[0], : shape[1]]
     cost = np.rint(cost * 1000).astype(dtype) if dtype == "i4" else cost.astype(dtype)
     source = bigsap.from_function(lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False)

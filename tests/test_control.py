@@ -220,7 +220,7 @@ def test_gaps_of_a_solve_that_was_stopped():
 
 def test_bounds_of_a_part_are_not_taken_for_the_whole(monkeypatch):
     """First prices from a quarter of the rows: its own bounds enclose another optimum."""
-    monkeypatch.setattr("bigsap.strategies.levels.COARSEST", 10**9)
+    monkeypatch.setattr("bigsap.policy.COARSEST_LEVEL", 10**9)
     cost = CLASSES["rank2"](1600, seed=1)
     seen = []
     res = bigsap.solve(
@@ -244,7 +244,7 @@ def kept(reports):
 @pytest.mark.parametrize("kind", ["points", "matrix", "rows"])
 def test_progress_of_compressed_rows(kind, maximize, monkeypatch):
     """Through two levels: nothing falls, bounds from the start, complete at the end."""
-    monkeypatch.setattr("bigsap.strategies.levels.COARSEST", 450)
+    monkeypatch.setattr("bigsap.policy.COARSEST_LEVEL", 450)
     # At every report, however long one took: which were left out would depend on the load.
     monkeypatch.setattr("bigsap.progress._ASKING_SHARE", 0)
     n = 4000

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import options as options_of
+from bigsap import policy
 from bigsap.engine.cuda import device_engine as gpu
 from bigsap.engine.cuda import shares as gpu_parts
 from bigsap.engine.cuda.device_engine import DeviceEngine, merge_minima
@@ -26,7 +26,6 @@ from bigsap.sources import as_source
 from bigsap.sources.cuda import device_memory
 from bigsap.sources.cuda.placed import place
 from bigsap.sources.cuda.slabs import slab_bounds
-from bigsap.strategies import first_prices, list_sizes
 from bigsap.strategies import placement as devices_of
 from bigsap.strategies.placement import few_values, unrelated
 
@@ -346,8 +345,8 @@ def test_rows_without_a_pattern_are_known() -> None:
 
 
 def test_what_auto_takes_on_a_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices_of, "FEW_ROWS", 200)
-    monkeypatch.setattr(devices_of, "UNRELATED_ROWS", 300)
+    monkeypatch.setattr(policy, "FEW_ROWS", 200)
+    monkeypatch.setattr(policy, "UNRELATED_ROWS", 300)
     g = np.random.default_rng(0)
 
     def taken(source: Any) -> str:
@@ -368,9 +367,9 @@ def test_what_auto_takes_on_a_device(cupy: Any, monkeypatch: pytest.MonkeyPatch)
 
 def test_lists_on_trial(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where costs are as dense everywhere lists are searched; of clusters, whole rows."""
-    monkeypatch.setattr(devices_of, "FEW_ROWS", 100)
-    monkeypatch.setattr(devices_of, "TRIED_ROWS", 200)
-    monkeypatch.setattr(list_sizes, "LIST_SIZE", 20)
+    monkeypatch.setattr(policy, "FEW_ROWS", 100)
+    monkeypatch.setattr(policy, "TRIED_ROWS", 200)
+    monkeypatch.setattr(policy, "LIST_SIZE", 20)
     g = np.random.default_rng(0)
     k = np.arange(240) % 8
     middles, sizes = 30 * g.random((8, 2)), 0.01 + g.random(8)[:, None] ** 4
@@ -389,8 +388,8 @@ def test_scans_of_many_rows_begin_from_levels(cupy: Any, monkeypatch: pytest.Mon
     matrix = costs(600, 600)
     published = bigsap.solve(matrix, device="cuda", method="ssp")
     assert published.stats["first_prices"] != "levels"
-    monkeypatch.setattr(options_of, "_MANY_ON_DEVICE", 600)
-    monkeypatch.setattr(first_prices, "_WORTH", 600)
+    monkeypatch.setattr(policy, "LEVELS_ON_DEVICE_ROWS", 600)
+    monkeypatch.setattr(policy, "FIRST_PRICES_ROWS", 600)
     result = bigsap.solve(matrix, device="cuda", method="ssp")
     assert result.status == "optimal"
     assert result.stats["first_prices"] == "levels"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.benchmarks import families
-from bigsap.strategies import whole_rows
 from oracle import optimum
 
 #: Seed, first prices, scans a row, evaluations a row (levels and whole rows included).
@@ -102,7 +102,7 @@ def test_a_last_phase_that_takes_too_long_is_left(tmp_path):
 @pytest.mark.parametrize("shape", [(200, 200), (150, 200)])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_phases_that_are_left_end_at_the_optimum(shape, maximize, monkeypatch):
-    monkeypatch.setattr(whole_rows, "_PATIENCE", 2)
+    monkeypatch.setattr(policy, "LAST_PHASE_SCANS", 2)
     cost = heavy(200)[: shape[0]].copy()
     res = bigsap.solve(cost, method="ssp", maximize=maximize, threads=1)
     assert any(phase["left"] for phase in res.stats["phases"])

@@ -12,6 +12,7 @@ import pytest
 
 import bigsap
 import device_twins as twins
+from bigsap import policy
 from bigsap.engine.core.state import BLOCK
 from bigsap.engine.cuda.device_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.cuda.shares import geometry
@@ -326,7 +327,7 @@ class TestChoice:
         assert result.stats["device"] == "cpu"
 
     def test_auto_leaves_gated_costs_to_the_cpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(placement, "CROSSOVER", 2)
+        monkeypatch.setattr(policy, "DEVICE_ROWS", 2)
         monkeypatch.setattr(placement, "has_device", lambda: True)
         gated = Gated(bigsap.points(X, Y), 0.5)
         assert place_costs(gated, "auto", None, Monitor()) is gated

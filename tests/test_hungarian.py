@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.trees import forest as T
 from bigsap.engine.trees import grow
 from bigsap.strategies import trees as H
@@ -186,7 +187,7 @@ def test_any_small_problem(data):
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("kind", KINDS)
 def test_short_lists_end_and_are_renewed(kind, k, monkeypatch):
-    monkeypatch.setattr(H, "LIST_SIZE", k)
+    monkeypatch.setattr(policy, "TREE_LIST_SIZE", k)
     events = 0
     for n, m in ((24, 24), (40, 40), (20, 50)):
         result = check(costs_of(kind, n, m, k), variant="tree")
@@ -226,7 +227,7 @@ class Watched:
 @pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "product"])
 def test_every_slice_is_dual_feasible(kind, shape, monkeypatch):
     """Pairs are tight, prices only fall, free columns keep theirs, the clock never goes back."""
-    monkeypatch.setattr(H, "LIST_SIZE", 4)
+    monkeypatch.setattr(policy, "TREE_LIST_SIZE", 4)
     monkeypatch.setattr(H, "_FIRST_WORK", 1)
     monkeypatch.setattr(H, "_LEAST_WORK", 1)
     monkeypatch.setattr(H, "_SLICE_SECONDS", 0.0)
@@ -309,7 +310,7 @@ def test_trees_with_short_lists_are_left_to_searches(variant, limit):
 
 
 def test_hard_trees_are_left_to_searches(monkeypatch):
-    monkeypatch.setattr(H, "_PATIENCE", 0)
+    monkeypatch.setattr(policy, "TREE_PATIENCE", 0)
     for n, m in ((80, 80), (50, 90)):
         result = check(costs_of("1000n", n, m, 3), variant="auto")
         assert len(result.stats["phases"]) == 2
@@ -321,7 +322,7 @@ def test_hard_trees_are_left_to_searches(monkeypatch):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_checkpoint_continues_bit_for_bit(variant, tmp_path, monkeypatch):
-    monkeypatch.setattr(H, "LIST_SIZE", 4)
+    monkeypatch.setattr(policy, "TREE_LIST_SIZE", 4)
     monkeypatch.setattr(H, "_FIRST_WORK", 50)
     monkeypatch.setattr(H, "_LEAST_WORK", 50)
     monkeypatch.setattr(H, "_SLICE_SECONDS", 0.0)

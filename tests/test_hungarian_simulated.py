@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.cuda import device_classical, forest_rows, wait
 from bigsap.engine.cuda import device_forest as gpu
 from bigsap.engine.trees import device_result
 from bigsap.sources import as_source
 from bigsap.sources.cuda.placed import place
-from bigsap.strategies import placement, trees
+from bigsap.strategies import placement
 from oracle import optimum
 from test_hungarian import KINDS, costs_of
 
@@ -84,7 +85,7 @@ def test_what_the_device_leaves_the_host_goes_on_with(kind: str, monkeypatch: py
         patch.setattr(device_result, "KEEP", 4)
         solved(costs_of(kind, 14, 14, 1))
         solved(costs_of(kind, 9, 16, 1))
-    monkeypatch.setattr(trees, "_LEVELS", 0)
+    monkeypatch.setattr(policy, "TREE_LEVELS_ON_DEVICE", 0)
     result = solved(costs_of(kind, 50, 50, 1), variant="auto")
     counts = result.stats["trees"]
     assert result.stats["rows_scanned"] or counts["paths"] == counts["roots"]
@@ -123,7 +124,7 @@ def test_a_stop_while_trees_grow() -> None:
 
 
 def test_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "FEW_ROWS", 60)
+    monkeypatch.setattr(policy, "FEW_ROWS", 60)
     g = np.random.default_rng(0)
 
     def taken(cost: np.ndarray, trees: bool = True) -> str:
@@ -219,7 +220,7 @@ def test_rows_of_a_matrix_on_a_device() -> None:
 
 
 def test_several_devices_leave_what_is_hard_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "_LEVELS", 0)
+    monkeypatch.setattr(policy, "TREE_LEVELS_ON_DEVICE", 0)
     cost = costs_of("1000n", 60, 60, 1)
     for given in (cost, cost + 0.5, np.random.default_rng(0).random((40, 40))):
         result = bigsap.solve(given, method="hungarian", device="cuda:0,1")

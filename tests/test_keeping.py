@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.problem import Problem
 from bigsap.row_cache import RowCache, Rows
-from bigsap.run import kept_rows
 from bigsap.run.kept_rows import KeptRows, is_dear
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
@@ -147,7 +147,7 @@ def test_few_cheap_compiled_costs_are_computed_once(cls, n):
 
 def test_many_cheap_compiled_costs_are_computed_again(monkeypatch):
     """Rather than kept: their levels leave few evaluations."""
-    monkeypatch.setattr(kept_rows, "_FEW_BYTES", 1 << 20)
+    monkeypatch.setattr(policy, "KEPT_BYTES", 1 << 20)
     n = 1600
     for cls in ("disjoint", "random", "rank8"):
         found = pairs_by_method(cls, n)

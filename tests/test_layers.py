@@ -43,7 +43,7 @@ def test_layers_are_respected():
 
 
 def test_few_modules_stand_at_the_top():
-    assert len(list((ROOT / "bigsap").glob("*.py"))) <= 16
+    assert len(list((ROOT / "bigsap").glob("*.py"))) <= 17
 
 
 def test_exported_names_equal_all():

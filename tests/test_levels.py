@@ -7,14 +7,14 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import bigsap
-from bigsap import checkpoint
+from bigsap import checkpoint, policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.ordering import LEAF, compact_order
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.strategies import first_prices, levels
-from bigsap.strategies.start import level_bounds, strata
+from bigsap.strategies.start import strata
 from bigsap.strategies.start.samples import Counts, part_of, some_costs
 from instances import CLASSES, points_of, squared_distances
 from oracle import optimum
@@ -254,7 +254,7 @@ SHAPES = [(400, 400), (300, 400), (150, 400), (400, 300), (400, 150)]
 
 @pairwise(maximize=[False, True], shape=SHAPES, name=["disjoint", "random", "int1n", "rank2"])
 def test_levels_end_at_the_optimum(name, shape, maximize, monkeypatch):
-    monkeypatch.setattr(levels, "COARSEST", 20)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
     cost = CLASSES[name](400, seed=3)[: shape[0], : shape[1]].copy()
     best = float(optimum(cost[:120], maximize)[0])
     for method in ("compressed", "ssp"):
@@ -282,7 +282,7 @@ def kinds(n, seed):
 )
 def test_levels_end_there_without_a_proof(shape, make, method, maximize, monkeypatch):
     """A proof would repair what is wrong."""
-    monkeypatch.setattr(levels, "COARSEST", 60)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 60)
     cost = make(400, seed=3)[: shape[0], : shape[1]].copy()
     options = {"method": method, "maximize": maximize, "certify": False}
     res = bigsap.solve(cost, start="levels", **options)
@@ -293,7 +293,7 @@ def test_levels_end_there_without_a_proof(shape, make, method, maximize, monkeyp
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 @pytest.mark.parametrize("name", ["points", "matrix", "expression", "rows"])
 def test_levels_of_sources(name, method, monkeypatch):
-    monkeypatch.setattr(levels, "COARSEST", 60)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 60)
     x, y = points_of("disjoint", 500, seed=4)
     cost = squared_distances(x, y)
     res = bigsap.solve(sources(cost, x, y)[name][0], method=method, start="levels")
@@ -303,7 +303,7 @@ def test_levels_of_sources(name, method, monkeypatch):
 
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 def test_any_number_of_threads(method, monkeypatch):
-    monkeypatch.setattr(levels, "COARSEST", 100)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 100)
     source = bigsap.points(*points_of("disjoint", 2000, seed=5))
     one, *others = (bigsap.solve(source, method=method, start="levels", threads=k) for k in (1, 2, 3))
     for other in others:
@@ -334,7 +334,7 @@ ODD = {
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 @pytest.mark.parametrize("name", ODD)
 def test_odd_costs(name, method, monkeypatch):
-    monkeypatch.setattr(levels, "COARSEST", 20)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
     res = bigsap.solve(ODD[name], method=method, start="levels")
     plain = bigsap.solve(ODD[name], method=method, start="none")
     assert res.status == plain.status == "optimal"
@@ -357,7 +357,7 @@ def landmarks_of(monkeypatch):
 @pytest.mark.parametrize("what", ["constant", "forbidden", "both"])
 def test_landmarks_that_tell_nothing(what, method, monkeypatch):
     """The rows and columns that give the order are all equal, or forbidden but for one pair."""
-    monkeypatch.setattr(levels, "COARSEST", 20)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
     n = 300
     generator = np.random.default_rng([0, n, n, 5])  # as strata_of draws them with seed 0
     rows = np.sort(generator.permutation(n)[:8])
@@ -382,7 +382,7 @@ def test_landmarks_that_tell_nothing(what, method, monkeypatch):
 
 def test_infeasible_levels_are_no_prices(monkeypatch):
     """Rows without a column in the sample, and a problem that has no solution at all."""
-    monkeypatch.setattr(levels, "COARSEST", 20)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
     cost = np.full((200, 200), np.inf)
     cost[np.arange(200), np.random.default_rng(1).permutation(200)] = 1.0
     assert bigsap.solve(cost, method="compressed", start="levels").fun == 200
@@ -514,8 +514,8 @@ def test_exhausted_lists_hand_over():
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 def test_listeners_hear_a_bound_at_the_end_of_each_level(method, shape, monkeypatch):
     """Of the whole, beyond the floor of the costs, and better from level to level."""
-    monkeypatch.setattr(level_bounds, "_SHARE", 1e9)
-    monkeypatch.setattr(levels, "COARSEST", 600)
+    monkeypatch.setattr(policy, "LEVEL_BOUNDS_SHARE", 1e9)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 600)
     generator = np.random.default_rng(3)
     x, y = (generator.random((k, 2)) for k in shape)
     y[:, 0] += 1
@@ -541,7 +541,7 @@ def test_listeners_hear_a_bound_at_the_end_of_each_level(method, shape, monkeypa
 
 
 def test_bounds_of_levels_change_nothing(monkeypatch):
-    monkeypatch.setattr(level_bounds, "_SHARE", 1e9)
+    monkeypatch.setattr(policy, "LEVEL_BOUNDS_SHARE", 1e9)
     source = bigsap.points(*points_of("disjoint", 6000, seed=5))
     quiet = bigsap.solve(source, threads=1)
     heard = bigsap.solve(source, threads=1, callback=lambda state: None)
@@ -555,7 +555,7 @@ def test_bounds_of_levels_change_nothing(monkeypatch):
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 @pytest.mark.parametrize("name", ["points", "rows"])
 def test_a_solve_continues_at_its_level(name, method, tmp_path, monkeypatch):
-    monkeypatch.setattr(levels, "COARSEST", 100)
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 100)
     n = 4000
     x, y = points_of("disjoint", n, seed=6)
     source = bigsap.points(x, y) if name == "points" else rows_of(squared_distances(x, y))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment as reference
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, WIDENED, widen
@@ -21,8 +22,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
-from bigsap.strategies import bounds_choice as locality
-from bigsap.strategies import list_sizes, lists
+from bigsap.strategies import lists
 from examples_of import examples
 from instances import CLASSES
 from pairwise import pairwise as all_pairs
@@ -143,7 +143,7 @@ def test_a_machine_that_reserves_little(monkeypatch):
     cost = np.random.default_rng(0).integers(0, 3, (400, 400)).astype(float)
     rows, columns = reference(cost)
     monkeypatch.setattr(np, "zeros", scarce)
-    monkeypatch.setattr(list_sizes, "LIST_SIZE", 2)
+    monkeypatch.setattr(policy, "LIST_SIZE", 2)
     res = bigsap.solve(cost, method="compressed", threads=1, epsilon=False, certify=False)
     assert len(refused) == 2
     assert res.stats["list_bytes"] > 12 * 6000
@@ -185,7 +185,7 @@ COSTS = {
 @all_pairs(kind=COSTS, epsilon=[True, False], maximize=[False, True])
 def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
     """The optimum, within the memory allowed, and said how often it was not enough."""
-    monkeypatch.setattr(list_sizes, "LEAST_LIST_SIZE", 3)
+    monkeypatch.setattr(policy, "LEAST_LIST_SIZE", 3)
     monkeypatch.setattr(lists, "tight_start", lambda *_: None)
     source = as_source(COSTS[kind]())
     n, m = source.shape
@@ -227,8 +227,8 @@ def test_any_threads_the_same_under_a_limit():
 
 def test_minima_count_as_lists(monkeypatch):
     """They are kept where the share has room for them, and taken out of it."""
-    monkeypatch.setattr(locality, "_WORTH", 200)
-    monkeypatch.setattr(locality, "_NEIGHBOURS", 1.0)
+    monkeypatch.setattr(policy, "PROBE_ROWS", 200)
+    monkeypatch.setattr(policy, "NEIGHBOURS_SHARE", 1.0)
     cost = np.ascontiguousarray(CLASSES["geometric"](600, seed=1))
     n, k = 600, 16
     for limit in (24 * k * n, 240 * k * n):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core import team as engine_team
 from bigsap.engine.core.state import ID
 from bigsap.engine.core.team import Team
@@ -478,7 +479,7 @@ def test_lists_are_longer_where_columns_repeat(repeated, size):
 @pytest.mark.parametrize("size", [1, 7, 48, 400])
 @pytest.mark.parametrize("product", [False, True])
 def test_any_length_leads_to_the_same_optimum(size, product, monkeypatch):
-    monkeypatch.setattr(list_sizes, "CLOSE_LIST_SIZE", size)
+    monkeypatch.setattr(policy, "CLOSE_LIST_SIZE", size)
     generator = np.random.default_rng(3)
     x, y = generator.random((400, 2)), 0.5 + generator.random((500, 2))
     source = bigsap.lowrank(x, y) if product else bigsap.points(x, y)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap import policy
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
 from bigsap.proof import descending
 from bigsap.proof import descent as descents
@@ -34,9 +35,9 @@ SHAPES = ((150, 150), (41, 300), (210, 90), (70, 1), (1, 70))
 @pytest.fixture(autouse=True)
 def at_any_size(monkeypatch):
     """Bounds for small problems too, and never given up unless a test says so."""
-    monkeypatch.setattr(proof, "LEAST_ROWS", 1)
-    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
-    monkeypatch.setattr(descending, "SHARE", 1e-9)
+    monkeypatch.setattr(policy, "PROOF_BOUNDS_ROWS", 1)
+    monkeypatch.setattr(policy, "PROOF_BOUNDS_PAIRS", 1)
+    monkeypatch.setattr(policy, "PROOF_BOUNDS_SHARE", 1e-9)
 
 
 def cloud(rng, family, n, d):
@@ -442,7 +443,7 @@ def test_what_is_wrong_is_said_by_the_pass():
 
 def test_given_up_where_bounds_exclude_nothing(monkeypatch):
     """Noise for prices in many dimensions: the pass is made, and little was done in vain."""
-    monkeypatch.setattr(descending, "SHARE", 4)
+    monkeypatch.setattr(policy, "PROOF_BOUNDS_SHARE", 4)
     rng = np.random.default_rng(0)
     source = problem(rng, "euclidean", "uniform", (2000, 2000), 8)
     v = rng.standard_normal(2000)
@@ -451,7 +452,7 @@ def test_given_up_where_bounds_exclude_nothing(monkeypatch):
     assert found.by == "pairs"
     # Probed rows only.
     assert 4_000_000 <= found.pairs <= 4_000_000 + 256 * 2000
-    monkeypatch.setattr(descending, "_PROBED", 1)
+    monkeypatch.setattr(policy, "PROOF_BOUNDS_PROBED", 1)
     again = certify(source, None, v, threads=2)
     assert again.by == "pairs"
     assert again.pairs <= 4_000_000 * 1.3 + 2 * (1 << 24)
@@ -460,7 +461,7 @@ def test_given_up_where_bounds_exclude_nothing(monkeypatch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_adversarial_points_cost_no_more_than_the_pass(monkeypatch, family):
-    monkeypatch.setattr(descending, "SHARE", 0.5)
+    monkeypatch.setattr(policy, "PROOF_BOUNDS_SHARE", 0.5)
     rng = np.random.default_rng(7)
     source = problem(rng, "sqeuclidean", family, (1200, 1200), 2)
     result = bigsap.solve(source, method="ssp", certify="pairs")

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.small import proof as dense_proof
 from bigsap.engine.small import search as dense
 from bigsap.engine.small import sums as dense_sums
@@ -510,7 +511,7 @@ def batches():
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", batches())
 def test_a_batch_equals_one_by_one(name, threads, monkeypatch):
-    monkeypatch.setattr(small_batches, "_COSTS_PER_CALL", 100)
+    monkeypatch.setattr(policy, "BATCH_COSTS_PER_CALL", 100)
     costs = batches()[name]
     for maximize in (False, True):
         if maximize and "holes" in name:
@@ -526,7 +527,7 @@ def test_large_batches_are_taken_in_parts(monkeypatch):
     plain = bigsap.solve_many(cube)
     calls = []
     prepared = small_batches._prepared
-    monkeypatch.setattr(small_batches, "_COSTS_AT_ONCE", 5 * cube[0].size)
+    monkeypatch.setattr(policy, "BATCH_COSTS_AT_ONCE", 5 * cube[0].size)
     monkeypatch.setattr(small_batches, "_prepared", lambda *a: calls.append(len(a[0])) or prepared(*a))
     for costs in (cube, list(cube)):
         for a, b in zip(plain, bigsap.solve_many(costs), strict=True):

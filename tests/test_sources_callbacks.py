@@ -13,6 +13,7 @@ import pytest
 from numba import njit
 from numba.extending import overload
 
+from bigsap import policy
 from bigsap.errors import (
     BigsapError,
     CallbackError,
@@ -23,7 +24,7 @@ from bigsap.errors import (
     ShapeError,
 )
 from bigsap.sources import as_source
-from bigsap.sources.functions.callbacks import COMPILED_PAIRS, from_function
+from bigsap.sources.functions.callbacks import from_function
 from bigsap.sources.functions.speed import PerformanceWarning
 from contracts import SourceContract, read
 
@@ -620,7 +621,7 @@ def test_filler_keeps_everything_alive():
 def test_small_matrices_are_not_compiled():
     assert from_function(lambda i, j: 1.0, SHAPE).translation() is None
     assert from_function(lambda i, j: 1.0, SHAPE).fill() is None
-    assert from_function(lambda i, j: 1.0, (COMPILED_PAIRS, 1)).translation() is not None
+    assert from_function(lambda i, j: 1.0, (policy.COMPILED_PAIRS, 1)).translation() is not None
 
 
 def test_what_cannot_be_compiled_is_called_with_one_note():
@@ -629,7 +630,7 @@ def test_what_cannot_be_compiled_is_called_with_one_note():
     def f(i, j):
         return names.get("a", 2.0)
 
-    shape = (COMPILED_PAIRS, 1)
+    shape = (policy.COMPILED_PAIRS, 1)
     source = from_function(f, shape)
     with pytest.warns(PerformanceWarning, match=r"f could not be compiled.*once a pair") as notes:
         assert source.fill() is None

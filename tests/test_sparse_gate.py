@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.lists import private_columns
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
@@ -159,7 +160,7 @@ def test_many_coordinates(asked):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads_find_the_same(threads, monkeypatch):
-    monkeypatch.setattr(optional_rows, "_SHARED_PAIRS", 0)
+    monkeypatch.setattr(policy, "TEAM_PAIRS", 0)
     x, y, spacing = tracks(2100, 5)
     one = solve(bigsap.points(x, y), spacing**2, threads=1)
     more = solve(bigsap.points(x, y), spacing**2, threads=threads)
@@ -211,7 +212,7 @@ def test_pairs_that_unravel_round_by_round(monkeypatch):
     # Without the last column, all but one row move on.
     cost[-1, -1] = np.inf
     one = solve(cost, 50.0, warm_start=start)
-    monkeypatch.setattr(optional_rows, "_ROUNDS", 1)
+    monkeypatch.setattr(policy, "OPTIONAL_WARM_ROUNDS", 1)
     two = solve(cost, 50.0, warm_start=start)
     assert one.fun == two.fun == solve(cost, 50.0, method="ssp").fun
 
@@ -244,7 +245,7 @@ def test_a_search_that_takes_too_long_is_left(asked, monkeypatch):
     cost = rng.random((400, 400))
     price = np.quantile(cost, 0.05)
     monkeypatch.setattr(optional_rows, "_FIRST_ENTRIES", 256)
-    monkeypatch.setattr(optional_rows, "_PATIENCE", 0.01)
+    monkeypatch.setattr(policy, "OPTIONAL_PATIENCE", 0.01)
     found = solve(cost, price)
     assert asked == [False]
     assert found.status == "optimal"
@@ -348,7 +349,7 @@ def test_rows_that_were_read_are_counted(monkeypatch):
     """Where too many pairs are below the price, those of the rows until then."""
     seen = []
     count = optional_rows._Rows._count
-    monkeypatch.setattr(optional_rows, "_SHARED_PAIRS", 1 << 60)
+    monkeypatch.setattr(policy, "TEAM_PAIRS", 1 << 60)
     monkeypatch.setattr(
         optional_rows._Rows,
         "_count",

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
@@ -30,7 +31,7 @@ DTYPES = ["f8", "f4", "i8", "i4", "u1", "u2"]
 @pytest.fixture
 def small(monkeypatch):
     """Problems of any size are tried."""
-    monkeypatch.setattr(tight, "_WORTH", 1)
+    monkeypatch.setattr(policy, "TIGHT_PAIRS_ROWS", 1)
 
 
 def costs_of(kind, n, seed):
@@ -104,7 +105,7 @@ def test_the_same_optimum_whatever_the_ties(kind, n, seed, dtype, maximize, forb
         hidden[np.arange(n), np.arange(n)] = False
         cost[hidden] = -np.inf if maximize else np.inf
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tight, "_WORTH", 1)
+        patch.setattr(policy, "TIGHT_PAIRS_ROWS", 1)
         res = bigsap.solve(cost, method="compressed", maximize=maximize, threads=1)
     expected, _ = optimum(cost, maximize)
     assert res.status == "optimal"
@@ -128,8 +129,8 @@ def test_what_is_promised_of_every_pair(kind, n, seed, dtype, maximize, guess):
     arithmetic = choose(problem)
     signed = problem.sign * cost.astype(arithmetic.price)
     with Team(1) as team, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tight, "_FEW", n)
-        patch.setattr(tight, "_LONELY", 1)
+        patch.setattr(policy, "TIGHT_FEW", n)
+        patch.setattr(policy, "TIGHT_LONELY", 1)
         passes = tight.HostPass(problem, problem.source.resident(), team, arithmetic.price)
         attempt = tight._Attempt(problem, passes, Monitor(), arithmetic, Counts(), 1)
         rows = np.arange(n, dtype=S.ID)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.team import Team
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("cupy")
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Problems of any size are tried."""
-    monkeypatch.setattr(tight, "_WORTH", 1)
+    monkeypatch.setattr(policy, "TIGHT_PAIRS_ROWS", 1)
 
 
 def on_device(cost: np.ndarray, maximize: bool = False) -> Problem:
@@ -123,8 +124,8 @@ def test_the_optimum_whatever_the_ties(kind: str, dtype: str, maximize: bool) ->
 
 def test_the_start_is_what_it_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """With columns that no row likes, whose prices are raised, and rows handed over."""
-    monkeypatch.setattr(tight, "_FEW", 48)
-    monkeypatch.setattr(tight, "_LONELY", 1)
+    monkeypatch.setattr(policy, "TIGHT_FEW", 48)
+    monkeypatch.setattr(policy, "TIGHT_LONELY", 1)
     cost = costs_of("lonely", 48, 2)
     problem = on_device(cost)
     with Team(1) as team:

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bigsap import policy
 from bigsap.errors import CertificateError, OverflowRiskError, quiet
 from bigsap.proof.conclusion import SHARE, Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
@@ -46,8 +47,6 @@ from bigsap.sources.base import Array, CostSource, Minimised
 
 #: Near pairs are within this share of the prices' spread.
 _WIDTH = 2.0**-40
-#: Prices are not brought below one that exceeds nearly all by so many times their spread.
-_OUTLYING = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,12 +264,10 @@ def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Pr
         if n < m:
             return Prices(np.minimum(high - np.partition(high, n - 1)[n - 1], 0))
         top = high.max()
-        if (
-            n == m
-            and not always
-            and top - np.partition(high, m - 1 - m // 20)[m - 1 - m // 20] > _OUTLYING * spread(high)
-        ):
-            return prices
+        if n == m and not always:
+            place = m - 1 - m // policy.FEW_OUTLIERS
+            if top - np.partition(high, place)[place] > policy.OUTLYING * spread(high):
+                return prices
         # Changes no difference between prices that it does not round.
         return Prices(high - top)
     if n > m or (n == m and not always):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.proof import scan
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, geometry, select
 from bigsap.proof.row_minima import NearPairs, Prices, joined
@@ -15,10 +16,6 @@ from bigsap.proof.threads import Left, first_failure, run_together
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.filling import fill_of
 
-#: Bounds are given up for the pass when they have cost this share of its pairs,
-SHARE = 4
-#: or of so many rows' pairs, before anything else.
-_PROBED = 256
 # Rows that a thread takes at a time, and pairs' work between two looks at the clock.
 _ROWS = 1024
 _WORK = 1 << 24
@@ -129,12 +126,15 @@ def descended(
             pause()
         return True
 
-    probed = np.unique(np.linspace(0, n - 1, min(n, _PROBED)).astype(np.int64))
-    finished = some(probed, 0, probed.size, probed.size * m // SHARE, look)
+    probed = np.unique(np.linspace(0, n - 1, min(n, policy.PROOF_BOUNDS_PROBED)).astype(np.int64))
+    finished = some(probed, 0, probed.size, probed.size * m // policy.PROOF_BOUNDS_SHARE, look)
     if finished:
         rest = np.delete(np.arange(n), probed)
         finished = _share_out(
-            rest.size, threads, look, lambda a, b, pause: some(rest, a, b, n * m // SHARE, pause)
+            rest.size,
+            threads,
+            look,
+            lambda a, b, pause: some(rest, a, b, n * m // policy.PROOF_BOUNDS_SHARE, pause),
         )
     minima = scan.Minima(*(np.empty(n) for _ in found))
     for given, part in zip(minima, found, strict=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import OverflowRiskError
 from bigsap.proof import scan
 from bigsap.proof.descending import descended, weights
@@ -32,12 +33,7 @@ from bigsap.sources.base import Array, CostSource, Minimised, Resident
 from bigsap.sources.clipped import Gated
 from bigsap.sources.filling import fill_of
 
-#: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.
-LEAST_ROWS = 4096
-LEAST_PAIRS = 3 << 24
 _PAIRS_AT_ONCE = 1 << 14
-# What a row and a column take, tree included: two to three times as long as measured.
-_ROW_SECONDS = 5e-6
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,7 @@ def by_bounds(
     pair = boundable(source)
     if pair is None or prices.integer:
         return None
-    if not at_any_size and (n < LEAST_ROWS or n * m < LEAST_PAIRS):
+    if not at_any_size and (n < policy.PROOF_BOUNDS_ROWS or n * m < policy.PROOF_BOUNDS_PAIRS):
         return None
     inner, gate = pair
     points = geometry(inner)
@@ -211,7 +207,7 @@ def by_bounds(
 def may_bound(source: CostSource) -> bool:
     """Whether a source, and its size, are for bounds."""
     n, m = source.shape
-    small = n < LEAST_ROWS or n * m < LEAST_PAIRS
+    small = n < policy.PROOF_BOUNDS_ROWS or n * m < policy.PROOF_BOUNDS_PAIRS
     return not (small or isinstance(source, Minimised) or boundable(source) is None)
 
 
@@ -244,7 +240,7 @@ def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
 def seconds_by_bounds(source: CostSource) -> float:
     """About how long a proof by bounds takes at most, of prices near a solve's; infinite
     where the source, or its size, is not for bounds."""
-    return _ROW_SECONDS * sum(source.shape) if may_bound(source) else math.inf
+    return policy.PROOF_BOUNDS_ROW_SECONDS * sum(source.shape) if may_bound(source) else math.inf
 
 
 def _as_read(

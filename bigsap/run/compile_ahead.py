@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.compile import ahead
 from bigsap.engine.core.team import Team, available_threads
 from bigsap.engine.lists.list_engine import ListEngine
@@ -26,8 +27,6 @@ from bigsap.strategies.placement import device_name
 
 #: What was named in this process.
 _named: set[tuple[object, ...]] = set()
-#: Coarse levels end in a matrix, which is solved by whole rows, from so many rows on.
-_WITH_LEVELS = 4096
 
 
 class _Matrix:
@@ -74,7 +73,7 @@ def compile_ahead(problem: Problem, method: str, price: np.dtype[Any]) -> None:
     source = problem.source
     if device_name(source) != "cpu":
         return
-    levels = isinstance(source, Separable) and min(problem.shape) >= _WITH_LEVELS
+    levels = isinstance(source, Separable) and min(problem.shape) >= policy.AHEAD_WITH_LEVELS
     bounded = type(source) if levels else None
     kind = _read_as(source), source.dtype, price, method in ON_LISTS, problem.is_square, bounded
     if kind in _named or not ahead.possible() or available_threads() < 2:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.pair_costs import signed_total
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
@@ -23,11 +24,6 @@ from bigsap.run.run import Run
 from bigsap.sources.base import Array, read_while
 from bigsap.sources.filling import fill_of
 from bigsap.strategies.start.samples import pairs_are_cheap
-
-#: So few open rows are worth a search each.
-_FEW_OPEN = 256
-#: So few pairs, cheap ones, are read even when the grace is over.
-_FEW_PAIRS = 1024
 
 #: Ends the step at hand by raising ``Late``.
 Tick = Callable[[], None]
@@ -144,7 +140,7 @@ def _completed(run: Run, candidate: Array, tick: Tick, costs: Array | None) -> t
     n_open = min(problem.shape) - int((candidate >= 0).sum())
     price: Any = math.inf
     whole = candidate
-    if n_open == 0 or n_open > _FEW_OPEN:
+    if n_open == 0 or n_open > policy.FEW_OPEN_ROWS:
         whole = in_order(problem, candidate)
         price = _signed_cost(run, whole, tick, candidate, costs)
     if n_open and price == math.inf:
@@ -157,7 +153,7 @@ def _at_once(run: Run, candidates: list[Array | None]) -> tuple[Array | None, An
     """A candidate with its open rows given free columns in order, and its signed cost, where that
     takes a moment: few pairs, each of which is cheap. Else None, twice."""
     problem = run.problem
-    if min(problem.shape) > _FEW_PAIRS or not pairs_are_cheap(problem):
+    if min(problem.shape) > policy.FEW_LATE_PAIRS or not pairs_are_cheap(problem):
         return None, None
     for candidate in candidates:
         if candidate is not None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bigsap.engine.lists.bounds import FEW_COORDINATES
+from bigsap import policy
 from bigsap.errors import BigsapError
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
@@ -42,17 +42,6 @@ from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.strategies import ON_LISTS
 from bigsap.strategies.placement import device_name
 
-#: Compiled costs that take so long a pair are kept: some fifty times what a look into memory
-#: does, so that no clock decides about what is near.
-_DEAR_SECONDS = 5e-8
-#: Pairs that tell, and the share of them to begin with; smaller problems are quick either way.
-_SAMPLED, _FIRST_SHARE = 4096, 64
-#: Seconds that may be spent on it, about.
-_PATIENCE = 0.05
-_WORTH_PAIRS = 1 << 16
-#: Compiled costs of so many bytes in all are kept whatever they take: without levels, which small
-#: problems have none of, lists would compute them three to eight times.
-_FEW_BYTES = 64 << 20
 #: Python functions are asked for blocks of so many bytes: what a stop cuts off is lost.
 _FUNCTION_BYTES = 1 << 17
 
@@ -98,7 +87,7 @@ def kept_problem(run: Run) -> Problem:
 def _worth_keeping(problem: Problem) -> bool:
     """Whether compiled costs are to be looked up rather than computed again, with room for all."""
     n, m = problem.shape
-    few = n * m * problem.source.dtype.itemsize <= _FEW_BYTES
+    few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
     return (few and not _bounded(problem)) or is_dear(problem)
 
 
@@ -106,21 +95,21 @@ def _bounded(problem: Problem) -> bool:
     """Whether bounds spare most pairs."""
     source = problem.source
     terms = source.separable() if isinstance(source, Separable) else None
-    return terms is not None and terms.y.shape[0] <= FEW_COORDINATES
+    return terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES
 
 
 def is_dear(problem: Problem) -> bool:
     """Whether compiled costs take so long that looking them up is many times cheaper."""
     n, m = problem.shape
     source = problem.source
-    if n * m < _WORTH_PAIRS or _bounded(problem):
+    if n * m < policy.QUICK_PAIRS or _bounded(problem):
         return False
     fill = fill_of(source)
     in_parts = fill is None or fill.in_parts
-    width = min(m, _SAMPLED) if in_parts else m
+    width = min(m, policy.TIMED_PAIRS) if in_parts else m
     costs = np.empty((1, width), source.dtype)
     least, spent = np.inf, 0.0
-    first = max(1, width // _FIRST_SHARE) if in_parts else width
+    first = max(1, width // policy.TIMED_FIRST_SHARE) if in_parts else width
     for row, part in ((0, first), (0, width), (n // 2, width), (n - 1, width)):
         clock = time.perf_counter()
         try:
@@ -130,9 +119,9 @@ def is_dear(problem: Problem) -> bool:
         seconds = time.perf_counter() - clock
         spent += seconds
         least = min(least, seconds / part)
-        if least < _DEAR_SECONDS:
+        if least < policy.DEAR_SECONDS:
             return False  # a call of few pairs seems dearer, never cheaper
-        if least > _PATIENCE / width or spent > _PATIENCE:
+        if least > policy.TIMING_SECONDS / width or spent > policy.TIMING_SECONDS:
             break
     return True
 

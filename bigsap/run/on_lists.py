@@ -6,11 +6,12 @@ import time
 from functools import partial
 from typing import Any
 
+from bigsap import policy
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.progress import Stopped
 from bigsap.run.certify import prove_now, within_gap
 from bigsap.run.kept_rows import keep_rows
-from bigsap.run.run import EXHAUSTED, Run
+from bigsap.run.run import Run
 from bigsap.run.stats import list_bounds
 from bigsap.strategies import Outcome
 from bigsap.strategies.list_run import Setting, Solved
@@ -77,7 +78,7 @@ def setting_of(run: Run) -> Setting:
         enough=partial(_enough, run),
         memory=options.memory_for_lists(run.problem),
         exhausted=run.exhausted,
-        impatient=run.exhausted == EXHAUSTED,
+        impatient=run.exhausted == policy.EXHAUSTED,
         hold=not options.certify,
         on_trial=run.lists_are_on_trial,
         beside=run.beside,

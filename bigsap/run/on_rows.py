@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.progress import Stopped
 from bigsap.run.certify import prove_now, within_gap
 from bigsap.run.kept_rows import keep_rows
@@ -19,10 +20,6 @@ from bigsap.strategies.list_run import Solved
 from bigsap.strategies.lists import first_prices
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
-
-# A whole pass is worth trying for ``gap`` once epsilon times the rows is this many gaps:
-# a phase's matching is usually much closer to optimal than an epsilon a row.
-_PROMISING = 8
 
 
 class Auction:
@@ -108,7 +105,7 @@ def _enough(run: Run, column_of_row: Array, v: Array, epsilon: float) -> bool:
     One pass over the costs, made only when the phase's epsilon gives hope; what it learns is kept
     either way.
     """
-    if epsilon * len(column_of_row) > _PROMISING * run.options.gap:
+    if epsilon * len(column_of_row) > policy.PROMISING_GAPS * run.options.gap:
         return False
     within_gap(run, prove_now(run, column_of_row.astype(np.intp), v))
     return run.proved is not None

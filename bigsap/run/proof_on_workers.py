@@ -8,16 +8,13 @@ import time
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.proof.row_pass import gives_parts
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Crewed
 
-#: Rows that are read to tell how long all take, and columns of them where a part costs its share.
-_ROWS, _COLUMNS = 3, 4096
-#: Smaller problems are quick either way.
-_WORTH_PAIRS = 1 << 16
 #: Of a row's dual, in three parts, and the cost of its pair.
 _DUAL_BYTES = 32
 
@@ -25,10 +22,10 @@ _DUAL_BYTES = 32
 def seconds_of_pass(source: CostSource, n_threads: int) -> float:
     """About how long so many threads here take to read all costs."""
     n, m = source.shape
-    width = min(m, _COLUMNS) if gives_parts(source) else m
+    width = min(m, policy.TIMED_PAIRS) if gives_parts(source) else m
     out = np.empty((1, width), source.dtype)
     took = []
-    for row in np.linspace(0, n - 1, _ROWS).astype(np.int64):
+    for row in np.linspace(0, n - 1, policy.WORKERS_TIMED_ROWS).astype(np.int64):
         clock = time.perf_counter()
         source.read(np.array([row]), slice(0, width), out)
         took.append(time.perf_counter() - clock)
@@ -39,7 +36,7 @@ def proof_elsewhere(run: Run, source: CostSource) -> CostSource:
     """``source``, or as workers have it, who then make the certificate's pass."""
     if run.beside is None or isinstance(source, Crewed) or in_memory(source):
         return source
-    if math.prod(source.shape) < _WORTH_PAIRS or seconds_by_bounds(source) < math.inf:
+    if math.prod(source.shape) < policy.QUICK_PAIRS or seconds_by_bounds(source) < math.inf:
         return source
     return _where_faster(run, source, _DUAL_BYTES)
 

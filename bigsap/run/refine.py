@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.exact import two_sum
@@ -36,15 +37,7 @@ from bigsap.strategies import Outcome
 
 #: Rounds at most; each at least halves the gap.
 ROUNDS = 24
-#: Residual costs of so many bytes are computed once, as a matrix, without a ``memory_limit``.
-_BYTES = 1 << 30
 _AT_ONCE = 1 << 20
-#: A gap that is a larger share of the costs' sizes is not a matter of rounding.
-_ROUNDING = 1e-9
-#: Near pairs are looked for where the gap is at most so many times what the median row wins by.
-_MARGINS = 4.0
-#: A square residual problem of a rectangle has at most so many times its pairs.
-_MOST_SQUARE = 64
 
 Prove = Callable[[Array, Array, Array | None], Certificate]
 Solve = Callable[[Problem, Array | None], Outcome | None]
@@ -98,7 +91,7 @@ def _by_near_pairs(
     None where these are not few."""
     source, gap, margin = run.reading.source, certificate.gap or 0.0, certificate.margin
     n, m = source.shape
-    if n != m or isinstance(source, Gated) or not margin or gap > _MARGINS * margin:
+    if n != m or isinstance(source, Gated) or not margin or gap > policy.NEAR_MARGINS * margin:
         return None
     _, _, v, v_low = signed_duals(run, certificate)
     prices = Prices(v, v_low if v_low.any() else None)
@@ -126,13 +119,13 @@ def _next(
     n, m = source.shape
     gap = certificate.gap or 0.0
     # By more than rounding: the assignment is another one's.
-    far = gap > _ROUNDING * certificate.size
+    far = gap > policy.ROUNDING_GAP * certificate.size
     if far and not run.refined and n <= m and (n < m or boundable(source) is not None):
         clipped = clipped_costs(run, certificate)
         outcome = None if clipped is None else solve(clipped, None)
         if outcome is not None and outcome.column_of_row is not None:
             return unpadded(outcome.column_of_row, n, m), outcome.v, None
-    if max(n, m) ** 2 > _MOST_SQUARE * n * m:
+    if max(n, m) ** 2 > policy.MOST_SQUARED * n * m:
         return None
     duals = signed_duals(run, certificate)
     residual = Residual(source, duals, gap, maximize=run.problem.maximize)
@@ -187,7 +180,7 @@ def in_memory(run: Run, residual: Residual) -> CostSource:
     """The residual costs as a matrix, where there is room."""
     n, m = residual.shape
     limit = run.options.memory_limit
-    room = _BYTES if limit is None else parse_bytes(limit, "memory_limit") // 4
+    room = policy.RESIDUAL_BYTES if limit is None else parse_bytes(limit, "memory_limit") // 4
     if 8 * n * m > room:
         return residual
     matrix = np.empty((n, m))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap import checkpoint
+from bigsap import checkpoint, policy
 from bigsap.engine.core.held import Resting
 from bigsap.engine.core.incumbent import Known
 from bigsap.engine.core.precision import choose
@@ -38,11 +38,6 @@ from bigsap.strategies.placement import (
 )
 from bigsap.strategies.start.warm import Warm
 
-# Lists are given up once evaluations have taken so many times all pairs, if they still take longer
-# than scans of whole rows would. Most problems take one to three.
-EXHAUSTED = 2
-# The same where lists were asked for, or where whole rows have to be evaluated first.
-_EXHAUSTED_LATE = 8
 # The certificate looks at the clock after each block or part: one of slow rows is no longer.
 BLOCK_SECONDS = 0.1
 
@@ -160,7 +155,7 @@ class Run:
         if device_name(self.problem.source) != "cpu" or not fit:
             return 0
         chosen = self.asked in ON_LISTS or self.rows.policy != "in place"
-        return _EXHAUSTED_LATE if chosen else EXHAUSTED
+        return policy.EXHAUSTED_LATE if chosen else policy.EXHAUSTED
 
     def warm(self) -> Warm | None:
         """The warm start in the problem's orientation; None without one, or once continued."""

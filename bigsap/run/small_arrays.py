@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.small.search import FACTS, INFEASIBLE, INVALID, LOOSE, OPTIMAL, UNSURE, sizes, solve_dense
 from bigsap.errors import BigsapError, InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
@@ -24,8 +25,6 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array
 from bigsap.strategies.orientation import inverse
 
-#: Costs of the largest problems that are taken: 8 MiB as float64.
-MOST_COSTS = 1 << 20
 # Integers of float64 are exact below; sums stay within so many costs a row, as in ``precision``.
 _EXACT, _TERMS_PER_ROW = 1 << 53, 4
 
@@ -56,7 +55,7 @@ def suits(costs: Any) -> bool:
     return (
         type(costs) is np.ndarray
         and costs.ndim == 2
-        and 0 < costs.size <= MOST_COSTS
+        and 0 < costs.size <= policy.MOST_SMALL_COSTS
         and costs.dtype.kind in "biuf"
         and costs.dtype.itemsize <= 8
     )

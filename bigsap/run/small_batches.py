@@ -13,17 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.small.search import INFEASIBLE, kept_of, sizes, solve_some
 from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
 from bigsap.result import Result
 from bigsap.run.small_arrays import Told, fields_of, signed_costs, suits
 from bigsap.sources.base import Array
-
-# Of a batch, so many costs are solved by one call from Python, at least.
-_COSTS_PER_CALL = 1 << 16
-# So many are looked at together, which is what copies of them may take.
-_COSTS_AT_ONCE = 1 << 24
 
 _ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
 
@@ -62,7 +58,7 @@ def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None]
         if not count or not all(map(suits, costs)):
             return None
         total = sum([matrix.size for matrix in costs])
-    if total > _COSTS_AT_ONCE and count > 1:
+    if total > policy.BATCH_COSTS_AT_ONCE and count > 1:
         half = solve_batch(costs[: count // 2], maximize, threads)
         other = None if half is None else solve_batch(costs[count // 2 :], maximize, threads)
         return None if half is None or other is None else half + other
@@ -136,7 +132,7 @@ def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: i
         solve_some(problems, first, last, columns, kept, statuses, np.empty(real), np.empty(whole, np.int64))
 
     count = len(problems)
-    n_parts = max(1, min(count, 8 * threads, total // _COSTS_PER_CALL))
+    n_parts = max(1, min(count, 8 * threads, total // policy.BATCH_COSTS_PER_CALL))
     ends = np.linspace(0, count, n_parts + 1).astype(int).tolist()
     if min(threads, n_parts) == 1:
         for first, last in pairwise(ends):

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.proof.unassigned import ungate
 from bigsap.result import Result
 from bigsap.run.small_arrays import solve_small
 from bigsap.sources.base import Array
 from bigsap.sources.clipped import Gated
 
-#: Clipped costs of the largest problems that are taken: beyond, searches of the pairs that are
-#: worth it are faster (``methods.sparse_gate``), since many clipped costs tie.
-_MOST_COSTS = 1 << 17
-
 
 def suits_gated(gated: Gated) -> bool:
     """Whether ``solve_small_gated`` is for a problem of this size."""
     n, m = gated.shape
-    return 0 < n * m <= _MOST_COSTS
+    return 0 < n * m <= policy.MOST_SMALL_GATED_COSTS
 
 
 def solve_small_gated(costs: Array, gated: Gated) -> Result | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.held import Held
 from bigsap.engine.core.pair_costs import Tick, costs_of_pairs
 from bigsap.engine.core.state import FREE
@@ -22,10 +23,6 @@ from bigsap.row_cache import Rows
 from bigsap.sources.base import Array
 from bigsap.sources.cuda.pairs import device_pairs
 from bigsap.sources.filling import fill_of
-
-#: Where the rounding of the duals, added up, may reach this share of the pairs' costs, it may have
-#: decided which pairs those are.
-_DANGER = 1e-12
 
 
 def pair_costs(problem: Problem, rows: Rows, held: Sequence[Held], column_of_row: Array, tick: Tick) -> Array:
@@ -116,4 +113,4 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
     sizes = np.abs(costs[wanted])
     sizes = sizes[sizes > 0]
     whole = sizes.size * float(np.median(sizes)) if sizes.size else 0.0
-    return Unproved(fun, u, v, max(n, m) * 2.0**-52 * max(size, largest) > _DANGER * whole)
+    return Unproved(fun, u, v, max(n, m) * 2.0**-52 * max(size, largest) > policy.DANGEROUS_ROUNDING * whole)

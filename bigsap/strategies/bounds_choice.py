@@ -12,24 +12,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
-from bigsap.engine.lists.bounds import BLOCK, FEW_COORDINATES
+from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.sources.base import Array
 from bigsap.strategies.start.samples import Counts, read_gently
-
-#: Problems with fewer rows or columns are not worth the sampled rows.
-_WORTH = 2000
-#: Rows sampled, and rows whose costs place the columns.
-_SAMPLED = 32
-_LANDMARKS = 4
-#: Bounds are dropped when they leave more than this share of the pairs open.
-_OPEN = 0.6
-#: Shares of the blocks that may hold the k best of a row for minima to pay: a block of
-#: columns from all over the row costs several times one of neighbours.
-_NEIGHBOURS = 0.5
-_SCATTERED = 0.2
 
 
 def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
@@ -40,21 +29,20 @@ def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     """
     n, m = engine.problem.shape
     bounded = engine.blocks.offset.size > 0
-    if min(n, m) < _WORTH:
-        if bounded and engine.blocks.low.shape[0] > FEW_COORDINATES:
+    if min(n, m) < policy.PROBE_ROWS:
+        if bounded and engine.blocks.low.shape[0] > policy.FEW_COORDINATES:
             engine.drop_bounds()
         return "bounds" if engine.blocks.offset.size else "whole"
     generator = np.random.default_rng([seed, n, 7])
-    some = generator.permutation(n)[: _SAMPLED + _LANDMARKS]
+    some = generator.permutation(n)[: policy.PROBED_ROWS + policy.PROBE_LANDMARKS]
     if bounded:
         before = engine.pairs_evaluated
-        engine.evaluate(some[:_SAMPLED])
-        if engine.pairs_evaluated - before <= _OPEN * _SAMPLED * m:
+        engine.evaluate(some[: policy.PROBED_ROWS])
+        if engine.pairs_evaluated - before <= policy.OPEN_SHARE * policy.PROBED_ROWS * m:
             return "bounds"
         engine.drop_bounds()
     n_blocks = -(-m // BLOCK)
-    # Minima may take twice the memory of the lists.
-    if not engine.immediate or engine.price.kind == "i" or n_blocks > 6 * k:
+    if not engine.immediate or engine.price.kind == "i" or n_blocks > policy.MOST_MINIMA_PER_ENTRY * k:
         return "whole"
     if not engine.affords(4 * n * n_blocks):  # beside the lists
         return "whole"
@@ -64,19 +52,19 @@ def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     signed *= engine.problem.sign
     counts.rows += some.size
     counts.pairs += signed.size
-    taus = signed[:_SAMPLED] - engine.v
+    taus = signed[: policy.PROBED_ROWS] - engine.v
     limit = np.partition(taus, min(k, m - 1), axis=1)[:, min(k, m - 1)]
     natural = np.empty(0, S.ID)
     share = _share(taus, limit)
     if not engine.from_fill:
-        landmarks = signed[_SAMPLED:].T.copy()
+        landmarks = signed[policy.PROBED_ROWS :].T.copy()
         landmarks[~np.isfinite(landmarks)] = 0.0
         order = compact_order(landmarks, engine.monitor.tick)
         scattered = _share(taus[:, order], limit)
-        if scattered <= _SCATTERED and scattered < 0.7 * share:
+        if scattered <= policy.SCATTERED_SHARE and scattered < policy.SCATTERED_GAIN * share:
             engine.keep_minima(order.astype(S.ID))
             return "minima"
-    if share <= _NEIGHBOURS:
+    if share <= policy.NEIGHBOURS_SHARE:
         engine.keep_minima(natural)
         return "minima"
     return "whole"

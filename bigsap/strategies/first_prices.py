@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.rows.row_engine import Engine
@@ -36,41 +37,6 @@ from bigsap.strategies.start.strata import Strata, finite, one_of_each, strata_o
 
 #: What ``start=`` may be.
 STARTS = ("auto", "levels", "estimate", "none")
-#: Problems with fewer rows or columns are begun without a sample.
-_WORTH = 1500
-#: Rows of the sample.
-_SAMPLE = 512
-#: Rows and columns on which the estimator is tried, and tried again: it may end few of them by
-#: chance.
-_TRIED, _TRIED_AGAIN = 256, 512
-#: Nuggets of these from which on nothing else is read, unless they fall by more than _STEADY with
-#: twice the rows; rows, and columns, that place the others; and of how many rows the cheapest
-#: pair may be on the diagonal, as a share.
-_UNRELATED, _STEADY = 0.9, 0.95
-_PLACING = 8
-#: Of every fourth row two ranks, and how many times as far from the smallest cost the second is
-#: where costs pile up: 4 times for uniform ones, 12 for their squares, 37 for third powers, from
-#: which on the estimator's prices are worth what they take.
-_APART, _PILE, _PILED_UP = 4, (4, 16), 25
-_DIAGONAL = 0.1
-#: The same of fewer rows that only Python delivers, where two sweeps may solve all.
-_PROMISING = 32
-#: Nuggets of at most _SMOOTH, and those that fall by _FALLING with twice the sample, need no
-#: further proof; from _ROUGH on there is none.
-_SMOOTH, _FALLING, _ROUGH = 0.03, 0.67, 0.75
-#: The share of the optimum's dual value that prices of a quarter must recover.
-_GAIN = 0.5
-#: A half of the sample recovers up to 0.4 less than all of it, or 0.2 more.
-_DOUBTFUL = (0.0, 0.8)
-#: Columns whose means have more than this share of the variance need prices, whatever is left.
-_MEANS = 0.05
-#: From so many times as many columns as rows on, and so many different columns among the rows'
-#: picks, as a share of what chance would give, prices are hardly needed.
-_WIDE, _DIFFERENT = 1.15, 0.83
-#: With more forbidden pairs than this share, samples have no solutions to learn from.
-_SPARSE = 0.75
-#: A sample has at most so many times as many rows, or columns, as its shorter side should.
-_LONGEST = 4
 
 
 def choose_first_prices(
@@ -82,7 +48,7 @@ def choose_first_prices(
     Deterministic for a seed.
     """
     n, m = problem.shape
-    if min(n, m) < _WORTH:
+    if min(n, m) < policy.FIRST_PRICES_ROWS:
         solved = _estimator_solves(problem, monitor, seed, counts)
         return ("estimate" if solved else "none"), None
     # A device looks at all costs sooner than the host at a sample, and the estimator's prices
@@ -92,7 +58,7 @@ def choose_first_prices(
     generator = np.random.default_rng(seed)
     # The same rows and columns: a special diagonal shows only then.
     shuffled = generator.permutation(min(n, m))
-    some = np.sort(shuffled[:_TRIED])
+    some = np.sort(shuffled[: policy.ESTIMATOR_TRIED])
     if not pairs_are_cheap(problem):
         return _choose_by_rows(problem, some, monitor, seed, counts)
     if n == m:
@@ -102,20 +68,20 @@ def choose_first_prices(
         if _unrelated(costs):
             return ("estimate" if _piled_up(costs) else "none"), None
         if np.isfinite(costs).all() and _estimator_proves(costs):
-            some = np.sort(shuffled[:_TRIED_AGAIN])
+            some = np.sort(shuffled[: policy.ESTIMATOR_TRIED_AGAIN])
             costs = _signed(problem, some, some, monitor, counts)
             if costs is not None and np.isfinite(costs).all() and _estimator_proves(costs):
                 return "estimate", None
     strata = strata_of(problem, monitor, seed, counts)
-    drawn = _draw(problem, strata, _SAMPLE, np.random.default_rng([seed, 1]))
+    drawn = _draw(problem, strata, policy.SAMPLE_ROWS, np.random.default_rng([seed, 1]))
     costs = _signed(problem, drawn.rows, drawn.columns, monitor, counts)
     if costs is None:
         return "none", None
     if _worth(costs, drawn):
         return "levels", strata
     # Twice as many columns as rows need no prices.
-    competing = max(n, m) < 2 * min(n, m)
-    estimated = competing and _piled_up(costs) and nugget(costs) > _UNRELATED
+    competing = max(n, m) < policy.SKINNY * min(n, m)
+    estimated = competing and _piled_up(costs) and nugget(costs) > policy.NUGGET_UNRELATED
     return ("estimate" if estimated else "none"), None
 
 
@@ -165,7 +131,8 @@ def _estimator_solves(problem: Problem, monitor: Monitor, seed: int, counts: Cou
     n, m = problem.shape
     if n != m or pairs_are_cheap(problem):
         return False
-    some = np.sort(np.random.default_rng(seed).permutation(n)[: min(_PROMISING, n // 4)])
+    tried = min(policy.ESTIMATOR_TRIED_BY_PYTHON, n // 4)
+    some = np.sort(np.random.default_rng(seed).permutation(n)[:tried])
     costs = _signed(problem, some, some, monitor, counts)
     if costs is None or not costs.size or not np.isfinite(costs).all():
         return False
@@ -196,7 +163,7 @@ def _draw(problem: Problem, strata: Strata, size: int, generator: np.random.Gene
     step = 2 ** max(0, round(math.log2(min(problem.shape) / size)))
 
     def draw(order: Array) -> Array:
-        wider = 2 ** max(0, math.ceil(math.log2(order.size / (step * _LONGEST * size))))
+        wider = 2 ** max(0, math.ceil(math.log2(order.size / (step * policy.LONGEST_SAMPLE * size))))
         return one_of_each(order, step * wider, generator)
 
     rows, columns = draw(strata.rows), draw(strata.columns)
@@ -213,35 +180,39 @@ def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
     if _picks_differ(costs):
         return False
     now, before = _nuggets(costs, ordered_rows=ordered_rows)
-    if now > _ROUGH:
-        return means_share(costs) > _MEANS and _gains(costs, drawn)
-    return bool(now <= _SMOOTH or now < _FALLING * before or _gains(costs, drawn))
+    if now > policy.NUGGET_ROUGH:
+        return means_share(costs) > policy.MEANS_SHARE and _gains(costs, drawn)
+    return bool(now <= policy.NUGGET_SMOOTH or now < policy.NUGGET_FALLING * before or _gains(costs, drawn))
 
 
 def _unrelated(costs: Array) -> bool:
     """Whether some rows and columns, the same of a square, look like i.i.d. costs, or costs of so
     many dimensions that no neighbour is near. Where columns' means differ, or the diagonal is
     special, other first prices may be better, however that looks."""
-    rows = compact_order(finite(costs[:, :_PLACING]))
-    columns = compact_order(finite(costs[:_PLACING].T))
-    rows, columns = rows[rows >= _PLACING], columns[columns >= _PLACING]
+    rows = compact_order(finite(costs[:, : policy.PLACING_ROWS]))
+    columns = compact_order(finite(costs[: policy.PLACING_ROWS].T))
+    rows, columns = rows[rows >= policy.PLACING_ROWS], columns[columns >= policy.PLACING_ROWS]
     ordered = costs[np.ix_(rows, columns)]
     now, before = _nuggets(ordered)
-    if now <= _UNRELATED or now < _STEADY * before or means_share(ordered) > _MEANS:
+    if (
+        now <= policy.NUGGET_UNRELATED
+        or now < policy.NUGGET_STEADY * before
+        or means_share(ordered) > policy.MEANS_SHARE
+    ):
         return False
     special = float((costs.argmin(axis=1) == np.arange(costs.shape[0])).mean())
-    return special <= _DIAGONAL
+    return special <= policy.DIAGONAL_SHARE
 
 
 def _piled_up(costs: Array) -> bool:
     """Whether unrelated costs lie ever closer together towards a row's smallest, as powers of
     uniform ones do. An epsilon that suits the mean row is then far too coarse for most: the
     estimator's prices, which take two more readings, spare lists up to a thousand scans a row."""
-    nearest = np.partition(costs[::_APART], _PILE, axis=1)
-    low = nearest[:, : _PILE[0]].min(axis=1)
-    first, last = (nearest[:, k] - low for k in _PILE)
+    nearest = np.partition(costs[:: policy.PILE_APART], policy.PILE_RANKS, axis=1)
+    low = nearest[:, : policy.PILE_RANKS[0]].min(axis=1)
+    first, last = (nearest[:, k] - low for k in policy.PILE_RANKS)
     known = (first > 0) & np.isfinite(last)
-    return bool(2 * np.count_nonzero(last[known] > _PILED_UP * first[known]) > known.size)
+    return bool(2 * np.count_nonzero(last[known] > policy.PILED_UP * first[known]) > known.size)
 
 
 def _nuggets(costs: Array, *, ordered_rows: bool = True) -> tuple[float, float]:
@@ -263,7 +234,9 @@ def _picks_differ(costs: Array) -> bool:
         costs = costs.T
     n, m = costs.shape
     by_chance = -m * math.expm1(-n / m)
-    return bool(m > _WIDE * n and np.unique(costs.argmin(axis=1)).size > _DIFFERENT * by_chance)
+    return bool(
+        m > policy.WIDE * n and np.unique(costs.argmin(axis=1)).size > policy.DIFFERENT_PICKS * by_chance
+    )
 
 
 def nugget(costs: Array) -> float:
@@ -334,9 +307,9 @@ def _gains(costs: Array, drawn: _Sample) -> bool:
         one_of_each(np.arange(columns.size), SHARE, generator),
     )
     share = _recovered(np.ascontiguousarray(costs[::2, ::2]), half)
-    if _DOUBTFUL[0] <= share <= _DOUBTFUL[1]:
+    if policy.DOUBTFUL_GAIN[0] <= share <= policy.DOUBTFUL_GAIN[1]:
         share = _recovered(costs, drawn)
-    return share > _GAIN
+    return share > policy.GAIN
 
 
 def _recovered(costs: Array, drawn: _Sample) -> float:
@@ -378,7 +351,7 @@ def _signed(problem: Problem, rows: Array, columns: Array, monitor: Monitor, cou
     costs = some_costs(problem, rows, columns, monitor, counts)
     signed = problem.sign * costs.astype(np.float64)
     forbidden = float((~np.isfinite(signed)).mean())
-    return signed if forbidden <= _SPARSE else None
+    return signed if forbidden <= policy.FORBIDDEN_SHARE else None
 
 
 def _engine(signed: Array, team: Team) -> Engine:

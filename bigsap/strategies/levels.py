@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.precision import Arithmetic, choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import layout as L
-from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.rows.row_engine import Engine
 from bigsap.errors import InvalidCostError
@@ -51,12 +51,8 @@ from bigsap.strategies.start.strata import Strata, one_of_each
 
 #: A level has one of so many rows and columns of the one above it.
 SHARE = 4
-#: Levels of at most so many rows or columns are solved densely, and have none below them.
-COARSEST = 2500
-# See the top: from so many coordinates on, by the so-manieth smallest.
-_MANY_COORDINATES, _RAISED = 3, SHARE
-# Fewer rows or columns are no problem worth solving.
-_LEAST = 8
+# See the top: by the so-manieth smallest.
+_RAISED = SHARE
 # In whole numbers, the price of a column that no row may have.
 _UNREACHED = 1 << 59
 # Pairs gone through between two looks at the clock.
@@ -97,10 +93,10 @@ class Ladder:
             columns = without(columns, self.far.columns, left)
         #: Ids in the whole problem of the rows and columns of each level, ascending.
         self.members: list[tuple[Array, Array]] = [(np.arange(n), np.arange(m))]
-        while min(rows.size, columns.size) > (COARSEST if len(self.members) > 1 else 0):
+        while min(rows.size, columns.size) > (policy.COARSEST_LEVEL if len(self.members) > 1 else 0):
             rows = one_of_each(rows, SHARE, generator)
             columns = one_of_each(columns, SHARE, generator)
-            if min(rows.size, columns.size) < _LEAST:
+            if min(rows.size, columns.size) < policy.LEAST_LEVEL:
                 break
             self.members.append((np.sort(rows), np.sort(columns)))
         #: The finest level that is solved, its rows' u and its cap; none yet.
@@ -287,9 +283,9 @@ def bounded_transform(
     turned = None if selected is None else Problem(selected, problem.maximize).transpose()
     if turned is None:
         return None
-    n_nearest = _RAISED if _coordinates(source) >= _MANY_COORDINATES else 1
+    n_nearest = _RAISED if _coordinates(source) >= policy.RAISED_COORDINATES else 1
     engine = ListEngine(turned, team, monitor, np.dtype(np.float64), n_nearest, 0)
-    if not engine.blocks.offset.size or engine.blocks.low.shape[0] > FEW_COORDINATES:
+    if not engine.blocks.offset.size or engine.blocks.low.shape[0] > policy.FEW_COORDINATES:
         return None
     engine.v[:] = u
     engine.open_price[:] = u

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.sources.base import Array, Resident
-from bigsap.strategies import list_sizes
 from bigsap.strategies.list_run import DONE, EVALUATE, MATCH, OPEN, REFRESH, Course, Setting
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.start import list_warm
-from bigsap.strategies.start.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS
 
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
 #: how many epsilons a row prices may still have moved in a phase for the next to be the
@@ -33,16 +32,6 @@ _SHORT_GUARD = 90.0
 #: paths have moved prices by so much of what epsilon has: less in phases that are far too coarse
 #: for most rows, of costs that pile up at the smallest (fourth powers of uniform ones).
 _EASY, _EASY_DROPS = 8.0, 0.5
-#: Lists that reach fewer first epsilons are exhausted within a phase or two; those of wide
-#: problems, whose rows hardly compete, reach further with as many.
-_NARROW, _NARROW_WIDE = 3.0, 1.5
-#: Lists of points that lie as densely everywhere reach 1.2 to 1.4 times as far in the upper
-#: quartile as in the lower one, those of clusters and normal points 1.6 to 3 times.
-_FARTHER = 1.45
-#: Rows that tell so before all others are evaluated.
-_PROBED = 64
-#: Of so many rows a few are outliers when their costs are so many times as large as most.
-_MANY, _OUTLYING = 200, 1e3
 #: How many epsilons the virtual columns begin below the price that parts the rows, so that the
 #: real ones fill up first; and in the last phase, in epsilons of the one before it.
 _BELOW = 20.0
@@ -65,7 +54,7 @@ def run_course(
         first = _GUIDED_FIRST if course.guided else _FIRST
         impatient = setting.impatient and n <= m and not course.plain and not course.warm
         if impatient:
-            _probe_widths(engine, course.order[:_PROBED], first)
+            _probe_widths(engine, course.order[: policy.NARROW_SAMPLE], first)
         monitor.save_phase()
         _evaluate(engine, course.order)
         engine.set_reach()
@@ -77,7 +66,7 @@ def run_course(
             epsilon = first * engine.greedy_gap(order) / max(1, n)
         # Prices of levels leave a wide problem's short epsilon to other causes.
         told_little = n == m or not course.guided
-        reach = _NARROW if n == m else _NARROW_WIDE
+        reach = policy.NARROW if n == m else policy.NARROW_RECTANGULAR
         if impatient and told_little and _too_narrow(engine.list_widths(), epsilon, reach):
             raise ListsExhausted
         if setting.on_trial and not course.warm and _uneven(engine.list_widths(), engine.infinity):
@@ -95,7 +84,7 @@ def run_course(
         if not feasible:
             return Outcome(None, engine.v, engine.tree(), phases, seconds)
         last = enough is not None and enough()
-        short = _SHORT_GUARD if engine.k < list_sizes.LIST_SIZE else _GUIDED_GUARD
+        short = _SHORT_GUARD if engine.k < policy.LIST_SIZE else _GUIDED_GUARD
         _next_epsilon(course, record, n, m, short if course.guided else _GUARD)
         if last:
             course.stage = DONE
@@ -108,10 +97,10 @@ def _outliers_first(order: Array, low: Array) -> Array:
     """The order, with rows first whose costs are of another size than most rows': what they would
     pay for another column says nothing about the others."""
     sizes = np.abs(low[order])
-    if sizes.size < _MANY:
+    if sizes.size < policy.OUTLIERS_AMONG:
         return order
-    place = sizes.size - 1 - sizes.size // 20
-    far = sizes > _OUTLYING * np.partition(sizes, place)[place]
+    place = sizes.size - 1 - sizes.size // policy.FEW_OUTLIERS
+    far = sizes > policy.OUTLYING * np.partition(sizes, place)[place]
     return np.concatenate([order[far], order[~far]]) if far.any() else order
 
 
@@ -127,7 +116,7 @@ def _uneven(widths: Array, infinity: Any) -> bool:
     if 2 * ended.size < widths.size:
         return False
     near, far = np.quantile(ended.astype(np.float64), (0.25, 0.75))
-    return bool(far > _FARTHER * near)
+    return bool(far > policy.UNEVEN * near)
 
 
 def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
@@ -147,7 +136,7 @@ def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
         taken[column] = True
         gap += costs[column] - least
     widths = nearest[:, engine.k] - low
-    if np.isfinite(gap) and _too_narrow(widths, first * gap / rows.size, _NARROW):
+    if np.isfinite(gap) and _too_narrow(widths, first * gap / rows.size, policy.NARROW):
         raise ListsExhausted
 
 
@@ -157,7 +146,7 @@ def _few_left(engine: ListEngine, course: Course) -> bool:
     n = engine.problem.shape[0]
     pairs = course.pairs if course.warm else np.full(n, S.FREE, S.ID)
     left = list_warm.adopt(engine, pairs, course.order)
-    few = LOOSE_SHARE if course.warm == "pairs" else LOOSE_SHARE_OF_PICKS
+    few = policy.LOOSE_SHARE if course.warm == "pairs" else policy.LOOSE_SHARE_OF_PICKS
     if not course.plain and left.size > few * n:
         return False
     course.scanned, course.evaluated = engine.rows_scanned, engine.rows_evaluated
@@ -232,4 +221,4 @@ def _phase(engine: ListEngine, course: Course) -> tuple[dict[str, Any], bool]:
 
 
 def _sigma(n: int) -> float:
-    return SIGMA if n < list_sizes.LONG else _LONG_SIGMA
+    return SIGMA if n < policy.LONG_LIST_ROWS else _LONG_SIGMA

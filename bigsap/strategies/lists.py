@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.lists.bounds import BLOCK, MOST_COORDINATES
@@ -286,7 +287,7 @@ def _solve_warm(
 def _plain(problem: Problem) -> bool:
     """Whether one phase with epsilon 0 is best: where rows hardly compete for columns."""
     n, m = problem.shape
-    return n >= 4 * m or 2 * n <= m
+    return n >= policy.TALL_ON_LISTS * m or policy.SKINNY * n <= m
 
 
 def _row_order(problem: Problem, setting: Setting) -> Array:
@@ -301,8 +302,8 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     if setting.memory is not None:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
     if setting.exhausted:
-        # Once more where whole rows would take three times as long to scan.
-        engine.most_pairs = (setting.exhausted + (n != m)) * n * m
+        more = policy.EXHAUSTED_MORE if n != m else 0
+        engine.most_pairs = (setting.exhausted + more) * n * m
         engine.weighed = setting.impatient
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import BigsapError
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
@@ -35,15 +36,9 @@ from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
 from bigsap.strategies.start.samples import Counts
 
-#: Rows and columns of the two samples: most other costs fail in the first.
-_SAMPLES = (6, 16)
-#: Numbers that must be told apart in the larger one: costs of few values have better starts.
-_DISTINCT = 4
 #: How often rows and columns are looked for by turns. Where many tie, half of them are passed.
 #: So many turns that led no farther end it.
 _ROUNDS, _IDLE = 12, 4
-#: Pairs a row that are compared with the prices before all are.
-_CHECKS = 4
 #: Pairs read between two looks at the clock.
 _AT_ONCE = 1 << 16
 #: Integers beyond this are left to others: sums of four of them must fit.
@@ -181,10 +176,10 @@ def _one_by_one(source: CostSource, tick: Callable[[], None]) -> Callable[[Array
 def _start(pairs: _Pairs, price: np.dtype[Any], generator: np.random.Generator) -> SortedStart:
     n = pairs.n
     outermost = np.zeros(2, np.intp)
-    for size in _SAMPLES:
+    for size in policy.MONGE_SAMPLES:
         size = min(size, n)
         rows, columns = (generator.permutation(n)[:size] for _ in range(2))
-        distinct = _DISTINCT if size > _SAMPLES[0] else 2
+        distinct = policy.MONGE_DISTINCT if size > policy.MONGE_SAMPLES[0] else 2
         costs = pairs.block(rows, columns)
         outermost = columns[_judge(costs, pairs.noise, distinct, generator)]
         if size == n:
@@ -324,7 +319,7 @@ def _check(
     row, half near the diagonal, where order and prices matter most."""
     n = pairs.n
     here = np.arange(n)
-    for k in range(_CHECKS):
+    for k in range(policy.MONGE_CHECKS):
         if k % 2:
             far = (n ** generator.random(n)).astype(np.intp)
             there = np.clip(here + np.where(generator.random(n) < 0.5, far, -far), 0, n - 1)

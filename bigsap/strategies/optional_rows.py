@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import largest_cost
 from bigsap.engine.lists.below_price import Found, RowReader, run_below
-from bigsap.engine.lists.bounds import FEW_COORDINATES, blocks_of, fit, no_blocks, separated_columns
+from bigsap.engine.lists.bounds import blocks_of, fit, no_blocks, separated_columns
 from bigsap.engine.lists.layout import ENTRY_BYTES, PANEL
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.private_columns import (
@@ -44,17 +45,6 @@ from bigsap.strategies.list_run import Setting, Solved
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
 
-#: Rows sampled first. With more pairs below their price than a share of the row, or than so many,
-#: epsilon phases on the clipped problem take less.
-_SAMPLED = 64
-_SHARE, _FEW, _MANY = 8, 16, 1024
-#: So many times the pairs that the sample foretold end the collection,
-_SURPRISE = 4
-#: and so many times all pairs, as entries of lists, the search: it has then taken longer than a
-#: reading of the costs, and what follows takes some readings.
-_PATIENCE = 4
-#: Rounds for the pairs of a warm start; after more of them the search begins from nothing.
-_ROUNDS = 64
 #: Entries that a thread collects at a time, beside one row's.
 _ROOM = 1 << 16
 #: So many times their bytes do entries take while they are collected.
@@ -62,8 +52,6 @@ _COPIES = 2
 _SLICE_SECONDS = 0.05
 #: Entries that the first slice looks at.
 _FIRST_ENTRIES = 1 << 17
-#: Smaller problems are not worth waking the team for.
-_SHARED_PAIRS = 1 << 20
 
 
 class _TooMany(Exception):
@@ -74,7 +62,7 @@ def bounded(gated: Gated) -> bool:
     """Whether bounds of the costs spare most pairs."""
     given = gated.given
     terms = given.separable() if isinstance(given, Separable) else None
-    return terms is not None and terms.y.shape[0] <= FEW_COORDINATES and not gated.maximize
+    return terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES and not gated.maximize
 
 
 def sparse_gate(
@@ -159,7 +147,7 @@ class SparseGate:
             done = bool(run_private(self.order, pairs, f, S.infinity(price), S.blocked_price(price), budget))
             seconds = max(time.perf_counter() - clock, 1e-6)
             budget = max(1, min(4 * budget, int(budget * _SLICE_SECONDS / seconds)))
-            if at.entries > _PATIENCE * n * m:
+            if at.entries > policy.OPTIONAL_PATIENCE * n * m:
                 return done
             progress.assigned = n - int(self.order.size - at.position)
             count(self.scans, 0)
@@ -193,7 +181,7 @@ def _adopt(p: PrivatePairs, warm: Warm, whole: bool, look: Callable[[], None]) -
         p.match_cost[rows] = p.costs[given]
     rounding = 0.0 if whole else 0.75 * float(allowance(max(n, m), UNIT))
     span = take_best(p)
-    for _ in range(_ROUNDS):
+    for _ in range(policy.OPTIONAL_WARM_ROUNDS):
         look()
         if free_loose(p, rounding, span) == 0:
             return
@@ -216,12 +204,12 @@ class _Rows:
         """All pairs below the rows' prices: how many of each row, their columns, and signed costs,
         row by row. Raises _TooMany, and Stopped."""
         n, m = cap.size, self.reader.n_columns
-        allowed = max(_FEW, min(m // _SHARE, _MANY))
+        allowed = max(policy.OPTIONAL_FEW, min(m // policy.OPTIONAL_SHARE, policy.OPTIONAL_MANY))
         most = n * allowed
-        if n > 2 * _SAMPLED:
-            some = np.random.default_rng([setting.seed, n, 17]).permutation(n)[:_SAMPLED]
-            found = self._below(some, cap, setting, counts, _SAMPLED * allowed)[0].mean()
-            most = min(most, int(_SURPRISE * n * max(found, 1.0)))
+        if n > 2 * policy.OPTIONAL_SAMPLE:
+            some = np.random.default_rng([setting.seed, n, 17]).permutation(n)[: policy.OPTIONAL_SAMPLE]
+            found = self._below(some, cap, setting, counts, policy.OPTIONAL_SAMPLE * allowed)[0].mean()
+            most = min(most, int(policy.OPTIONAL_SURPRISE * n * max(found, 1.0)))
         if setting.memory is not None:
             most = min(most, setting.memory // (_COPIES * ENTRY_BYTES))
         return self._below(np.arange(n), cap, setting, counts, most)
@@ -231,7 +219,7 @@ class _Rows:
     ) -> tuple[Array, Array, Array]:
         reader, team, monitor = self.reader, setting.team, setting.monitor
         m, price = reader.n_columns, setting.arithmetic.price
-        width = 1 if rows.size * m < _SHARED_PAIRS else team.n_threads
+        width = 1 if rows.size * m < policy.TEAM_PAIRS else team.n_threads
         room = m + _ROOM  # of which only what is written becomes memory
         f = Found(
             ids=np.empty((width, room), np.int32),

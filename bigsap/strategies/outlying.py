@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.rows.row_engine import Engine
 from bigsap.problem import Problem
@@ -24,11 +25,6 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, Separable
 from bigsap.strategies import whole_rows
 from bigsap.strategies.start.samples import Counts, some_costs
-
-#: A point is outlying so many times as far from the middle as nine of ten are apart.
-_FAR = 100.0
-#: At most so many rows, or columns, are outliers.
-_MOST = 64
 
 
 @dataclass(frozen=True)
@@ -52,9 +48,10 @@ def outlying(problem: Problem) -> Outlying | None:
     if not extent > 0:
         return None
     rows, columns = (
-        np.flatnonzero((np.abs(points - middle) > _FAR * extent).any(axis=1)) for points in (x, y)
+        np.flatnonzero((np.abs(points - middle) > policy.FAR_POINT * extent).any(axis=1)) for points in (x, y)
     )
-    if not rows.size + columns.size or max(rows.size, columns.size) > min(_MOST, n // 20):
+    most = min(policy.MOST_FAR_POINTS, n // policy.FEW_OUTLIERS)
+    if not rows.size + columns.size or max(rows.size, columns.size) > most:
         return None
     return Outlying(rows, columns)
 

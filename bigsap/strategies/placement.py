@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda.bids import DeviceBids
 from bigsap.engine.cuda.device_classical import DeviceClassical
@@ -38,28 +39,8 @@ from bigsap.sources.cuda.placed import (
 from bigsap.sources.cuda.row_blocks import RowsOnDevices, is_matrix
 from bigsap.sources.cuda.slabs import SlabsOnDevices
 
-#: ``device="auto"``: fewer rows or columns than this stay on the CPU (tests/bench/GPU.md).
-CROSSOVER = 4096
-#: Below this, lists save nothing over scanning whole rows.
-FEW_ROWS = 700
-#: Integers of at most so many different values a column are solved by lists; the rows that tell.
-VALUES_PER_COLUMN = 4
-_SAMPLE = 16
-#: See ``many_ties``.
-_SMALLEST, _DIFFERENT = 32, 31
-_RANGE_PER_COLUMN, _COLUMNS_PER_VALUE = 300, 8
 TREES = "a small range of costs, rows without a pattern: trees find many paths at a time"
 FEW_VALUES = "very few different costs: trees, or lists where most of these do not end"
-_SAMPLED_COLUMNS, _GLANCE = 1 << 16, 1 << 10
-#: So are costs whose rows have nothing to do with one another, of fewer rows than this: hardly a
-#: row is evaluated twice, and a scan of a list takes half as long as one on the device.
-UNRELATED_ROWS = 20_000
-#: Rows of m unrelated costs correlate by 0.8 / sqrt(m) on average.
-_UNRELATED = 2.0
-#: From so many rows on lists beat whole rows where the source gives bounds.
-MANY_ROWS = 50_000
-#: Square matrices of so many rows are begun on lists, see ``lists_on_trial``.
-TRIED_ROWS = 4096
 ON_TRIAL = "lists, unless some end long before others"
 
 
@@ -94,7 +75,7 @@ def place_costs(
         # Few pairs of gated costs are ever looked at, as a rule: see ``sparse_gate``.
         given = source.given if isinstance(source, Gated) else source
         gated = given is not source and not isinstance(given, (OnDevice, Placeable))
-        if gated or (not there and (min(source.shape) < CROSSOVER or not has_device())):
+        if gated or (not there and (min(source.shape) < policy.DEVICE_ROWS or not has_device())):
             return source
         numbers: tuple[int, ...] = (source.device if isinstance(source, OnDevice) else 0,)
     else:
@@ -138,18 +119,18 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
         return "ssp", "devices scan whole rows together"
     if not isinstance(source, OnDevice):
         return None
-    if min(source.shape) >= MANY_ROWS and blocks_of(source).offset.size:
+    if min(source.shape) >= policy.MANY_ROWS and blocks_of(source).offset.size:
         return "compressed", "many rows, and bounds that need no look at the costs"
     n, m = source.shape
     matrix: Any = source
     integers = matrix.dtype.kind in "iu"
     # Of somewhat fewer rows than columns whole rows are scanned on the CPU too.
-    short = n < UNRELATED_ROWS and not 6 * n < 5 * m < 10 * n
-    if min(n, m) >= FEW_ROWS and (integers or short):
+    short = n < policy.UNRELATED_ROWS and not policy.SOMEWHAT_WIDE[0] * n < m < policy.SOMEWHAT_WIDE[1] * n
+    if min(n, m) >= policy.FEW_ROWS and (integers or short):
         lookup = n == m and trees and source.code().lookup
         if lookup and integers:
             # A glance, which takes a fifth of the time of whole rows: small trees take little more.
-            costs = _sample(source, _GLANCE)
+            costs = _sample(source, policy.METHOD_GLANCE_COLUMNS)
             if very_few_values(costs, m):
                 return "hungarian", FEW_VALUES
             # Before ties, which take sorting.
@@ -175,20 +156,21 @@ def lists_on_trial(source: Any) -> bool:
     if not isinstance(source, OnDevice) or not source.code().lookup:
         return False
     n, m = source.shape
-    return n == m and n >= TRIED_ROWS
+    return n == m and n >= policy.TRIED_ROWS
 
 
 def ties_in_memory(problem: Problem, matrix: Array) -> bool:
     """``many_ties`` of a matrix in the host's memory."""
     n, m = problem.shape
-    rows = np.unique(np.linspace(0, n - 1, _SAMPLE).astype(np.intp))
-    return many_ties(problem.sign, matrix[rows, : min(m, _SAMPLED_COLUMNS)])
+    rows = np.unique(np.linspace(0, n - 1, policy.METHOD_SAMPLE).astype(np.intp))
+    return many_ties(problem.sign, matrix[rows, : min(m, policy.METHOD_SAMPLE_COLUMNS)])
 
 
-def _sample(source: Any, most: int = _SAMPLED_COLUMNS) -> Array:
+def _sample(source: Any, most: int | None = None) -> Array:
     """Some rows of the costs, no more than so many columns long."""
     n, m = source.shape
-    rows = np.unique(np.linspace(0, n - 1, _SAMPLE).astype(np.intp))
+    rows = np.unique(np.linspace(0, n - 1, policy.METHOD_SAMPLE).astype(np.intp))
+    most = policy.METHOD_SAMPLE_COLUMNS if most is None else most
     costs = np.empty((rows.size, min(m, most)), source.dtype)
     source.read(rows, slice(0, costs.shape[1]), costs)
     return costs
@@ -202,17 +184,17 @@ def many_ties(sign: int, costs: Array) -> bool:
     distances that were rounded have ties and yet deep trees.
     """
     m = costs.shape[1]
-    if m < _SMALLEST:
+    if m < policy.SMALLEST_COSTS:
         return False
     few = costs[::2]  # as many rows as it takes: a small problem is solved in as long as these
     # Of the costs' own type, which is sorted sooner than float64.
     if sign > 0:
-        least = np.partition(few, _SMALLEST - 1, axis=1)[:, :_SMALLEST]
+        least = np.partition(few, policy.SMALLEST_COSTS - 1, axis=1)[:, : policy.SMALLEST_COSTS]
     else:
-        least = np.partition(few, m - _SMALLEST, axis=1)[:, m - _SMALLEST :]
+        least = np.partition(few, m - policy.SMALLEST_COSTS, axis=1)[:, m - policy.SMALLEST_COSTS :]
     least.sort(axis=1)
     different = 1 + (least[:, 1:] > least[:, :-1]).sum(axis=1)
-    return bool(np.median(different) <= _DIFFERENT) and unrelated(few)
+    return bool(np.median(different) <= policy.DIFFERENT_COSTS) and unrelated(few)
 
 
 def short_range(costs: Array, n_columns: int) -> bool:
@@ -221,7 +203,7 @@ def short_range(costs: Array, n_columns: int) -> bool:
     Of i.i.d. whole numbers up to 100 n that was so by 2.4 times, n = 4,096 and 8,192 on an H100,
     though there are hardly any ties; at 1,000 n by 1.3 times at 4,096, at 10,000 n not.
     """
-    narrow = int(costs.max()) - int(costs.min()) <= _RANGE_PER_COLUMN * n_columns
+    narrow = int(costs.max()) - int(costs.min()) <= policy.SHORT_RANGE_PER_COLUMN * n_columns
     return narrow and unrelated(costs[::2])
 
 
@@ -232,7 +214,7 @@ def very_few_values(costs: Array, n_columns: int) -> bool:
     to 4.7 ms, lists 6.6 to 20. Where rows or lists end before most trees do, as products of the
     same values, little time is lost.
     """
-    return bool(_COLUMNS_PER_VALUE * (int(costs.max()) - int(costs.min())) <= n_columns)
+    return bool(policy.COLUMNS_PER_VALUE * (int(costs.max()) - int(costs.min())) <= n_columns)
 
 
 def few_values(costs: Array, n_columns: int) -> bool:
@@ -241,7 +223,7 @@ def few_values(costs: Array, n_columns: int) -> bool:
     Where ties abound a search over whole rows settles far more of them than one over lists
     (tests/bench/GPU.md).
     """
-    return bool(int(costs.max()) - int(costs.min()) <= VALUES_PER_COLUMN * n_columns)
+    return bool(int(costs.max()) - int(costs.min()) <= policy.VALUES_PER_COLUMN * n_columns)
 
 
 def unrelated(costs: Array) -> bool:
@@ -260,7 +242,7 @@ def unrelated(costs: Array) -> bool:
         return False
     centred /= size[:, None]
     correlation = np.abs(centred @ centred.T)[np.triu_indices(len(costs), 1)]
-    return bool(correlation.mean() * np.sqrt(costs.shape[1]) < _UNRELATED)
+    return bool(correlation.mean() * np.sqrt(costs.shape[1]) < policy.UNRELATED_CORRELATION)
 
 
 def unrelated_there(source: Any) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
@@ -32,19 +33,6 @@ from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies.placement import device_pass
 from bigsap.strategies.start.samples import Counts
 
-#: Problems with fewer rows are not tried.
-_WORTH = 1500
-#: The first rows of a pass are so many times sqrt(n), from all over the matrix. Of rows that
-#: like random columns, some two then compete already.
-_FIRST = 2
-#: Rows whose costs make the second guess.
-_SAMPLED = 16
-#: A guess is wrong when more than one of so many columns is likely to have no tight pair.
-_LONELY = 64
-#: One of so many rows may be left to the search, or a few; with more, other first prices are
-#: better.
-_LEFT = 200
-_FEW = 8
 #: A slice of a pass: pairs of the first, seconds of the later ones.
 _FIRST_PAIRS = 1 << 22
 _SLICE_SECONDS = 0.1
@@ -75,17 +63,17 @@ def tight_start(
     The same for any number of threads.
     """
     n, m = problem.shape
-    if n != m or n < _WORTH:
+    if n != m or n < policy.TIGHT_PAIRS_ROWS:
         return None
     pairs = _pass_for(problem, team, arithmetic.price)
     if pairs is None:
         return None
     attempt = _Attempt(problem, pairs, monitor, arithmetic, counts, team.n_threads)
     generator = np.random.default_rng([seed, n, 11])
-    first = np.sort(generator.permutation(n)[: int(_FIRST * n**0.5)]).astype(S.ID)
+    first = np.sort(generator.permutation(n)[: int(policy.TIGHT_FIRST * n**0.5)]).astype(S.ID)
     found = attempt.run(np.zeros(m, arithmetic.price), first)
     if found is None and not attempt.invalid:
-        sampled = first[:: max(1, first.size // _SAMPLED)][:_SAMPLED]
+        sampled = first[:: max(1, first.size // policy.TIGHT_SAMPLE)][: policy.TIGHT_SAMPLE]
         v = attempt.column_terms(sampled)
         found = None if v is None else attempt.run(v, first)
     return found
@@ -182,7 +170,7 @@ class _Attempt:
             self.invalid = bool((tight.size[part] < 0).any())
             if self.invalid or not self._match(part, matching):
                 return None
-            if self._lonely(rows[: done + part.size]) > n // _LONELY:
+            if self._lonely(rows[: done + part.size]) > n // policy.TIGHT_LONELY:
                 return None
             done, portion = done + part.size, 2 * portion
         if matching.at.n_open and problem.integer:
@@ -201,7 +189,7 @@ class _Attempt:
         # Costs on lists are relative to the row's minimum, which is exact at prices 0 and
         # for integers only.
         exact = problem.integer or not v.any()
-        if left.size > (max(_FEW, n // _LEFT) if exact else 0):
+        if left.size > (max(policy.TIGHT_FEW, n // policy.TIGHT_LEFT) if exact else 0):
             return None
         return TightStart(v, tight, matching, left)
 

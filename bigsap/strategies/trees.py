@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.lists.layout import ENTRY_BYTES
@@ -37,16 +38,6 @@ from bigsap.strategies.tight_pairs import tight_start
 #: What ``variant`` can be.
 VARIANTS = ("auto", "classical", "tree")
 
-#: Entries a list starts with: of random whole numbers hardly a list ends before the solve does.
-LIST_SIZE = 32
-_LEAST_LIST_SIZE = 8
-#: The same for levels on a device, a few microseconds each.
-_LEVELS = 1 << 15
-#: Work without a sixty-fourth of the first roots being matched after which searches from one
-#: row after the other go on: so many times the entries of all lists.
-_PATIENCE = 24
-#: Evaluations a row after which they go on where memory is short: lists end at nearly each step.
-_MOST_EVALUATIONS = 16
 _SLICE_SECONDS = 0.1
 _FIRST_WORK, _LEAST_WORK = 1 << 18, 1 << 12
 
@@ -183,7 +174,7 @@ def _grow_there(
     def assigned(count: int) -> None:
         progress.assigned = count
 
-    enough = _LEVELS if variant == "auto" else np.iinfo(np.int64).max
+    enough = policy.TREE_LEVELS_ON_DEVICE if variant == "auto" else np.iinfo(np.int64).max
     grown = there.grow(enough, monitor.look, assigned)
     if grown is None:
         return None
@@ -203,7 +194,7 @@ def _in_vain(grown: gpu.Grown) -> bool:
     """Whether trees have ended with most of their roots still there: so it is with distances and
     products, whose lists end at once, and hardly with unrelated costs."""
     left = int(np.count_nonzero(grown.column_of_row < 0))
-    return grown.status != gpu.INFEASIBLE and 2 * left > grown.counts["roots"]
+    return grown.status != gpu.INFEASIBLE and left > policy.TREES_IN_VAIN * grown.counts["roots"]
 
 
 def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
@@ -238,9 +229,9 @@ def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
 def _engine(problem: Problem, setting: Setting, solved: Solved, k: int | None) -> ListEngine:
     """k: entries of lists that are there already."""
     n = problem.shape[0]
-    k = k or LIST_SIZE
+    k = k or policy.TREE_LIST_SIZE
     if setting.memory is not None:
-        k = max(_LEAST_LIST_SIZE, min(k, setting.memory // (2 * ENTRY_BYTES * max(1, n))))
+        k = max(policy.LEAST_TREE_LIST_SIZE, min(k, setting.memory // (2 * ENTRY_BYTES * max(1, n))))
     price = setting.arithmetic.price
     engine = list_engine_for(problem, setting.team, setting.monitor, price, setting.k or k, setting.seed)
     if setting.memory is not None:
@@ -312,15 +303,15 @@ def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
     f, n = growth.forest, engine.problem.shape[0]
     enough = np.iinfo(np.int64).max
     if growth.variant == "auto":
-        enough = _PATIENCE * max(1, n) * LIST_SIZE
+        enough = policy.TREE_PATIENCE * max(1, n) * policy.TREE_LIST_SIZE
     budget = _FIRST_WORK
     while True:
         clock = time.perf_counter()
         if f.at.step == T.EVALUATE:
             _evaluate_ended(engine, f)
             counts = engine.lists.counts
-            short = counts.pool_limit < LIST_SIZE * n or counts.refused
-            if short and counts.evaluations > _MOST_EVALUATIONS * n:
+            short = counts.pool_limit < policy.TREE_LIST_SIZE * n or counts.refused
+            if short and counts.evaluations > policy.TREE_EVALUATIONS * n:
                 return int(S.LIMIT)
         status = grow.run_forest(
             engine.lists,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.rows.phase_snapshot import continued, kept
 from bigsap.engine.rows.row_engine import Engine
@@ -21,7 +22,7 @@ from bigsap.sources.base import Array, Grouped
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun
 from bigsap.strategies.start.estimate import estimate, plain
-from bigsap.strategies.start.warm import LOOSE_SHARE, LOOSE_SHARE_OF_PICKS, Warm, adopt, first_epsilon
+from bigsap.strategies.start.warm import Warm, adopt, first_epsilon
 
 
 def row_order(engine: Engine, seed: int) -> Array:
@@ -45,9 +46,6 @@ def row_order(engine: Engine, seed: int) -> Array:
 # A1015 has 4 and 1. Means of 25 matrices at n = 1000 scan 5 % fewer rows on geometric, 6 on
 # disjoint, 3 to 7 on ranks 2 to 8, 1 % more on random; at n = 4000 2 to 10 % fewer on all.
 _SHRINK, _ENOUGH = 5, 0.7
-#: A last phase that has scanned so many rows a row, and more than all phases before it, is left:
-#: of heavy-tailed costs the rule above ends the phases too soon. They go on to the lowest epsilon.
-_PATIENCE = 60
 #: From prices of levels the first epsilon is this share of what the picks' gap suggests.
 _GUIDED_FIRST = 0.3
 
@@ -194,7 +192,7 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
     n = engine.problem.shape[0]
     left = adopt(engine, warm, grid)
     order = row_order(engine, seed)
-    few = LOOSE_SHARE_OF_PICKS if warm.column_of_row is None else LOOSE_SHARE
+    few = policy.LOOSE_SHARE_OF_PICKS if warm.column_of_row is None else policy.LOOSE_SHARE
     first = 0.0
     if epsilon and not warm.exact:
         first = (_GUIDED_FIRST if warm.guided else 1.0) * first_epsilon(engine)
@@ -214,7 +212,7 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
 def _skinny(engine: Engine) -> bool:
     """Whether the shorter side is so short that rows hardly compete for columns."""
     n, m = engine.problem.shape
-    return 2 * min(n, m) <= max(n, m)
+    return policy.SKINNY * min(n, m) <= max(n, m)
 
 
 def _prepare_phase(engine: Engine, course: Phases) -> None:
@@ -229,7 +227,7 @@ def _prepare_phase(engine: Engine, course: Phases) -> None:
     engine.most_scans = None
     if course.epsilon == 0 and course.finer > 0:
         n = engine.problem.shape[0]
-        engine.most_scans = course.scanned + max(_PATIENCE * n, course.scanned)
+        engine.most_scans = course.scanned + max(policy.LAST_PHASE_SCANS * n, course.scanned)
     progress.stage = "search"
     progress.phase += 1
     progress.epsilon = course.epsilon

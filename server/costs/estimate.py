@@ -18,7 +18,7 @@ from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.spreading import spread_seconds
 
 # Entries that a list begins with, of few rows and of many, and from how many rows on; the same
-# where bounds are close (see ``bigsap.strategies.list_sizes``); and of trees.
+# where bounds are close (see ``bigsap.policy``); and of trees.
 _LIST, _LONG_LIST, _LONG = 128, 160, 10_000
 _CLOSE_LIST, _LONG_CLOSE_LIST, _LONG_CLOSE = 48, 64, 100_000
 _TREE_LIST = 32

@@ -34,7 +34,7 @@ _SAMPLE = 16
 _MOST_OPERATIONS = 5_000
 #: Of the files of a zarr array so many are looked at; the worker looks at all.
 _FILES = 10_000
-#: Bounds of costs of so many coordinates are close (see ``bigsap.engine.lists.bounds``).
+#: Bounds of costs of so many coordinates are close (see ``bigsap.policy``).
 _FEW_COORDINATES = 6
 
 

@@ -166,15 +166,16 @@ def test_estimates_grow_with_the_problem() -> None:
 def test_lists_have_the_lengths_that_they_are_counted_with(
     lab: Path, metric: str, n: int, options: dict[str, Any]
 ) -> None:
+    from bigsap import policy
     from bigsap.engine.lists.layout import ENTRY_BYTES
     from bigsap.problem import Problem
-    from bigsap.strategies import list_sizes, trees
+    from bigsap.strategies import list_sizes
 
     cost = POINTS | {"metric": metric}
     found = guess(lab, {"cost": cost, "options": options})["memory"]["lists"]
     x, y = (np.load(lab / f"{name}.npy") for name in "xy")
     source = bigsap.points(x, y, metric=metric)
-    length = {"hungarian": trees.LIST_SIZE, "auction": 0}.get(
+    length = {"hungarian": policy.TREE_LIST_SIZE, "auction": 0}.get(
         options.get("method", ""), list_sizes.list_size(Problem(source, options.get("maximize", False)))
     )
     assert found == ENTRY_BYTES * n * length

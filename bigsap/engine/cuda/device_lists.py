@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
-from bigsap.engine.lists.bounds import FEW_COORDINATES
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave
 from bigsap.problem import Problem
@@ -82,7 +82,7 @@ class DeviceListEngine(ListEngine):
         self.device = source.device
         #: Rows of costs that the device has no room for.
         self.cache = DeviceRows(source) if isinstance(source, StreamedToDevice) else None
-        if self.blocks.offset.size and self.blocks.low.shape[0] > FEW_COORDINATES:
+        if self.blocks.offset.size and self.blocks.low.shape[0] > policy.FEW_COORDINATES:
             super().drop_bounds()
         if not self.blocks.offset.size and (self.from_fill or problem.shape[1] > _SHORT):
             self.immediate = False

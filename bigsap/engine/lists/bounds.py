@@ -24,10 +24,8 @@ from bigsap.sources.convert import read_only
 #: ruled out without a bound of their own.
 BLOCK = 128
 GROUP = 16
-#: More coordinates than this, and boxes bound hardly anything; up to FEW they always do
-#: well enough, in between a probe decides (``methods.bounds_choice``).
+#: More coordinates than this, and boxes bound hardly anything (see ``policy.FEW_COORDINATES``).
 MOST_COORDINATES = 16
-FEW_COORDINATES = 6
 
 #: Points so many times as far from 0 as most are outliers; and where the margin that they ask for
 #: is so many times that of most blocks, these have their own.

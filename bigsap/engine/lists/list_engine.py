@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
@@ -42,12 +43,6 @@ _FIT_SHARE = 16
 _FIT_LEAST = 512
 #: Scans for which a search that waits goes on, for the rows it may ask for next.
 _GATHER = 32
-
-# See ``ListEngine.weighed``: from 3 to 9 on random families; scans of fewer rows than columns take
-# three times as long.
-_EVALUATION, _EVALUATION_WIDE = 6, 2
-# Beyond so many times ``most_pairs`` scans say little: those of lists are many more, then.
-_PATIENCE, _PATIENCE_WIDE = 2.5, 1.3
 
 
 class ListEngine(ListStore):
@@ -126,7 +121,7 @@ class ListEngine(ListStore):
     #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
     most_pairs: int | None = None
 
-    #: Whether that is only beside scans: an evaluation takes about as long as ``_EVALUATION``
+    #: Whether that is only beside scans: an evaluation takes about as long as ``policy.EVALUATION_SCANS``
     #: scans of the whole row, of which the search would take as many as of lists.
     weighed = False
 
@@ -134,9 +129,9 @@ class ListEngine(ListStore):
         if self.most_pairs is None or self.pairs_evaluated <= self.most_pairs:
             return
         n, m = self.problem.shape
-        weight, patience = _EVALUATION, _PATIENCE
+        weight, patience = policy.EVALUATION_SCANS, policy.EXHAUSTED_ANYWAY
         if n != m:
-            weight, patience = _EVALUATION_WIDE, _PATIENCE_WIDE
+            weight, patience = policy.EVALUATION_SCANS_RECTANGULAR, policy.EXHAUSTED_ANYWAY_RECTANGULAR
         dear = weight * self.pairs_evaluated > self.rows_scanned * m
         if dear or not self.weighed or self.pairs_evaluated > patience * self.most_pairs:
             raise ListsExhausted

@@ -7,18 +7,12 @@ the same.
 
 from __future__ import annotations
 
+from bigsap import policy
 from bigsap.errors import BigsapError
 from bigsap.sources.base import CostSource
 from bigsap.sources.cluster.costs import Spread
 from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
 from bigsap.sources.cluster.workers import Crew
-
-#: Bytes a second that come from all workers together: an assumption.
-_BYTES_A_SECOND = 5e8
-#: Rows that take less time here are not worth their way; nor is a gain of less than a fifth.
-_LEAST_SECONDS = 1.0
-_WORTH = 0.8
-_WAVE_SECONDS = 0.1
 
 
 class Workers:
@@ -33,8 +27,9 @@ class Workers:
         seconds for them. answer_bytes: what comes back of a row."""
         self.crew.look()
         there = seconds * n_threads / self.crew.n_threads
-        sent = n_rows * answer_bytes / _BYTES_A_SECOND
-        return seconds > _LEAST_SECONDS and there + sent + _WAVE_SECONDS < _WORTH * seconds
+        sent = n_rows * answer_bytes / policy.WORKERS_BYTES_A_SECOND
+        takes = there + sent + policy.WORKERS_WAVE_SECONDS
+        return seconds > policy.WORKERS_LEAST_SECONDS and takes < policy.WORKERS_WORTH * seconds
 
     def of(self, source: CostSource) -> Spread | None:
         """The source as workers have it; None for costs that cannot be sent."""

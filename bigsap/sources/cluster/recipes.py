@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import BigsapError, OptionError
 from bigsap.sources.arrays.mapped import place_of
 from bigsap.sources.arrays.matrix import ArraySource
@@ -24,10 +25,6 @@ from bigsap.sources.functions.carried import state_of, text_of
 from bigsap.sources.http.http_rows import HttpSource
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
-
-#: Matrices in memory that are part of the costs, such as the mask of a function's, are sent
-#: along up to this size.
-_MOST_SENT = 256 << 20
 
 
 class LiesHereError(Exception):
@@ -48,7 +45,7 @@ def recipe_of(source: CostSource) -> bytes:
             nonlocal here, elsewhere
             if type(obj) is ArraySource and not obj.mapped:
                 here += obj.array.nbytes
-                if obj is source or here > _MOST_SENT:
+                if obj is source or here > policy.MOST_SENT:
                     raise LiesHereError
                 return ArraySource, (np.ascontiguousarray(obj.array), obj._what)
             elsewhere = elsewhere or _made_by_python(obj)

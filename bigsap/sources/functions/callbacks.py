@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import OptionError
 from bigsap.sources.base import Array, Fill, Ids, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
@@ -19,9 +20,6 @@ from bigsap.sources.functions.speed import note_speed
 
 if TYPE_CHECKING:
     from bigsap.sources.functions.translation import Translation
-
-#: Matrices with fewer pairs are not worth the fraction of a second that compiling takes.
-COMPILED_PAIRS = 1 << 14
 
 
 def from_function(
@@ -244,7 +242,7 @@ class FunctionSource(PythonCalls):
 
     def _translate(self) -> Translation | None:
         n, m = self.shape
-        if 0 in self.shape or (self._compiled is None and n * m < COMPILED_PAIRS):
+        if 0 in self.shape or (self._compiled is None and n * m < policy.COMPILED_PAIRS):
             return None
         from bigsap.sources.functions.linking import UntranslatableError
         from bigsap.sources.functions.translation import translate

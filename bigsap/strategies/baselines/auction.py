@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.rows.bidding import auction, run_bids
@@ -30,8 +31,6 @@ _FIRST, _SHRINK = 1 / 8, 1 / 5
 #: The last epsilon times the rows is this share of the range. Below it bids are many and small
 #: where a search from the same prices is short.
 _LAST = 1 / 8
-#: Bids a row in one phase after which the rest is left to searches.
-_MOST = 1000
 #: Pairs that bids look at between two looks at the clock: some hundredths of a second.
 _PAIRS = 1 << 25
 #: Costs judged between two looks at the clock.
@@ -70,7 +69,7 @@ def run_auction(
         # A path of bids from any column to one at the top has a pair of each row at most.
         floor = max(float(v.min()) - (n + 1) * (2 * width + epsilon), -infinity / 4)
         spread, step, lowest = map(price.type, (width, epsilon, floor))
-        row_of_column, made = bidders.bid(v, spread, step, lowest, _MOST * n)
+        row_of_column, made = bidders.bid(v, spread, step, lowest, policy.AUCTION_BIDS * n)
         phases, bids = phases + 1, bids + made
         if epsilon <= last:
             break

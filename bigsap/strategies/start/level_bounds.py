@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.incumbent import Known
 from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
@@ -19,11 +20,6 @@ from bigsap.progress import Monitor
 from bigsap.proof.minima import Looked, by_bounds, seconds_by_bounds
 from bigsap.proof.row_minima import Prices
 from bigsap.sources.base import Array
-
-#: The share of the time so far that bounds may take. Levels take a quarter of a solve, or less.
-_SHARE = 0.2
-#: ``seconds_by_bounds`` is at least so many times what is measured.
-_AT_LEAST = 2.0
 
 
 class LevelBounds:
@@ -34,14 +30,14 @@ class LevelBounds:
 
     def __init__(self, problem: Problem, team: Team, monitor: Monitor) -> None:
         self.problem, self.team, self.monitor = problem, team, monitor
-        self._spent, self._takes = 0.0, seconds_by_bounds(problem.source) / _AT_LEAST
+        self._spent, self._takes = 0.0, seconds_by_bounds(problem.source) / policy.PROOF_BOUNDS_GENEROUS
 
     @property
     def due(self) -> bool:
         """Whether there is somebody to tell, and time for it."""
         if not self.monitor.heard or not math.isfinite(self._takes):
             return False
-        return self._spent + self._takes <= _SHARE * self.monitor.seconds
+        return self._spent + self._takes <= policy.LEVEL_BOUNDS_SHARE * self.monitor.seconds
 
     def tell(self, v: Array, since: float) -> None:
         """Prove a bound by the prices v (m,) of the whole, float64, which were begun at

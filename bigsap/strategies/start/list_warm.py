@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.virtual import rows_for_group
 from bigsap.engine.lists.first_matching import Entries, FirstPairs, keep_tight, pick_tight
@@ -39,10 +40,6 @@ def begin(engine: ListEngine, warm: Warm, rows: Array | None, columns: Array | N
         free[pairs[pairs >= 0]] = False
         engine.lower_to_cap(engine.v[free])
     return pairs
-
-
-#: Of so many prices a few are outliers when they are so many times as far apart as the others.
-_MANY, _OUTLYING = 200, 1e3
 
 
 def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
@@ -81,21 +78,21 @@ def _extent(v: Array) -> Any:
     """How far prices are apart; nine of ten of them, where a few are so far from these that what
     their rounding allows would hide what differs elsewhere."""
     extent = v.max() - v.min()
-    if v.dtype.kind != "f" or v.size < _MANY:
+    if v.dtype.kind != "f" or v.size < policy.OUTLIERS_AMONG:
         return extent
-    few = v.size // 20
+    few = v.size // policy.FEW_OUTLIERS
     ordered = np.partition(v, (few, v.size - 1 - few))
     most = ordered[v.size - 1 - few] - ordered[few]
-    return most if extent > _OUTLYING * most > 0 else extent
+    return most if extent > policy.OUTLYING * most > 0 else extent
 
 
 def _usual(sizes: Array) -> Array:
     """The sizes, but of outliers, which are better searched for, no more than others have."""
-    if sizes.size < _MANY:
+    if sizes.size < policy.OUTLIERS_AMONG:
         return sizes
-    place = sizes.size - 1 - sizes.size // 20
+    place = sizes.size - 1 - sizes.size // policy.FEW_OUTLIERS
     most = np.partition(sizes, place)[place]
-    return np.minimum(sizes, _OUTLYING * most) if most > 0 else sizes
+    return np.minimum(sizes, policy.OUTLYING * most) if most > 0 else sizes
 
 
 def _fill_group(engine: ListEngine, low: Array, exact: bool) -> None:

@@ -21,12 +21,6 @@ from bigsap.engine.rows.sweep import Survey, first_survey
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array
 
-# With more loose rows than this share of all, epsilon phases from the old prices scan
-# fewer rows than plain searches from them (measured on geometric, disjoint, rank 2).
-LOOSE_SHARE = 0.1
-# The same where only prices are given: greedy picks at optimal prices leave some 0.22.
-LOOSE_SHARE_OF_PICKS = 0.3
-
 
 @dataclass(frozen=True)
 class Warm:
