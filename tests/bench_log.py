@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bigsap.benchmarks.records import Log
+from benchmarks.records import Log
 
 HEADER = {
     "cpu": "Some <b>CPU</b>",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.benchmarks import (
+from benchmarks import __main__ as cli_bench
+from benchmarks import (
     cached,
     curve,
     decay,
@@ -33,7 +35,7 @@ from bigsap.benchmarks import (
     trees,
     versus,
 )
-from bigsap.benchmarks.bench_settings import (
+from benchmarks.bench_settings import (
     ALL_CLASSES,
     INTEGER_CLASSES,
     MORE_CLASSES,
@@ -42,13 +44,11 @@ from bigsap.benchmarks.bench_settings import (
     BenchSettings,
     Round,
 )
-from bigsap.benchmarks.costs import matrix, total
-from bigsap.benchmarks.instances import CLASSES, MORE
-from bigsap.benchmarks.peers import PEERS, find
-from bigsap.benchmarks.processes import Process
-from bigsap.benchmarks.records import Log, StaleError
-from bigsap.cli import bench as cli_bench
-from bigsap.cli import commands as cli
+from benchmarks.costs import matrix, total
+from benchmarks.instances import CLASSES, MORE
+from benchmarks.peers import PEERS, find
+from benchmarks.processes import Process
+from benchmarks.records import Log, StaleError
 
 ROOT = Path(__file__).parent.parent
 N = 70  # larger than what solvers are warmed up with
@@ -555,7 +555,7 @@ def test_no_pictures_without_matplotlib(tmp_path, monkeypatch, capsys):
 
 
 def arguments(*argv):
-    return cli.build_parser().parse_args(["bench", *argv])
+    return cli_bench.parser().parse_args(argv)
 
 
 def test_sizes():
@@ -631,59 +631,59 @@ def test_settings_of_arguments(tmp_path):
     ],
 )
 def test_bad_arguments(argv, text, tmp_path, capsys):
-    assert cli.main(["bench", "--out", str(tmp_path), *argv]) == 1
+    assert cli_bench.main(["--out", str(tmp_path), *argv]) == 1
     assert text in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_command_line(tmp_path, capsys, monkeypatch):
-    out = ["bench", "--out", str(tmp_path)]
-    assert cli.main([*out, "--report"]) == 1
+    out = ["--out", str(tmp_path)]
+    assert cli_bench.main([*out, "--report"]) == 1
     assert "nothing was measured yet" in capsys.readouterr().err
-    assert cli.main([*out, "--only", "list"]) == 0
+    assert cli_bench.main([*out, "--only", "list"]) == 0
     assert capsys.readouterr().out.split()[0] == "table1"
     monkeypatch.setattr(machine, "code_digest", lambda: "def")
     monkeypatch.setattr(machine, "probe", lambda log: None)
     for module in run.EXPERIMENTS.values():
         monkeypatch.setattr(module, "run", lambda settings, log: None)
-    assert cli.main([*out, "--quick", "--methods", "ssp"]) == 0
+    assert cli_bench.main([*out, "--quick", "--methods", "ssp"]) == 0
     assert f"wrote {tmp_path / 'RESULTS.md'}" in capsys.readouterr().out
     (tmp_path / "runs.jsonl").write_text(json.dumps({"experiment": "header", **HEADER}) + "\n")
-    assert cli.main([*out, "--quick"]) == 1
+    assert cli_bench.main([*out, "--quick"]) == 1
     assert "--fresh starts over" in capsys.readouterr().err
-    assert cli.main([*out, "--quick", "--fresh"]) == 0
+    assert cli_bench.main([*out, "--quick", "--fresh"]) == 0
 
 
 def test_published_with_a_head(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(machine, "probe", lambda log: None)
     for module in run.EXPERIMENTS.values():
         monkeypatch.setattr(module, "run", lambda settings, log: None)
-    out = ["bench", "--quick", "--out", str(tmp_path / "out"), "--to", str(tmp_path / "to")]
-    assert cli.main(out) == 1
+    out = ["--quick", "--out", str(tmp_path / "out"), "--to", str(tmp_path / "to")]
+    assert cli_bench.main(out) == 1
     assert "--head: no file" in capsys.readouterr().err
-    assert cli.main([*out[:4], "--head", "x.md"]) == 1
+    assert cli_bench.main([*out[:3], "--head", "x.md"]) == 1
     assert "--head needs --to" in capsys.readouterr().err
     (tmp_path / "head.md").write_text("# Mine\n\nWords.\n")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "figure1.svg").write_text("<svg/>")
-    assert cli.main([*out, "--head", str(tmp_path / "head.md")]) == 0
+    assert cli_bench.main([*out, "--head", str(tmp_path / "head.md")]) == 0
     text = (tmp_path / "to" / "RESULTS.md").read_text()
     assert text.startswith("# Mine\n\nWords.\n\n## Machine and versions\n\n- machine: ")
     assert "# Measured" not in text
     assert (tmp_path / "to" / "figure1.svg").read_text() == "<svg/>"
 
 
-# As ``python -m bigsap``, which sorts millions of numbers to see the machine's noise.
+# As ``python -m benchmarks``, which sorts millions of numbers to see the machine's noise.
 ALONE = """
 import runpy
-from bigsap.benchmarks import machine
+from benchmarks import machine
 machine._SORTED = 1000
-runpy.run_module("bigsap", run_name="__main__", alter_sys=True)
+runpy.run_module("benchmarks", run_name="__main__", alter_sys=True)
 """
 
 
 def test_as_a_command_of_its_own(tmp_path):
-    """From another folder, as an installed BigSAP runs it."""
+    """From another folder."""
     done = subprocess.run(
         [
             sys.executable,
@@ -691,7 +691,6 @@ def test_as_a_command_of_its_own(tmp_path):
             "error",
             "-c",
             ALONE,
-            "bench",
             "--out",
             "found",
             "--only",
@@ -709,6 +708,7 @@ def test_as_a_command_of_its_own(tmp_path):
         text=True,
         timeout=100,
         check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from bench_log import HEADER, mixed
-from bigsap.benchmarks import charts, contest, markup, page, page_charts, run
-from bigsap.benchmarks.bench_settings import BenchSettings
-from bigsap.benchmarks.records import Log
+from benchmarks import charts, contest, markup, page, page_charts, run
+from benchmarks.bench_settings import BenchSettings
+from benchmarks.records import Log
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Random families of problems that were once solved many times slower than they could be.
 
-Each was among the worst of a race of thousands (``bigsap.benchmarks.families``) against the better
+Each was among the worst of a race of thousands (``benchmarks.families``) against the better
 of both methods and other solvers. What ``auto`` decides for them is judged by counts.
 """
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.benchmarks import families
+from benchmarks import families
 from bigsap.strategies import whole_rows
 from oracle import optimum
 

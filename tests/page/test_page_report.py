@@ -11,8 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from page_steps import fits
 
 from bench_log import mixed
-from bigsap.benchmarks import page, run
-from bigsap.benchmarks.bench_settings import BenchSettings
+from benchmarks import page, run
+from benchmarks.bench_settings import BenchSettings
 
 
 @pytest.fixture(scope="module")
