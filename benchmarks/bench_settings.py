@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from benchmarks.instances import MORE
 
 PAPER_CLASSES = ("sanity", "random", "geometric", "disjoint", "rank1", "rank2", "rank4", "rank8")
-INTEGER_CLASSES = ("int0.1n", "int1n", "int10n", "int1000n")
-#: What users bring besides; see ``instances``.
-MORE_CLASSES = (
-    "clusters",
-    "duplicates",
-    "i*j",
-    "lognormal",
-    "rank1 lognormal",
-    "cosine 64-D",
-    "offset 1e9",
-    "half forbidden",
-)
-ALL_CLASSES = PAPER_CLASSES + INTEGER_CLASSES + MORE_CLASSES
+ALL_CLASSES = (*PAPER_CLASSES, "int0.1n", "int1n", "int10n", "int1000n", *MORE)
 #: A cache holds one row in so many; 0: a single row.
 SHARES = (1, 4, 16, 0)
 
@@ -119,7 +110,7 @@ def share_text(share: int) -> str:
 
 
 # Small enough to check the harness in less than a minute.
-QUICK = {
+QUICK: dict[str, Any] = {
     "scale": "quick",
     "classes": ("sanity", "random", "disjoint", "rank2", "int1n"),
     "limit": 5.0,

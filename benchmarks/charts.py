@@ -1,173 +1,297 @@
-"""Charts with logarithmic axes as SVG text: no library, no script, colours by the page's CSS."""
+"""The log's charts, drawn by matplotlib as SVG that stands in light and in dark pages.
+
+Grounds are transparent, texts and axes have the page's colour, and lines have colours that can be
+seen on both.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import io
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from html import escape
+from typing import Any
 
-#: Of the drawing, in its own units; the page scales it to its column.
-WIDTH, HEIGHT = 340.0, 250.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 10.0, 10.0, 34.0
-_MOST_TICKS = 5
-#: Marks of points: what was solved, beaten by another solver, or stopped.
-SOLVED, LOST, STOPPED = "solved", "lost", "stopped"
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, NullLocator
+
+from benchmarks.experiments import cached, curve, decay, paths, table1
+from benchmarks.paper import TABLE1, TABLE1_PLAIN, TABLE2
+from benchmarks.records import Curves, Log
+from benchmarks.standings import NAME, best_other, is_own, own_solvers, sizes_with_peers, standings
+from benchmarks.tables import threads_text
+
+# Contrast of at least 3 to white and to the dark page's ground.
+_COLOURS = (
+    "#3b82d6",
+    "#0f9aa8",
+    "#d9730d",
+    "#a45bd6",
+    "#2e9e5b",
+    "#d6458b",
+    "#9a8412",
+    "#7a8594",
+    "#b0663a",
+    "#6b74e0",
+)
+_MARKERS, _GLYPHS = "osDv^P", "\u25cf\u25a0\u25c6\u25bc\u25b2\u271a"
+_LOSS = "#e0352b"
+# Replaced by the colour of the page's text.
+_INK = "#010203"
+_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "bigsap",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+} | dict.fromkeys(
+    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), _INK
+)
 
 
 @dataclass(frozen=True)
-class Point:
-    """x, y > 0; what is read when it is pointed at; SOLVED, LOST or STOPPED."""
+class Line:
+    """y by x. k: which colour and mark. own: drawn thick. dotted: to compare with, no marks.
 
-    x: float
-    y: float
-    text: str
-    mark: str = SOLVED
-
-
-@dataclass(frozen=True)
-class Series:
-    """A line. style: 0, 1, ... its colour and shape. own: drawn thick, above the others."""
+    dots: marks alone. lost: x where a ring says that it is a loss. stopped: y by x of what was
+    given up there.
+    """
 
     name: str
-    style: int
-    points: Sequence[Point] = field(default_factory=tuple)
+    k: int
+    points: Mapping[float, float]
     own: bool = False
     dotted: bool = False
+    dots: bool = False
+    lost: Collection[float] = ()
+    stopped: Mapping[float, float] = field(default_factory=dict)
+
+    @property
+    def colour(self) -> str:
+        """Of line and marks."""
+        return _COLOURS[self.k % len(_COLOURS)]
+
+    @property
+    def glyph(self) -> str:
+        """The mark as a character, for the legend."""
+        return "\u2508" if self.dotted else _GLYPHS[self.k % len(_GLYPHS)]
+
+    def draw(self, axes: Any) -> None:
+        """Draw it into matplotlib's axes."""
+        mark = "" if self.dotted else _MARKERS[self.k % len(_MARKERS)]
+        axes.plot(
+            list(self.points),
+            list(self.points.values()),
+            linestyle="" if self.dots else ":" if self.dotted else "-",
+            marker="." if self.dots else mark,
+            markersize=4,
+            linewidth=2.4 if self.own else 1.2,
+            color=self.colour,
+            rasterized=self.dots,
+        )
+        rings = [(x, self.points[x]) for x in self.lost]
+        if rings:
+            axes.plot(*zip(*rings, strict=True), "o", ms=10, mfc="none", mec=_LOSS, mew=1.8)
+        for x, y in self.stopped.items():
+            axes.plot([x], [y], marker="$\u2191$", ms=9, color=self.colour)
 
 
-def ticks(low: float, high: float) -> list[float]:
-    """Round numbers of the range: powers of ten, and those between them where these are few."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for steps in ((1, 1.2, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        found = [
-            number
-            for power in range(first, last + 1)
-            for step in steps
-            if low <= (number := step * 10.0**power) * (1 + 1e-9) and number <= high * (1 + 1e-9)
-        ]
-        if len(found) <= _MOST_TICKS + 1:
-            return found
-    return found[:: math.ceil(len(found) / _MOST_TICKS)]
+@dataclass(frozen=True)
+class Chart:
+    """A drawing below its caption."""
+
+    caption: str
+    svg: str
 
 
-def number_text(value: float) -> str:
-    """Short: 16k, 1M, 0.02."""
-    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= unit:
-            return f"{value / unit:.3g}{letter}"
-    return f"{value:.3g}"
+@dataclass(frozen=True)
+class Gallery:
+    """Charts that share a legend: (colour, mark, name)."""
+
+    title: str
+    note: str
+    charts: list[Chart]
+    legend: list[tuple[str, str, str]]
 
 
-def _range(values: Sequence[float], share: float) -> tuple[float, float]:
-    """Smallest and largest, with room around them; at least half a decade."""
-    low, high = min(values), max(values)
-    room = max((high / low) ** share, 1.15)
-    low, high = low / room, high * room
-    if high / low < 10**0.5:
-        middle = math.sqrt(low * high)
-        low, high = middle / 10**0.25, middle * 10**0.25
-    return low, high
+def gallery(title: str, note: str, found: Iterator[tuple[str, str, str, list[Line]]]) -> Gallery:
+    """From captions, names of both axes, and lines; charts without a point are left out."""
+    charts: list[Chart] = []
+    shown: dict[str, tuple[str, str, str]] = {}
+    for caption, x_label, y_label, lines in found:
+        lines = [line for line in lines if line.points or line.stopped]
+        if any(not line.dotted for line in lines):
+            charts.append(Chart(caption, _svg(x_label, y_label, lines)))
+            shown |= {line.name: (line.colour, line.glyph, line.name) for line in lines}
+    return Gallery(title, note, charts, list(shown.values()))
 
 
-def chart(
-    series: Sequence[Series], *, name: str, x_label: str, y_label: str, y_range: Sequence[float] = ()
-) -> str:
-    """An SVG element of these lines, both axes logarithmic. name: what it shows, in words.
+def _svg(x_label: str, y_label: str, lines: list[Line]) -> str:
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(4.2, 3.1), layout="constrained", dpi=150)
+        axes = figure.subplots()
+        axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label)
+        for line in sorted(lines, key=lambda line: line.own):
+            line.draw(axes)
+        if x_label == "n":
+            sizes = sorted({x for line in lines for x in (*line.points, *line.stopped)})
+            few = sizes[:: -(-len(sizes) // 6)]
+            axes.set_xticks(few)
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(EngFormatter(sep="", places=None))
+        if x_label == "rows assigned before":
+            axes.set_xscale("linear")
+        if x_label == "epsilon":
+            axes.invert_xaxis()
+        file = io.StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    text = file.getvalue()
+    text = text[text.index("<svg") :].replace(_INK, "currentColor")
+    # Comments, and names that would occur in every drawing of the page.
+    text = re.sub(r'<!--.*?-->| id="\w+_\d+"', "", text)
+    return re.sub(r"\n\s*", "\n", text)
 
-    y_range: values that the axis of y has to hold besides, so that charts can be compared.
-    Empty where no series has a point.
-    """
-    points = [point for one in series for point in one.points]
-    if not points:
-        return ""
-    x_low, x_high = _range([point.x for point in points], 0.06)
-    y_low, y_high = _range([point.y for point in points] + list(y_range), 0.08)
 
-    def across(x: float) -> float:
-        share = math.log(x / x_low) / math.log(x_high / x_low)
-        return _LEFT + share * (WIDTH - _LEFT - _RIGHT)
-
-    def up(y: float) -> float:
-        share = math.log(y / y_low) / math.log(y_high / y_low)
-        return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
-
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" aria-label="{escape(name)}">'
+def galleries(log: Log) -> list[Gallery]:
+    """All that the log has points for."""
+    threads = sorted({count for _, count in own_solvers(log)}, reverse=True)
+    note = "A red ring: another solver is faster. An arrow: stopped there."
+    found = [
+        *(gallery(f"Seconds by class and size, {threads_text(t)}", note, _by_class(log, t)) for t in threads),
+        gallery("Points without a matrix", "Dotted: the paper's, and the matrix.", _points(log)),
+        gallery(
+            "Rows scanned and seconds of `ssp`, against the paper (figures 4 and 5)",
+            "Dotted: the paper's Table 1.",
+            _against_the_paper(log),
+        ),
+        gallery("Rows computed when needed, by cache (figure 6)", "", _by_cache(log)),
+        gallery("BigSAP's methods by size (table 2)", "Matrix in memory.", _own(log)),
+        gallery("Augmentation by augmentation (figure 1)", "Random costs.", _paths(log)),
+        gallery(
+            "Epsilon of a phase, and how far its prices are from the final ones (figure 3)",
+            "Dotted: both equal.",
+            _decay(log),
+        ),
     ]
-    for y in ticks(y_low, y_high):
-        parts.append(
-            f'<path class="grid" d="M{_LEFT:.1f} {up(y):.1f}H{WIDTH - _RIGHT:.1f}"/>'
-            f'<text class="tick y" x="{_LEFT - 5:.1f}" y="{up(y) + 3.5:.1f}">'
-            f"{number_text(y)}</text>"
-        )
-    for x in _sizes({point.x for point in points}, across):
-        parts.append(
-            f'<path class="grid" d="M{across(x):.1f} {_TOP:.1f}V{HEIGHT - _BOTTOM:.1f}"/>'
-            f'<text class="tick x" x="{across(x):.1f}" y="{HEIGHT - _BOTTOM + 13:.1f}">'
-            f"{number_text(x)}</text>"
-        )
-    middle = (_TOP + HEIGHT - _BOTTOM) / 2
-    parts.append(
-        f'<text class="axis" x="{(_LEFT + WIDTH - _RIGHT) / 2:.1f}" y="{HEIGHT - 4:.1f}">'
-        f'{escape(x_label)}</text><text class="axis" transform="translate(11 {middle:.1f})'
-        f' rotate(-90)">{escape(y_label)}</text>'
-    )
-    for one in sorted(series, key=lambda one: one.own):
-        solved = [point for point in one.points if point.mark != STOPPED]
-        if len(solved) > 1:
-            path = "L".join(f"{across(p.x):.1f} {up(p.y):.1f}" for p in solved)
-            kind = " own" if one.own else ""
-            kind += " dotted" if one.dotted else ""
-            parts.append(f'<path class="line s{one.style}{kind}" d="M{path}"/>')
-        for point in one.points if not one.dotted else ():
-            parts.append(_mark(across(point.x), up(point.y), point, one))
-    return "".join([*parts, "</svg>"])
+    return [one for one in found if one.charts]
 
 
-def _sizes(found: set[float], across: Callable[[float], float]) -> list[float]:
-    """The sizes that were measured, as far as their names fit beside each other."""
-    kept: list[float] = []
-    for x in sorted(found, reverse=True):
-        if not kept or across(kept[-1]) - across(x) > 36:
-            kept.append(x)
-    return kept
+_Found = Iterator[tuple[str, str, str, list[Line]]]
 
 
-def _mark(x: float, y: float, point: Point, one: Series) -> str:
-    """The shape of a point, with its text."""
-    kind = f"mark s{one.style}{' own' if one.own else ''}"
-    if point.mark == STOPPED:
-        # An arrow: longer than this.
-        shape = f'<path class="{kind} open" d="M{x:.1f} {y + 3:.1f}v-10m-3.5 3.5l3.5 -3.5l3.5 3.5"/>'
-    else:
-        shape = f'<path class="{kind}" d="{_shape(one.style, x, y)}"/>'
-    if point.mark == LOST:
-        shape += f'<circle class="lost" cx="{x:.1f}" cy="{y:.1f}" r="7.5"/>'
-    return f"<g>{shape}<title>{escape(point.text)}</title></g>"
+def _by_class(log: Log, threads: int) -> _Found:
+    at = {n: standings(log, n, threads) for n in sizes_with_peers(log)}
+    names = dict.fromkeys(name for of in at.values() for cells in of.values() for name in cells)
+    order = sorted(names, key=lambda name: (not is_own(name), name))
+    for cls in dict.fromkeys(cls for of in at.values() for cls in of):
+        here = {n: of[cls] for n, of in at.items() if cls in of}
+        lines, left_out = [], set()
+        for k, name in enumerate(order):
+            points, stopped, lost = {}, {}, []
+            for n, cells in here.items():
+                text, seconds = cells.get(name, ("", None))
+                _, rival = best_other(cells)
+                if seconds is not None:
+                    points[float(n)] = seconds
+                    if is_own(name) and rival is not None and rival < seconds:
+                        lost.append(float(n))
+                elif text.startswith(">"):
+                    stopped[float(n)] = float(text[1:]) or 0.5
+                elif text in ("WRONG", "failed"):
+                    left_out.add(f"{name} {text}")
+            lines.append(Line(name, k, points, is_own(name), lost=lost, stopped=stopped))
+        caption = f"{cls} (not shown: {', '.join(sorted(left_out))})" if left_out else cls
+        yield caption, "n", "seconds", lines
 
 
-def _shape(style: int, x: float, y: float) -> str:
-    """One of six outlines, so that colours need not be told apart."""
-    r = 3.2
-    if style % 6 == 0:
-        return f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z"
-    if style % 6 == 1:
-        return f"M{x - r:.1f} {y - r:.1f}h{2 * r}v{2 * r}h{-2 * r}z"
-    if style % 6 == 2:
-        return f"M{x:.1f} {y - 4.2:.1f}l4.2 4.2l-4.2 4.2l-4.2 -4.2z"
-    if style % 6 == 3:
-        return f"M{x - 4:.1f} {y + 3.2:.1f}h8l-4 -7.2z"
-    if style % 6 == 4:
-        return f"M{x - 4:.1f} {y - 3.2:.1f}h8l-4 7.2z"
-    return f"M{x - 4:.1f} {y - 1.2:.1f}h2.8v-2.8h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8z"
+def _points(log: Log) -> _Found:
+    classes = log.distinct("cls", experiment=curve.NAME)
+    fields = {"seconds": ("Seconds, with the proof", 1.0)}
+    fields["peak_bytes"] = ("Largest resident memory, MiB", float(2**20))
+    for name, (caption, unit) in fields.items():
+        lines, sizes = [], set()
+        for k, cls in enumerate(classes):
+            for solver, style in ((curve.SOLVER, k), (curve.LAZY, 2 + k)):
+                of = log.of(experiment=curve.NAME, cls=cls, solver=solver)
+                points = {float(r["n"]): r[name] / unit for r in of if name in r}
+                sizes |= set(points)
+                own = solver == curve.SOLVER
+                lines.append(Line(f"{solver}, {cls}", style, dict(sorted(points.items())), own))
+        if name == "seconds":
+            for k, cls in enumerate(classes):
+                known = {float(n): of[cls] for n, of in TABLE2.items() if n <= max(sizes, default=0)}
+                known = {n: s for n, s in known.items() if n >= min(sizes)}
+                lines.append(Line(f"paper, {cls}, 32 threads, a matrix", 4 + k, known, dotted=True))
+        else:
+            matrix = {n: 8 * n * n / unit for n in sorted(sizes)}
+            lines.append(Line("the matrix, float64", 7, matrix, dotted=True))
+        yield caption, "n", caption.split(",")[-1].strip() if unit > 1 else "seconds", lines
 
 
-def key(style: int, *, own: bool = False, dotted: bool = False) -> str:
-    """A little drawing of a line, for a legend."""
-    kind = (" own" if own else "") + (" dotted" if dotted else "")
-    mark = "" if dotted else f'<path class="mark s{style}" d="{_shape(style, 13, 7)}"/>'
-    return (
-        '<svg class="key" viewBox="0 0 26 14" aria-hidden="true">'
-        f'<path class="line s{style}{kind}" d="M1 7H25"/>{mark}</svg>'
-    )
+def _lines(found: Curves, **style: Any) -> list[Line]:
+    return [
+        Line(cls, k, {float(n): y for n, y in values.items() if y > 0}, **style)
+        for k, (cls, values) in enumerate(found.items())
+    ]
+
+
+def _against_the_paper(log: Log) -> _Found:
+    halves = ((table1.PLAIN, "without epsilon", TABLE1_PLAIN), (table1.SOLVER, "epsilon", TABLE1))
+    for solver, name, paper in halves:
+        ours = table1.curves(log, solver)
+        theirs = {cls: {n: paper[n][cls] for n in values if n in paper} for cls, values in ours.items()}
+        lines = _lines(ours) + _lines(theirs, dotted=True)
+        # One legend entry a class: the marked line's.
+        yield f"rows scanned, {name}", "n", "rows scanned", lines[::-1]
+    for solver, name, _ in halves:
+        yield f"seconds, {name}", "n", "seconds", _lines(table1.curves(log, solver, "seconds"))
+
+
+def _by_cache(log: Log) -> _Found:
+    here: dict[str, Any] = {"experiment": cached.NAME}
+    here["threads"] = max(log.distinct("threads", **here), default=1)
+    shares = log.distinct("solver", **here)
+    of = {share: log.curves("seconds", **here, solver=share) for share in shares}
+    for cls in log.distinct("cls", **here):
+        lines = _lines({share: found.get(cls, {}) for share, found in of.items()})
+        yield f"{cls}, {threads_text(here['threads'])}", "n", "seconds", lines
+
+
+def _own(log: Log) -> _Found:
+    for solver, threads in own_solvers(log):
+        found = log.curves("seconds", experiment=NAME, solver=solver, threads=threads)
+        yield f"{solver}, {threads_text(threads)}", "n", "seconds", _lines(found)
+
+
+def _paths(log: Log) -> _Found:
+    for r in log.of(experiment=paths.NAME):
+        for name, y_label in (("paths", "path length"), ("scans", "rows scanned")):
+            lines = [
+                Line(
+                    f"epsilon {epsilon:.2g}",
+                    phase,
+                    {float(at): float(y) for p, at, y in r[name] if p == phase},
+                    dots=True,
+                )
+                for phase, epsilon in enumerate(r["epsilons"], 1)
+            ]
+            caption = f"{r['solver']}, n = {r['n']:,}: {r['total']:,} rows scanned"
+            yield caption, "rows assigned before", y_label, lines
+
+
+def _decay(log: Log) -> _Found:
+    sizes = sorted(log.distinct("n", experiment=decay.NAME))
+    for cls in log.distinct("cls", experiment=decay.NAME):
+        lines = []
+        for k, n in enumerate(sizes):
+            for steps in log.values("steps", experiment=decay.NAME, cls=cls, n=n):
+                points = {float(x): float(y) for x, y in steps if min(x, y) > 0}
+                lines.append(Line(f"n = {n:,}", k, points))
+        known = sorted({x for line in lines for x in line.points})
+        lines.append(Line("both equal", 7, {x: x for x in known}, dotted=True))
+        yield cls, "epsilon", "mean distance", lines

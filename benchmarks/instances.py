@@ -1,13 +1,12 @@
 """The cost classes of the paper (Guthe and Thuerck 2021, section 5), integer ranges, and more.
 
-What users bring besides: tight clusters, repeated points, ranks without a pattern of their own,
-heavy tails, embeddings, a large offset, forbidden pairs.
-
-Every class is a function ``(n, seed) -> (n, n) array``, the same for the same seed.
+What users bring besides: tight clusters, repeated points, heavy tails, embeddings, a large offset,
+forbidden pairs. A class is a function ``(n, seed) -> (n, n) array``, the same for the same seed.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -101,11 +100,6 @@ def product(n: int, seed: int = 0) -> Array:
     return np.outer(1.0 + rng.permutation(n), 1.0 + rng.permutation(n))
 
 
-def lognormal(n: int, seed: int = 0) -> Array:
-    """(n, n) independent costs, lognormal with sigma 2."""
-    return np.random.default_rng(seed).lognormal(0.0, 2.0, (n, n))
-
-
 def lognormal_rank1(n: int, seed: int = 0) -> Array:
     """An outer product of lognormal factors, sigma 2: six orders of magnitude."""
     rng = np.random.default_rng(seed)
@@ -124,11 +118,6 @@ def embeddings(n: int, seed: int = 0) -> Array:
     return found
 
 
-def offset(n: int, seed: int = 0) -> Array:
-    """Squared distances of points in one square, plus 1e9: 2e-7 of precision is left."""
-    return 1e9 + geometric(n, seed)
-
-
 def half_forbidden(n: int, seed: int = 0) -> Array:
     """Independent costs of which each second is forbidden; the diagonal never is."""
     rng = np.random.default_rng(seed)
@@ -142,10 +131,10 @@ MORE: dict[str, Instance] = {
     "clusters": clusters,
     "duplicates": duplicates,
     "i*j": product,
-    "lognormal": lognormal,
+    "lognormal": lambda n, seed=0: np.random.default_rng(seed).lognormal(0.0, 2.0, (n, n)),
     "rank1 lognormal": lognormal_rank1,
     "cosine 64-D": embeddings,
-    "offset 1e9": offset,
+    "offset 1e9": lambda n, seed=0: 1e9 + geometric(n, seed),  # 2e-7 of precision is left
     "half forbidden": half_forbidden,
 }
 CLASSES: dict[str, Instance] = {
@@ -153,12 +142,29 @@ CLASSES: dict[str, Instance] = {
     "geometric": geometric,
     "disjoint": disjoint,
     "sanity": sanity,
-    "rank1": lambda n, seed=0: low_rank(n, seed, 1),
-    "rank2": lambda n, seed=0: low_rank(n, seed, 2),
-    "rank4": lambda n, seed=0: low_rank(n, seed, 4),
-    "rank8": lambda n, seed=0: low_rank(n, seed, 8),
-    "int0.1n": lambda n, seed=0: integers(n, seed, 0.1),
-    "int1n": lambda n, seed=0: integers(n, seed, 1),
-    "int10n": lambda n, seed=0: integers(n, seed, 10),
-    "int1000n": lambda n, seed=0: integers(n, seed, 1000),
+    **{f"rank{k}": functools.partial(low_rank, rank=k) for k in (1, 2, 4, 8)},
+    **{f"int{k}n": functools.partial(integers, factor=float(k)) for k in ("0.1", 1, 10, 1000)},
 }
+
+
+def matrix(cls: str, n: int, seed: int) -> Array:
+    """(n, n) costs of the class: float64, or int32 for the integer classes."""
+    if cls.startswith("int"):
+        return integers(n, seed, float(cls[3:-1]), np.int32)
+    return np.ascontiguousarray((CLASSES | MORE)[cls](n, seed))
+
+
+def total(cost: Array, columns: Array) -> float | None:
+    """The cost of the assignment, None when ``columns`` is no permutation."""
+    n = cost.shape[0]
+    columns = np.asarray(columns)
+    if columns.shape != (n,) or not np.array_equal(np.sort(columns), np.arange(n)):
+        return None
+    picked = cost[np.arange(n), columns.astype(np.intp)]
+    return float(picked.sum(dtype=np.int64 if picked.dtype.kind in "iu" else np.float64))
+
+
+def factors(rank: int, n: int, seed: int) -> tuple[Array, Array]:
+    """(n, rank) factors of ``rank2``, ``rank8``, ...: costs are ``a @ a.T``."""
+    a = np.random.default_rng(seed).random((n, rank))
+    return a, a

@@ -51,7 +51,7 @@ def probe(log: Log) -> None:
         np.sort(numbers)
         seconds.append(time.perf_counter() - clock)
     count = sum(1 for _ in log.of(experiment=NOISE))
-    log.add(NOISE, "sort", numbers.size, count, "numpy", 1, seconds=seconds, load=load())
+    log.add((NOISE, "sort", numbers.size, count, "numpy", 1), seconds=seconds, load=load())
 
 
 def load() -> float | None:
@@ -69,25 +69,25 @@ def enough_memory(needed: float) -> bool:
 
 
 def lines(log: Log) -> list[str]:
-    """Machine, versions and noise, as Markdown list items."""
+    """Machine, versions and noise, a text each."""
     facts = log.header
     memory = facts["memory_bytes"]
     size = "memory unknown" if memory is None else f"{memory / 2**30:.0f} GiB"
     peers = ", ".join(f"{name} {v}" for name, v in facts["peers"].items() if v) or "none"
     missing = ", ".join(name for name, v in facts["peers"].items() if not v)
     found = [
-        f"- machine: {facts['cpu']}, {facts['threads']} of {facts['cores']} cores, {size}",
-        f"- versions: bigsap {facts['bigsap']} (code {facts['code']}), Python {facts['python']},"
+        f"machine: {facts['cpu']}, {facts['threads']} of {facts['cores']} cores, {size}",
+        f"versions: bigsap {facts['bigsap']} (code {facts['code']}), Python {facts['python']},"
         f" numpy {facts['numpy']}, numba {facts['numba']}",
-        f"- peers: {peers}" + (f"; not installed: {missing}" if missing else ""),
-        f"- sizes: {facts['scale']}",
+        f"peers: {peers}" + (f"; not installed: {missing}" if missing else ""),
+        f"sizes: {facts['scale']}",
     ]
     runs = [t for seconds in log.values("seconds", experiment=NOISE) for t in seconds]
     if runs:
         loads = [x for x in log.values("load", experiment=NOISE) if x is not None]
         busy = f"; load average {min(loads):.1f} to {max(loads):.1f}" if loads else ""
         found.append(
-            f"- noise: the same five million numbers, sorted {len(runs)} times between the"
+            f"noise: the same five million numbers, sorted {len(runs)} times between the"
             f" experiments, took {min(runs):.3f} to {max(runs):.3f} s"
             f" (median {float(np.median(runs)):.3f}){busy}"
         )

@@ -1,6 +1,6 @@
 """The solvers measured beside each other: how each is loaded, fed and called.
 
-Every one is imported by its own process only (see ``solver_child``). Conversions that a peer
+Every one is imported by its own process only (see ``processes``). Conversions that a peer
 needs are made before its clock starts, in its favour.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import bigsap
 from bigsap.sources.base import Array
 
 #: Given prepared costs: the column of each row, and whatever else is worth a record.
@@ -59,73 +60,39 @@ def own_name(method: str, device: str = "cpu") -> str:
 
 def _bigsap(method: str, device: str) -> Solver:
     def load(threads: int) -> Solve:
-        import bigsap
+        options: dict[str, Any] = {"method": method, "threads": threads, "device": device}
 
         def solve(cost: Array) -> tuple[Array, dict[str, Any]]:
-            result = bigsap.solve(cost, method=method, threads=threads, device=device, certify=False)
+            result = bigsap.solve(cost, certify=False, **options)
             kept = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "method")
             return result.col4row, {name: result.stats[name] for name in kept}
 
         return solve
 
-    return Solver(own_name(method, device), "bigsap", "bigsap", load, threaded=True, knows_forbidden=True)
+    name = own_name(method, device)
+    return Solver(name, "bigsap", "bigsap", load, threaded=True, knows_forbidden=True)
 
 
-def _scipy(threads: int) -> Solve:
-    from scipy.optimize import linear_sum_assignment
+def _by(module: str, make: Callable[[Any, int], Callable[[Any], Any]]) -> Callable[[int], Solve]:
+    """A load that imports the module; ``make`` gives, from it and threads, costs -> columns."""
 
-    return lambda cost: (linear_sum_assignment(cost)[1], {})
+    def load(threads: int) -> Solve:
+        columns = make(importlib.import_module(module), threads)
+        return lambda cost: (np.asarray(columns(cost)), {})
 
-
-def _lapjv(threads: int) -> Solve:
-    import lap
-
-    return lambda cost: (lap.lapjv(cost, return_cost=False)[0], {})
+    return load
 
 
-def _lapjvr(threads: int) -> Solve:
-    import lap
-
-    def solve(cost: Array) -> tuple[Array, dict[str, Any]]:
-        rows, columns = lap.lapjvr(cost, return_cost=False)
-        return columns[np.argsort(rows)], {}
-
-    return solve
+def _sorted(found: tuple[Array, Array]) -> Any:
+    """The columns in the order of the rows."""
+    return found[1][np.argsort(found[0])]
 
 
-def _algorithm_1015(threads: int) -> Solve:
-    from py_lap_solver.solvers.lap1015_solver import Lap1015Solver
-
-    # With OpenMP and a single thread it returns garbage.
-    solver = Lap1015Solver(use_openmp=threads > 1)
-    return lambda cost: (solver.solve_single(cost), {})
-
-
-def _auction(threads: int) -> Solve:
-    import fastlap
-
-    return lambda cost: (np.array(fastlap.solve_lap(cost, algorithm="auction")[1]), {})
-
-
-def _emd(threads: int) -> Solve:
-    import ot
-
-    def solve(cost: Array) -> tuple[Array, dict[str, Any]]:
-        plan = ot.emd([], [], cost, numItermax=100_000_000, numThreads=threads)
-        return plan.argmax(axis=1), {}
-
-    return solve
-
-
-def _ortools(threads: int) -> Solve:
-    def solve(assignment: Any) -> tuple[Array, dict[str, Any]]:
-        status = assignment.solve()
-        if status != assignment.OPTIMAL:
-            raise RuntimeError(f"ortools: status {status}")
-        mates = [assignment.right_mate(i) for i in range(assignment.num_nodes())]
-        return np.array(mates), {}
-
-    return solve
+def _optimal(assignment: Any) -> list[int]:
+    status = assignment.solve()
+    if status != assignment.OPTIMAL:
+        raise RuntimeError(f"ortools: status {status}")
+    return [assignment.right_mate(i) for i in range(assignment.num_nodes())]
 
 
 def _arcs(cost: Array) -> Any:
@@ -155,49 +122,32 @@ def _as_float64(cost: Array) -> Array:
     return np.ascontiguousarray(cost, np.float64)
 
 
-PEERS = {
-    peer.name: peer
-    for peer in (
-        Solver("scipy", "scipy", "scipy", _scipy, knows_forbidden=True),
-        Solver("lapx lapjvr", "lap", "lapx", _lapjvr, _as_float64),
-        Solver("lapx lapjv", "lap", "lapx", _lapjv, _as_float64),
-        Solver("A1015 C++", "py_lap_solver", "py-lap-solver", _algorithm_1015, _as_float64, threaded=True),
-        Solver("fastlap auction", "fastlap", "fastlap", _auction, _as_float64),
-        Solver("POT emd", "ot", "POT", _emd, _as_float64),
-        Solver("ortools", "ortools", "ortools", _ortools, _arcs, rounding=2.0**-_BITS),
-    )
-}
+_scipy = _by("scipy.optimize", lambda lib, _: lambda cost: lib.linear_sum_assignment(cost)[1])
+_lapjv = _by("lap", lambda lib, _: lambda cost: lib.lapjv(cost, return_cost=False)[0])
+_lapjvr = _by("lap", lambda lib, _: lambda cost: _sorted(lib.lapjvr(cost, return_cost=False)))
+_auction = _by("fastlap", lambda lib, _: lambda cost: lib.solve_lap(cost, algorithm="auction")[1])
+_a1015 = _by(  # with OpenMP and a single thread it returns garbage
+    "py_lap_solver.solvers.lap1015_solver",
+    lambda lib, threads: lib.Lap1015Solver(use_openmp=threads > 1).solve_single,
+)
+_emd = _by(
+    "ot",
+    lambda lib, threads: (
+        lambda cost: lib.emd([], [], cost, numItermax=100_000_000, numThreads=threads).argmax(axis=1)
+    ),
+)
+_ortools = _by("ortools", lambda lib, _: _optimal)
 
-
-def lazy_emd(x: Array, y: Array) -> float:
-    """POT's optimum of points (n, d) with squared distances; it stores no matrix either."""
-    import ot
-
-    loss, facts = ot.lp.emd2_lazy(
-        np.ascontiguousarray(x, np.float64),
-        np.ascontiguousarray(y, np.float64),
-        metric="sqeuclidean",
-        numItermax=100_000_000,
-        log=True,
-        return_matrix=False,
-    )
-    if facts.get("warning"):
-        raise RuntimeError(f"POT: {facts['warning']}")
-    return float(loss) * len(x)
-
-
-def lapx_batch(costs: Array) -> Any:
-    """lapx' function for matrices (count, n, n) of one size."""
-    import lap
-
-    return lap.lapjvx_batch(costs, return_cost=False)
-
-
-def lapx_gated(cost: Array, price: float) -> Any:
-    """lapx' way to leave rows unassigned at a price."""
-    import lap
-
-    return lap.lapjv(cost, extend_cost=True, cost_limit=price)
+_SOLVERS = (
+    Solver("scipy", "scipy", "scipy", _scipy, knows_forbidden=True),
+    Solver("lapx lapjvr", "lap", "lapx", _lapjvr, _as_float64),
+    Solver("lapx lapjv", "lap", "lapx", _lapjv, _as_float64),
+    Solver("A1015 C++", "py_lap_solver", "py-lap-solver", _a1015, _as_float64, threaded=True),
+    Solver("fastlap auction", "fastlap", "fastlap", _auction, _as_float64),
+    Solver("POT emd", "ot", "POT", _emd, _as_float64),
+    Solver("ortools", "ortools", "ortools", _ortools, _arcs, rounding=2.0**-_BITS),
+)
+PEERS = {solver.name: solver for solver in _SOLVERS}
 
 
 def find(name: str) -> Solver:

@@ -1,34 +1,91 @@
-"""A solver in a process of its own, kept warm between runs and killed when it takes too long."""
+"""Processes that measure: one answer from a fresh one, or a solver kept warm in one of its own."""
 
 from __future__ import annotations
 
-import json
+import gc
+import multiprocessing
 import os
-import select
-import subprocess
-import sys
-import tempfile
+import re
 import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-# The folder that holds the package: children start in others.
-_HOME = Path(__file__).parents[1]
+import numpy as np
+
+from benchmarks.instances import total
+from benchmarks.peers import Solve, Solver, find
+from bigsap.memory import peak_bytes
+
 # Loading a matrix and warming up, kernels compiled included, must not count as solving.
 _LOADING = 300.0
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+_SPAWN = multiprocessing.get_context("spawn")
+# What solvers raise; anything else ends the process, with its traceback.
+_ERRORS = (*(ValueError, RuntimeError, TypeError, ArithmeticError, MemoryError, ImportError), KeyError)
 
 
-def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of the benchmarks."""
-    return [sys.executable, "-m", module, *arguments]
+class Child:
+    """A fresh process that runs a function, whose first argument is a pipe to here."""
+
+    def __init__(self, function: Callable[..., None], *given: Any, threads: int | None = None):
+        self.pipe, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=function, args=(theirs, *given), daemon=True)
+        names = [f"{name}_NUM_THREADS" for name in _LIBRARIES] if threads else []
+        before = {name: os.environ.get(name) for name in names}
+        os.environ |= dict.fromkeys(names, str(threads))
+        self._process.start()
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        theirs.close()
+
+    def next(self, limit: float | None) -> dict[str, Any] | None:
+        """What it says next, ``failed`` where it ended; None when nothing comes in time."""
+        if not self.pipe.poll(limit):
+            return None
+        try:
+            said: dict[str, Any] = self.pipe.recv()
+        except EOFError:
+            self._process.join()
+            return {"failed": f"exit code {self._process.exitcode}"}
+        return said
+
+    def kill(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+        self.pipe.close()
 
 
-def environment() -> dict[str, str]:
-    """This process's, with the benchmarks importable."""
-    paths = [str(_HOME), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+def measured(
+    function: Callable[..., dict[str, Any]], *given: Any, limit: float | None = None
+) -> dict[str, Any]:
+    """What the function returns in a fresh process.
+
+    Raises TimeoutError after ``limit`` seconds, RuntimeError where it fails.
+    """
+    child = Child(_tell, function, given)
+    answer = child.next(limit)
+    child.kill()
+    if answer is None:
+        raise TimeoutError
+    if "failed" in answer:
+        raise RuntimeError(f"{function.__name__}{given}: {answer['failed']}")
+    return answer
+
+
+def _tell(pipe: Connection, function: Callable[..., dict[str, Any]], given: Any) -> None:
+    pipe.send(function(*given))
+
+
+def own_peak() -> int:
+    """Most bytes that this process had in memory: VmHWM, since ru_maxrss survives exec."""
+    status = Path("/proc/self/status")
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.M) if status.exists() else None
+    return int(found.group(1)) * 1024 if found else peak_bytes()
 
 
 class Process:
@@ -36,17 +93,13 @@ class Process:
 
     def __init__(self, solver: str, threads: int) -> None:
         self.solver, self.threads = solver, threads
-        self._child: subprocess.Popen[bytes] | None = None
-        self._errors: Any = None
+        self._child: Child | None = None
         self._warm: set[str] = set()
-        self._pending = b""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
         self.stop()
 
     def run(self, path: Path, limit: float, warm: Path | None = None) -> dict[str, Any]:
@@ -56,79 +109,61 @@ class Process:
         The answer has ``seconds`` and ``cost`` (None: not a permutation), or
         ``timeout`` (the limit), or ``failed`` (why).
         """
-        child = self._started()
-        first = warm is not None and str(warm) not in self._warm
-        request = {"path": str(path), "warm": str(warm) if first else None}
-        stdin = child.stdin
-        if stdin is None:
-            raise RuntimeError("the child has no stdin")
-        try:
-            stdin.write(json.dumps(request).encode() + b"\n")
-            stdin.flush()
-        except BrokenPipeError:
-            return self._crashed()
-        message = self._next(_LOADING)
-        if message is not None and message.get("ready"):
-            self._warm.add(str(warm))
-            message = self._next(limit)
-            if message is None:
-                self.stop()
-                return {"timeout": limit}
-        if message is None:
-            self.stop()
-            return {"failed": f"not ready after {_LOADING:.0f} s"}
-        return message
-
-    def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None:
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by stop()
-            threads = dict.fromkeys(_THREAD_VARIABLES, str(self.threads))
-            self._child = subprocess.Popen(
-                python("benchmarks.solver_child", self.solver, str(self.threads)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env={**environment(), **threads},
-            )
-        return self._child
-
-    def _next(self, limit: float) -> dict[str, Any] | None:
-        """The next message; None when none comes in time."""
+            self._child = Child(_serve, self.solver, self.threads, threads=self.threads)
         child = self._child
-        if child is None or child.stdout is None:
-            raise RuntimeError("no child to listen to")
-        deadline = time.monotonic() + limit
-        while b"\n" not in self._pending:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([child.stdout], [], [], left)[0]:
-                return None
-            piece = os.read(child.stdout.fileno(), 1 << 16)
-            if not piece:
-                return self._crashed()
-            self._pending += piece
-        line, _, self._pending = self._pending.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
-
-    def _crashed(self) -> dict[str, Any]:
-        child = self._child
-        if child is None:
-            raise RuntimeError("no child has crashed")
-        code = child.wait()
-        self._errors.seek(0)
-        tail = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
-        self.stop()
-        return {"failed": f"exit code {code}" + (f": {tail[0]}" if tail else "")}
+        first = warm is not None and str(warm) not in self._warm
+        child.pipe.send((str(path), str(warm) if first else None))
+        answer = child.next(_LOADING) or {"failed": f"not ready after {_LOADING:.0f} s"}
+        if answer.get("ready"):
+            self._warm.add(str(warm))
+            answer = child.next(limit) or {"timeout": limit}
+        if "timeout" in answer or "failed" in answer:
+            self.stop()
+        return answer
 
     def stop(self) -> None:
         """End the process, if there is one."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        child.kill()
-        child.wait()
-        for pipe in (child.stdin, child.stdout, self._errors):
-            if pipe is not None:
-                pipe.close()
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
         self._warm.clear()
-        self._pending = b""
+
+
+def answer(solver: Solver, solve: Solve, cost: Any, prepared: Any) -> dict[str, Any]:
+    """Seconds of one solve; ``cost`` is None when the answer is no permutation."""
+    gc.collect()
+    clock = time.perf_counter()
+    columns, more = solve(prepared)
+    seconds = time.perf_counter() - clock
+    allowed = cost[np.isfinite(cost)] if cost.dtype.kind == "f" else cost
+    largest = float(np.abs(allowed).max(initial=0))
+    return {
+        "seconds": seconds,
+        "cost": total(cost, columns),
+        # Sums of n costs are rounded, whoever makes them.
+        "error_bound": (solver.rounding + float(np.finfo(float).eps)) * largest * len(cost),
+        "floor": len(cost) * float(allowed.min()) if allowed.size else 0.0,
+        # Of the process: libraries, the matrix and what the solver took; it never falls.
+        "peak_bytes": peak_bytes(),
+        **more,
+    }
+
+
+def _serve(pipe: Connection, name: str, threads: int) -> None:
+    """Answer one request after another: ``ready`` when the matrix is in memory, then the solve."""
+    os.dup2(2, 1)  # libraries may print
+    while True:
+        path, warm = pipe.recv()
+        try:
+            solver = find(name)
+            solve = solver.load(threads)
+            if warm:
+                solve(solver.prepared(np.load(warm)))
+            cost = np.load(path)
+            prepared = solver.prepared(cost)
+            pipe.send({"ready": True})
+            pipe.send(answer(solver, solve, cost, prepared))
+        except _ERRORS as error:
+            pipe.send({"failed": f"{type(error).__name__}: {error}"})
+        cost = prepared = None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 FIELDS = ("experiment", "cls", "n", "seed", "solver", "threads")
-HEADER = "header"
+#: Values of ``FIELDS``: they identify a record.
+Key = tuple[str, str, int, int, str, int]
+#: What was measured: class -> n -> value.
+Curves = dict[str, dict[int, float]]
+_HEADER = "header"
 
 
 class StaleError(Exception):
@@ -16,41 +21,32 @@ class StaleError(Exception):
 
 
 class Log:
-    """A JSON lines file; a record is identified by its values of ``FIELDS``.
+    """A JSON lines file; ``header`` says what its measurements hold for (machine, versions, code).
 
-    ``header`` says what the measurements hold for (machine, versions, code). Raises
-    StaleError when the file was begun under another one.
+    Raises StaleError when the file was begun under another header.
     """
 
     def __init__(self, path: Path, header: dict[str, Any]) -> None:
         self.path = path
         self.header = json.loads(json.dumps(header))
         self.records: list[dict[str, Any]] = []
-        if path.exists():
-            self._load()
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._append({"experiment": HEADER, **self.header})
-
-    def _load(self) -> None:
-        text = self.path.read_text()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_text() if path.exists() else ""
         whole, _, rest = text.rpartition("\n")
         if rest:  # the writer was killed in the middle of a line
-            self.path.write_text(whole + "\n" if whole else "")
-        lines = [json.loads(line) for line in whole.splitlines()]
-        if not lines:
-            self._append({"experiment": HEADER, **self.header})
+            path.write_text(whole + "\n" if whole else "")
+        if not whole:
+            self._append({"experiment": _HEADER, **self.header})
             return
-        found = lines[0]
-        if found.pop("experiment", None) != HEADER:
-            raise StaleError(f"{self.path}: not a log of this benchmark")
-        changed = sorted(key for key in found | self.header if found.get(key) != self.header.get(key))
-        if changed:
+        found, *self.records = (json.loads(line) for line in whole.splitlines())
+        if found.pop("experiment", None) != _HEADER:
+            raise StaleError(f"{path}: not a log of this benchmark")
+        keys = sorted(found | self.header)
+        if changed := [key for key in keys if found.get(key) != self.header.get(key)]:
             raise StaleError(
-                f"{self.path}: measured under another {', '.join(changed)};"
+                f"{path}: measured under another {', '.join(changed)};"
                 " --fresh starts over, --report shows it as it is"
             )
-        self.records = lines[1:]
 
     @classmethod
     def read(cls, path: Path) -> Log:
@@ -65,11 +61,9 @@ class Log:
         """Whether the sizes are those that the bars are about."""
         return bool(self.header.get("scale") == "full")
 
-    def add(
-        self, experiment: str, cls: str, n: int, seed: int, solver: str, threads: int, **measured: Any
-    ) -> None:
+    def add(self, key: Key, **measured: Any) -> None:
         """Append a record; it is on disk when this returns."""
-        record = dict(zip(FIELDS, (experiment, cls, n, seed, solver, threads), strict=True), **measured)
+        record = dict(zip(FIELDS, key, strict=True), **measured)
         self._append(record)
         self.records.append(json.loads(json.dumps(record)))
 
@@ -77,14 +71,13 @@ class Log:
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
 
-    def has(self, *key: str | int) -> bool:
-        """Whether the run with these values of ``FIELDS`` is finished."""
-        return self.get(*key) is not None
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Those that have no record yet."""
+        return [key for key in keys if self.get(key) is None]
 
-    def get(self, *key: str | int) -> dict[str, Any] | None:
-        """The record with these values of ``FIELDS``, None without one."""
-        wanted = dict(zip(FIELDS, key, strict=True))
-        return next(self.of(**wanted), None)
+    def get(self, key: Key) -> dict[str, Any] | None:
+        """The record with this key, None without one."""
+        return next(self.of(**dict(zip(FIELDS, key, strict=True))), None)
 
     def of(self, **wanted: Any) -> Iterator[dict[str, Any]]:
         """Records with these values, in the order measured."""
@@ -95,6 +88,15 @@ class Log:
     def values(self, name: str, **wanted: Any) -> list[Any]:
         """That field of the records that have it."""
         return [record[name] for record in self.of(**wanted) if name in record]
+
+    def curves(self, name: str, mean: bool = False, **wanted: Any) -> Curves:
+        """class -> n -> median of that field over the seeds, or its mean."""
+        found: Curves = {}
+        for cls in self.distinct("cls", **wanted):
+            for n in sorted(self.distinct("n", **wanted, cls=cls)):
+                if values := self.values(name, **wanted, cls=cls, n=n):
+                    found.setdefault(cls, {})[n] = (fmean if mean else median)(values)
+        return found
 
     def distinct(self, name: str, **wanted: Any) -> list[Any]:
         """Its values in the order first seen."""

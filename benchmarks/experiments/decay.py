@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 import bigsap
 from benchmarks.bench_settings import BenchSettings
-from benchmarks.costs import matrix
+from benchmarks.instances import matrix
 from benchmarks.records import Log
-from benchmarks.report import DASH, table
+from benchmarks.tables import Block, line, table
 from bigsap.sources.base import Array
 
 NAME = "decay"
@@ -18,10 +20,9 @@ SOLVER = "bigsap ssp"
 
 def run(settings: BenchSettings, log: Log) -> None:
     """One matrix of each class of the paper and size."""
-    for n in settings.decay_sizes:
-        for cls in settings.paper_classes():
-            if not log.has(NAME, cls, n, 0, SOLVER, 1):
-                log.add(NAME, cls, n, 0, SOLVER, 1, steps=distances(matrix(cls, n, 0)))
+    both = itertools.product(settings.decay_sizes, settings.paper_classes())
+    for key in log.missing((NAME, cls, n, 0, SOLVER, 1) for n, cls in both):
+        log.add(key, steps=distances(matrix(key[1], key[2], 0)))
 
 
 def distances(cost: Array) -> list[list[float]]:
@@ -45,26 +46,11 @@ def distances(cost: Array) -> list[list[float]]:
     return found
 
 
-def brief(settings: BenchSettings, log: Log) -> str:
-    """The largest size alone."""
-    return render(settings, log, max(log.distinct("n", experiment=NAME)))
-
-
-def render(settings: BenchSettings, log: Log, least: int = 0) -> str:
+def render(log: Log) -> list[Block]:
     """Geometric mean of distance over epsilon: about 1 wherever epsilon phases are needed."""
     rows = []
-    for record in log.of(experiment=NAME):
-        if record["n"] < least:
-            continue
-        steps = np.array([step for step in record["steps"] if min(step) > 0]).reshape(-1, 2)
-        ratio = np.exp(np.log(steps[:, 1] / steps[:, 0]).mean()) if len(steps) else None
-        rows.append(
-            [
-                record["cls"],
-                f"{record['n']:,}",
-                str(len(record["steps"])),
-                DASH if ratio is None else f"{ratio:.2f}",
-            ]
-        )
-    head = ["class", "n", "phases with epsilon", "distance / epsilon, geometric mean"]
-    return table(head, rows)
+    for r in log.of(experiment=NAME):
+        steps = np.array([step for step in r["steps"] if min(step) > 0]).reshape(-1, 2)
+        mean = f"{np.exp(np.log(steps[:, 1] / steps[:, 0]).mean()):.2f}" if len(steps) else None
+        rows.append(line(r["cls"], f"{r['n']:,}", len(r["steps"]), mean))
+    return [table("class | n | phases with epsilon | distance / epsilon, geometric mean", rows)]

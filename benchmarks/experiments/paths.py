@@ -11,9 +11,9 @@ import numpy as np
 
 import bigsap
 from benchmarks.bench_settings import BenchSettings
-from benchmarks.costs import matrix
+from benchmarks.instances import matrix
 from benchmarks.records import Log
-from benchmarks.report import table
+from benchmarks.tables import Block, table
 from bigsap import checkpoint
 from bigsap.sources.base import Array, Ids
 
@@ -41,9 +41,8 @@ class _Rows:
 def run(settings: BenchSettings, log: Log) -> None:
     """Trace one random matrix, plain and in phases."""
     n = settings.paths_size
-    for kind in (PLAIN, PHASES):
-        if not log.has(NAME, CLASS, n, 0, kind, 1):
-            log.add(NAME, CLASS, n, 0, kind, 1, **trace(matrix(CLASS, n, 0), epsilon=kind == PHASES))
+    for key in log.missing((NAME, CLASS, n, 0, kind, 1) for kind in (PLAIN, PHASES)):
+        log.add(key, **trace(matrix(CLASS, n, 0), epsilon=key[4] == PHASES))
 
 
 def trace(cost: Array, *, epsilon: bool) -> dict[str, Any]:
@@ -75,18 +74,10 @@ def trace(cost: Array, *, epsilon: bool) -> dict[str, Any]:
             if file.exists() and progress.phase:
                 record(progress.phase, checkpoint.read(file).snapshot["column_of_row"])
 
-        done = bigsap.solve(
-            _Rows(cost),
-            method="ssp",
-            start="estimate",
-            epsilon=epsilon,
-            threads=1,
-            cache=cost[0].nbytes,
-            callback=watch,
-            callback_every=0,
-            checkpoint=file,
-            checkpoint_every=0,
-        )
+        options: dict[str, Any] = {"method": "ssp", "start": "estimate", "threads": 1}
+        options |= {"callback": watch, "callback_every": 0, "cache": cost[0].nbytes}
+        options |= {"checkpoint": file, "checkpoint_every": 0}
+        done = bigsap.solve(_Rows(cost), epsilon=epsilon, **options)
         record(done.nit, done.col4row)
     rest = done.stats["rows_scanned"] - scanned  # after the last call
     if rest:
@@ -99,31 +90,16 @@ def trace(cost: Array, *, epsilon: bool) -> dict[str, Any]:
     }
 
 
-def render(settings: BenchSettings, log: Log) -> str:
+def render(log: Log) -> list[Block]:
     """Totals, and the last tenth of the augmentations of the last phase."""
     rows = []
-    for record in log.of(experiment=NAME):
-        n, last = record["n"], len(record["epsilons"])
-        late = [scans for phase, before, scans in record["scans"] if phase == last and before >= 0.9 * n]
-        longest = max((length for *_, length in record["paths"]), default=0)
+    for r in log.of(experiment=NAME):
+        n, last = r["n"], len(r["epsilons"])
+        late = [found for phase, at, found in r["scans"] if phase == last and at >= 0.9 * n]
+        longest = max((length for *_, length in r["paths"]), default=0)
         rows.append(
-            [
-                record["solver"],
-                record["cls"],
-                f"{n:,}",
-                f"{record['total']:,}",
-                str(last),
-                f"{sum(late) / max(1, len(late)):.1f}",
-                f"{longest:,}",
-            ]
+            f"{r['solver']} | {r['cls']} | {n:,} | {r['total']:,} | {last}"
+            f" | {sum(late) / max(1, len(late)):.1f} | {longest:,}"
         )
-    head = [
-        "phases",
-        "class",
-        "n",
-        "rows scanned",
-        "number of phases",
-        "scans an augmentation, last tenth",
-        "longest path",
-    ]
-    return table(head, rows)
+    head = "phases | class | n | rows scanned | number of phases"
+    return [table(f"{head} | scans an augmentation, last tenth | longest path", rows)]
