@@ -16,10 +16,11 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullLocator
 
+from benchmarks import standings
 from benchmarks.experiments import cached, curve, decay, paths, table1
 from benchmarks.paper import TABLE1, TABLE1_PLAIN, TABLE2
 from benchmarks.records import Curves, Log
-from benchmarks.standings import NAME, best_other, is_own, own_solvers, sizes_with_peers, standings
+from benchmarks.standings import is_own
 from benchmarks.tables import threads_text
 
 # Contrast of at least 3 to white and to the dark page's ground.
@@ -101,31 +102,23 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A drawing below its caption."""
-
-    caption: str
-    svg: str
-
-
-@dataclass(frozen=True)
 class Gallery:
-    """Charts that share a legend: (colour, mark, name)."""
+    """Charts, as captions and drawings, that share a legend: (colour, mark, name)."""
 
     title: str
     note: str
-    charts: list[Chart]
+    charts: list[tuple[str, str]]
     legend: list[tuple[str, str, str]]
 
 
 def gallery(title: str, note: str, found: Iterator[tuple[str, str, str, list[Line]]]) -> Gallery:
     """From captions, names of both axes, and lines; charts without a point are left out."""
-    charts: list[Chart] = []
+    charts: list[tuple[str, str]] = []
     shown: dict[str, tuple[str, str, str]] = {}
     for caption, x_label, y_label, lines in found:
         lines = [line for line in lines if line.points or line.stopped]
         if any(not line.dotted for line in lines):
-            charts.append(Chart(caption, _svg(x_label, y_label, lines)))
+            charts.append((caption, _svg(x_label, y_label, lines)))
             shown |= {line.name: (line.colour, line.glyph, line.name) for line in lines}
     return Gallery(title, note, charts, list(shown.values()))
 
@@ -159,7 +152,7 @@ def _svg(x_label: str, y_label: str, lines: list[Line]) -> str:
 
 def galleries(log: Log) -> list[Gallery]:
     """All that the log has points for."""
-    threads = sorted({count for _, count in own_solvers(log)}, reverse=True)
+    threads = sorted({count for _, count in standings.own_solvers(log)}, reverse=True)
     note = "A red ring: another solver is faster. An arrow: stopped there."
     found = [
         *(gallery(f"Seconds by class and size, {threads_text(t)}", note, _by_class(log, t)) for t in threads),
@@ -170,7 +163,6 @@ def galleries(log: Log) -> list[Gallery]:
             _against_the_paper(log),
         ),
         gallery("Rows computed when needed, by cache (figure 6)", "", _by_cache(log)),
-        gallery("BigSAP's methods by size (table 2)", "Matrix in memory.", _own(log)),
         gallery("Augmentation by augmentation (figure 1)", "Random costs.", _paths(log)),
         gallery(
             "Epsilon of a phase, and how far its prices are from the final ones (figure 3)",
@@ -185,7 +177,7 @@ _Found = Iterator[tuple[str, str, str, list[Line]]]
 
 
 def _by_class(log: Log, threads: int) -> _Found:
-    at = {n: standings(log, n, threads) for n in sizes_with_peers(log)}
+    at = {n: standings.standings(log, n, threads) for n in standings.sizes_with_peers(log)}
     names = dict.fromkeys(name for of in at.values() for cells in of.values() for name in cells)
     order = sorted(names, key=lambda name: (not is_own(name), name))
     for cls in dict.fromkeys(cls for of in at.values() for cls in of):
@@ -195,7 +187,7 @@ def _by_class(log: Log, threads: int) -> _Found:
             points, stopped, lost = {}, {}, []
             for n, cells in here.items():
                 text, seconds = cells.get(name, ("", None))
-                _, rival = best_other(cells)
+                _, rival = standings.best_other(cells)
                 if seconds is not None:
                     points[float(n)] = seconds
                     if is_own(name) and rival is not None and rival < seconds:
@@ -260,12 +252,6 @@ def _by_cache(log: Log) -> _Found:
     for cls in log.distinct("cls", **here):
         lines = _lines({share: found.get(cls, {}) for share, found in of.items()})
         yield f"{cls}, {threads_text(here['threads'])}", "n", "seconds", lines
-
-
-def _own(log: Log) -> _Found:
-    for solver, threads in own_solvers(log):
-        found = log.curves("seconds", experiment=NAME, solver=solver, threads=threads)
-        yield f"{solver}, {threads_text(threads)}", "n", "seconds", _lines(found)
 
 
 def _paths(log: Log) -> _Found:

@@ -34,28 +34,23 @@ _KEPT = 64
 _KINDS = ("kept", "lists")
 
 
-def sleeping_row(i: int, x: Array, y: Array, seconds: float) -> Array:
-    """The same costs, after as much time asleep."""
-    until = time.perf_counter() + seconds * len(y)
+def row(i: int, x: Array, y: Array, seconds: float, asleep: bool) -> Array:
+    """Squared distances of one point to all others, for so long a pair: at work, or asleep."""
+    clock = time.perf_counter if asleep else time.thread_time
+    until = clock() + seconds * len(y)
     costs: Array = ((x[i] - y) ** 2).sum(axis=1)
-    time.sleep(max(0.0, until - time.perf_counter()))
-    return costs
-
-
-def busy_row(i: int, x: Array, y: Array, seconds: float) -> Array:
-    """Squared distances of one point to all others, for so many seconds of a processor a pair."""
-    until = time.thread_time() + seconds * len(y)
-    costs: Array = ((x[i] - y) ** 2).sum(axis=1)
-    while time.thread_time() < until:
+    if asleep:
+        time.sleep(max(0.0, until - clock()))
+    while clock() < until:
         pass
     return costs
 
 
-def costs_of(n: int, seconds: float, row: Any = busy_row) -> Any:
+def costs_of(n: int, seconds: float, asleep: bool = False) -> Any:
     """n x n costs of points in the plane, evaluated by Python."""
     generator = np.random.default_rng(n)
     x, y = generator.random((n, 2)), generator.random((n, 2))
-    return bigsap.from_function(row, (n, n), (x, y, seconds), kind="row", compiled=False)
+    return bigsap.from_function(row, (n, n), (x, y, seconds, asleep), kind="row", compiled=False)
 
 
 def solved(kind: str, cost: Any, cluster: Any = None) -> tuple[float, bigsap.Result]:
@@ -102,8 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"n = {n:,}, {chosen.micro:g} us a pair, {available_threads()} cores", flush=True)
     for kind in _KINDS:
         solved(kind, costs_of(80, 0.0))
-    row = sleeping_row if chosen.asleep else busy_row
-    cost = costs_of(n, seconds, row)
+    cost = costs_of(n, seconds, chosen.asleep)
     base: dict[str, float] = {}
     seen: dict[str, set[str]] = {kind: set() for kind in chosen.kinds}
     if "kept" in chosen.kinds:

@@ -21,8 +21,6 @@ from benchmarks.tables import DASH, Block, Heading, Table, seconds_text, threads
 Sections = dict[str, tuple[str, list[Block]]]
 # What a cell says that somebody should look at, and what says that all is well.
 _BAD, _GOOD = {"MISSED", "WRONG", "NO", "ANOTHER", "failed"}, {"met", "yes", "same"}
-# The strongest leads and losses get the strongest colours: times faster, or slower.
-_STRONG, _CLEAR = 4.0, 2.0
 
 
 def page(log: Log, sections: Sections, date: str | None = None) -> str:
@@ -125,18 +123,14 @@ def _times(lead: float) -> str:
 
 def _cell(game: Match) -> dict[str, str]:
     """By how much we lead or trail, against whom, and the class of the cell."""
-    lead = game.lead
-    who = f"than {game.rival}" if game.rival else "no other solver ended"
+    lead, who = game.lead, f"than {game.rival}" if game.rival else "no other solver ended"
     if lead is None:
-        kind, said = "even", DASH
+        said = DASH
+    elif game.lost:
+        said = f"\u2717 {_times(1 / lead)} slower"
     else:
-        size = max(lead, 1 / lead)
-        strength = 3 if size >= _STRONG else 2 if size >= _CLEAR else 1
-        kind = f"{'lost' if game.lost else 'won'}-{strength}"
-        if game.rival is None:
-            said = f"\u2713 over {_times(lead)}"
-        else:
-            said = f"\u2717 {_times(size)} slower" if game.lost else f"\u2713 {_times(lead)} faster"
+        said = f"\u2713 {_times(lead)} faster" if game.rival else f"\u2713 over {_times(lead)}"
+    kind = "lost" if game.lost else "won" if lead else ""
     return {"kind": kind, "said": said, "who": who, "seconds": f"{seconds_text(game.seconds)} s"}
 
 

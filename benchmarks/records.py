@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean, median
@@ -30,6 +31,8 @@ class Log:
         self.path = path
         self.header = json.loads(json.dumps(header))
         self.records: list[dict[str, Any]] = []
+        # The same by experiment and size: reports look up thousands.
+        self._by: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         path.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text() if path.exists() else ""
         whole, _, rest = text.rpartition("\n")
@@ -38,7 +41,7 @@ class Log:
         if not whole:
             self._append({"experiment": _HEADER, **self.header})
             return
-        found, *self.records = (json.loads(line) for line in whole.splitlines())
+        found, *records = (json.loads(line) for line in whole.splitlines())
         if found.pop("experiment", None) != _HEADER:
             raise StaleError(f"{path}: not a log of this benchmark")
         keys = sorted(found | self.header)
@@ -47,6 +50,8 @@ class Log:
                 f"{path}: measured under another {', '.join(changed)};"
                 " --fresh starts over, --report shows it as it is"
             )
+        for record in records:
+            self._keep(record)
 
     @classmethod
     def read(cls, path: Path) -> Log:
@@ -65,7 +70,12 @@ class Log:
         """Append a record; it is on disk when this returns."""
         record = dict(zip(FIELDS, key, strict=True), **measured)
         self._append(record)
-        self.records.append(json.loads(json.dumps(record)))
+        self._keep(json.loads(json.dumps(record)))
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+        for n in (None, record.get("n")):
+            self._by[record.get("experiment"), n].append(record)
 
     def _append(self, record: dict[str, Any]) -> None:
         with self.path.open("a") as file:
@@ -81,7 +91,8 @@ class Log:
 
     def of(self, **wanted: Any) -> Iterator[dict[str, Any]]:
         """Records with these values, in the order measured."""
-        for record in self.records:
+        few = self._by[wanted["experiment"], wanted.get("n")] if "experiment" in wanted else None
+        for record in self.records if few is None else few:
             if all(record.get(key) == value for key, value in wanted.items()):
                 yield record
 

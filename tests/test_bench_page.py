@@ -65,10 +65,10 @@ def test_losses_are_listed_the_worst_first_and_bars_too(text):
     assert "(2.5\u00d7 slower)" in items[0]
     bar = "Bar missed. Rows scanned, against the paper&#39;s Table 1: random, 2,000 (bar 1.05)"
     assert items[-1] == bar
-    cells = re.findall(r'<td class="(\w+-\d)"><strong>(.*?)</strong>', section(text, "contest"))
-    assert cells.count(("lost-2", "\u2717 2.5\u00d7 slower")) == 4
-    assert cells.count(("won-3", "\u2713 5.0\u00d7 faster")) == 4
-    assert ("won-3", "\u2713 over 40.0\u00d7") in cells
+    cells = re.findall(r'<td class="(\w+)"><strong>(.*?)</strong>', section(text, "contest"))
+    assert cells.count(("lost", "\u2717 2.5\u00d7 slower")) == 4
+    assert cells.count(("won", "\u2713 5.0\u00d7 faster")) == 4
+    assert ("won", "\u2713 over 40.0\u00d7") in cells
 
 
 def test_charts_hold_what_was_measured(log):
@@ -85,7 +85,7 @@ def test_charts_hold_what_was_measured(log):
     assert scipy.stopped == {1000.0: 4.0, 4000.0: 4.0}
     drawn = charts.galleries(log)
     assert [len(one.charts) for one in drawn[:3]] == [3, 3, 2]
-    assert all("currentColor" in chart.svg for one in drawn for chart in one.charts)
+    assert all("currentColor" in svg for one in drawn for _, svg in one.charts)
 
 
 def test_nothing_of_a_log_is_markup(text):

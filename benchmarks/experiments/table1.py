@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+from benchmarks import tables
 from benchmarks.bench_settings import BenchSettings
 from benchmarks.instances import matrix
 from benchmarks.paper import TABLE1
 from benchmarks.records import Curves, Log
-from benchmarks.tables import Block, Table, by_size, fit, line, ratio_text, table, verdict
+from benchmarks.tables import Block, Table, line, table
 from benchmarks.timing import SSP, stats_of, timed, warm
 
 NAME = "table1"
@@ -44,13 +45,13 @@ def render(log: Log) -> list[Block]:
     parts: list[Block] = []
     for solver, label in ((PLAIN, "Without"), (SOLVER, "With")):
         if found := curves(log, solver):
-            parts += [f"{label} epsilon pricing, means:", by_size(found, lambda x: f"{x:,.0f}")]
+            parts += [f"{label} epsilon pricing, means:", tables.by_size(found, lambda x: f"{x:,.0f}")]
     return [*parts, "With epsilon pricing, against the paper:", _compared(log)]
 
 
 def brief(log: Log) -> list[Block]:
     """The largest size, and how counts grow up to it."""
-    fits = {cls: fit(values) for cls, values in curves(log, SOLVER).items()}
+    fits = {cls: tables.fit(values) for cls, values in curves(log, SOLVER).items()}
     grown = ", ".join(f"{cls} n^{f[1]:.2f}" for cls, f in fits.items() if f)
     largest = max(log.distinct("n", experiment=NAME))
     return [_compared(log, largest), *([f"Growth: {grown}."] if grown else [])]
@@ -72,8 +73,8 @@ def _compared(log: Log, least: int = 0) -> Table:
             rows.append(
                 f"{cls} | {n:,} | {len(counts)} | {mean:,.0f} | {spread}"
                 f" | {sum(phases) / len(phases):.1f} | "
-                + line(paper and f"{paper:,.0f}", ratio_text(against))
-                + f" | {verdict(against, BAR, at_most=True)}"
+                + line(paper and f"{paper:,.0f}", tables.ratio_text(against))
+                + f" | {tables.verdict(against, BAR, at_most=True)}"
             )
     head = "class | n | seeds | rows scanned, mean | lowest to highest | phases | paper | ratio"
     return table(f"{head} | bar {BAR}", rows)

@@ -9,21 +9,12 @@ from typing import Any
 import numpy as np
 
 import bigsap
+from benchmarks import tables
 from benchmarks.bench_settings import BenchSettings
 from benchmarks.instances import points_of, squared_distances
 from benchmarks.machine import enough_memory
 from benchmarks.records import Log
-from benchmarks.tables import (
-    DASH,
-    Block,
-    line,
-    middle,
-    ratio_text,
-    seconds_text,
-    table,
-    threads_text,
-    verdict,
-)
+from benchmarks.tables import DASH, Block, line, table
 from benchmarks.timing import WARM_SIZE, stats_of, timed
 from bigsap.sources.base import Array
 
@@ -73,7 +64,7 @@ def render(log: Log) -> list[Block]:
         for kind in log.distinct("solver", experiment=NAME, n=n):
             here = {"experiment": NAME, "n": n, "solver": kind}
             seeds = log.distinct("seed", **here)
-            times = [middle(log.values("seconds", **here, threads=c)) for c in counts]
+            times = [tables.middle(log.values("seconds", **here, threads=c)) for c in counts]
             scans = {(r["seed"], r["rows_scanned"]) for r in log.of(**here)}
             # Of each seed by itself: instances differ more than the numbers of threads do.
             gained = [
@@ -82,12 +73,12 @@ def render(log: Log) -> list[Block]:
                 for one in log.values("seconds", **here, threads=counts[0], seed=seed)
                 for most in log.values("seconds", **here, threads=counts[-1], seed=seed)
             ]
-            faster = middle(gained) if len(counts) > 1 else None
-            met = verdict(faster, BAR, at_most=False, judged=log.judged) if kind == FLY else DASH
+            faster = tables.middle(gained) if len(counts) > 1 else None
+            met = tables.verdict(faster, BAR, at_most=False, judged=log.judged) if kind == FLY else DASH
             same = "yes" if len(scans) == len(seeds) else "NO"
-            begun = line(kind, f"{n:,}", len(seeds), *map(seconds_text, times))
-            rows.append(line(begun, ratio_text(faster), met, same))
-    head = line("costs | n | seeds", *(f"{threads_text(c)}, s" for c in counts))
+            begun = line(kind, f"{n:,}", len(seeds), *map(tables.seconds_text, times))
+            rows.append(line(begun, tables.ratio_text(faster), met, same))
+    head = line("costs | n | seeds", *(f"{tables.threads_text(c)}, s" for c in counts))
     note = (
         "Medians (of the speed-up too, seed by seed), run in turn;"
         f" a cache of {_CACHED_ROWS} rows when computed on the fly."

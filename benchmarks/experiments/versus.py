@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import bigsap
+from benchmarks import standings, tables
 from benchmarks.bench_settings import BenchSettings
 from benchmarks.instances import matrix
 from benchmarks.machine import enough_memory
@@ -18,31 +19,8 @@ from benchmarks.paper import TABLE2
 from benchmarks.peers import find, own_name
 from benchmarks.processes import Process
 from benchmarks.records import Log
-from benchmarks.standings import (
-    CERTIFIED,
-    NAME,
-    Entrant,
-    best_other,
-    is_own,
-    own_solvers,
-    sizes_with_peers,
-    standings,
-    teams,
-)
-from benchmarks.tables import (
-    DASH,
-    Block,
-    Heading,
-    Table,
-    by_size,
-    line,
-    middle,
-    ratio,
-    ratio_text,
-    seconds_text,
-    table,
-    threads_text,
-)
+from benchmarks.standings import CERTIFIED, NAME, Entrant, is_own
+from benchmarks.tables import DASH, Block, Heading, Table, line, table
 from benchmarks.timing import WARM_SIZE
 
 TITLE = "Seconds against other solvers, matrix in memory, solve only"
@@ -179,7 +157,7 @@ def _lost(log: Log, cls: str, n: int, seed: int, name: str, threads: int) -> boo
 def render(log: Log) -> list[Block]:
     """A section a size and number of threads, then how our methods grow with n."""
     parts: list[Block] = []
-    for n in sizes_with_peers(log):
+    for n in standings.sizes_with_peers(log):
         for threads in sorted(log.distinct("threads", experiment=NAME, n=n)):
             parts += _times(log, n, threads)
     parts += _growth(log)
@@ -192,48 +170,39 @@ def render(log: Log) -> list[Block]:
 
 
 def brief(log: Log) -> list[Block]:
-    """One table a size: seconds of all with one thread, of some with more, and our counts."""
+    """The tables of seconds, with the counts of the fewest threads."""
     parts: list[Block] = []
-    for n in sizes_with_peers(log):
-        counts = sorted(log.distinct("threads", experiment=NAME, n=n))
-        parts.append(Heading(f"n = {n:,}, {threads_text(counts[0])}"))
-        parts.append(_table(log, n, counts[0], again=counts[-1]))
-    return [*parts, f"Seconds. {_LEGEND} Counts are those of the first column."]
+    for n in standings.sizes_with_peers(log):
+        for k, threads in enumerate(sorted(log.distinct("threads", experiment=NAME, n=n))):
+            parts.append(Heading(f"n = {n:,}, {tables.threads_text(threads)}"))
+            parts.append(_table(log, n, threads, counted=k == 0))
+    return [*parts, f"Seconds. {_LEGEND}"]
 
 
-def _table(log: Log, n: int, threads: int, again: int | None = None) -> Table:
-    """A line a class: seconds, who else was best, counts.
-
-    again: also the seconds of some with so many threads; then only our first method's counts.
-    """
-    _, own, others = teams(log, n, threads)
-    counted = own[:1] if again else own
-    more = [name for name in [*own, REFERENCE] if again not in (None, threads)]
-    more = [name for name in more if name in own + others]
-    last = standings(log, n, again) if more and again else {}
+def _table(log: Log, n: int, threads: int, *, counted: bool = True) -> Table:
+    """A line a class: seconds, who else was best, and if ``counted``, counts and the proof."""
+    _, own, others = standings.teams(log, n, threads)
     rows = []
-    for cls, cells in standings(log, n, threads).items():
-        rival, theirs = best_other(cells)
+    for cls, cells in standings.standings(log, n, threads).items():
+        rival, theirs = standings.best_other(cells)
         row = [cls, *(cells[name][0] for name in own + others)]
-        row += [ratio_text(ratio(cells[name][1], theirs)) for name in counted]
-        row += [rival or DASH, *(last[cls][name][0] for name in more)]
+        against = (tables.ratio(cells[name][1], theirs) for name in own)
+        row += [*map(tables.ratio_text, against), rival or DASH]
         here = {"experiment": NAME, "n": n, "cls": cls}
-        for name in counted:
-            for field, power in list(COUNTS.values())[: 2 if again else 3]:
-                count = middle(log.values(field, **here, threads=threads, solver=name))
+        for name in own if counted else ():
+            for field, power in COUNTS.values():
+                count = tables.middle(log.values(field, **here, threads=threads, solver=name))
                 row.append(DASH if count is None else f"{count / n**power:.1f}")
-        if not again:
-            # The proof was measured once, with the largest number of threads.
+        if counted:  # the proof was measured once, with the largest number of threads
             proof = log.values("certificate_seconds", **here, solver=CERTIFIED)
             chosen = log.distinct("method", **here, threads=threads, solver="bigsap auto")
-            row += [", ".join(chosen) or DASH, seconds_text(middle(proof))]
+            row += [", ".join(chosen) or DASH, tables.seconds_text(tables.middle(proof))]
         rows.append(line(*row))
-    head = ["class", *own, *others, *(f"{name} / best other" for name in counted), "best other"]
-    head += [f"{name}, {threads_text(again)}" for name in more if again]
-    if again:
-        return table(line(*head, *(list(COUNTS)[:2] if own else [])), rows)
-    head += [f"{name}, {what}" for name in own for what in COUNTS]
-    return table(line(*head, "auto chose", "certificate, s"), rows)
+    head = ["class", *own, *others, *(f"{name} / best other" for name in own), "best other"]
+    if counted:
+        head += [f"{name}, {what}" for name in own for what in COUNTS]
+        head += ["auto chose", "certificate, s"]
+    return table(line(*head), rows)
 
 
 def _growth(log: Log) -> list[Block]:
@@ -241,19 +210,19 @@ def _growth(log: Log) -> list[Block]:
     if len(log.distinct("n", experiment=NAME)) < 2:
         return []
     parts: list[Block] = [Heading("Seconds by size, as the paper's Table 2")]
-    for solver, threads in own_solvers(log):
+    for solver, threads in standings.own_solvers(log):
         found = log.curves("seconds", experiment=NAME, solver=solver, threads=threads)
-        parts += [f"{solver}, {threads_text(threads)}:", by_size(found, seconds_text)]
+        parts += [f"{solver}, {tables.threads_text(threads)}:", tables.by_size(found, tables.seconds_text)]
     sizes = [n for n in log.distinct("n", experiment=NAME) if n in TABLE2]
     if sizes:
         theirs = {cls: {n: TABLE2[n][cls] for n in sizes} for cls in TABLE2[sizes[0]]}
-        parts += ["The paper's, 32 threads on 16 cores:", by_size(theirs, seconds_text)]
+        parts += ["The paper's, 32 threads on 16 cores:", tables.by_size(theirs, tables.seconds_text)]
     return parts
 
 
 def _times(log: Log, n: int, threads: int) -> list[Block]:
     here = {"experiment": NAME, "n": n}
-    found, own, others = teams(log, n, threads)
+    found, own, others = standings.teams(log, n, threads)
     seeds = max((1 + seed for seed in log.values("seed", **here)), default=0)
     size = f"Medians of {seeds} seeds" if seeds > 1 else "One matrix a class"
     size += ", in seconds, run in turn; then the ratio to the best other solver, counts, and the"
@@ -265,7 +234,7 @@ def _times(log: Log, n: int, threads: int) -> list[Block]:
         most = log.values("peak_bytes", **here, solver=name, threads=found[name])
         peaks.append(line(name, f"{max(most) / 2**20:,.0f}" if most else None))
     return [
-        Heading(f"n = {n:,}, {threads_text(threads)}"),
+        Heading(f"n = {n:,}, {tables.threads_text(threads)}"),
         f"{size} {_LEGEND}",
         _table(log, n, threads),
         "Largest resident memory of each solver's process so far, MiB, its libraries, the matrix"

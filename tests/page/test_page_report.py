@@ -38,7 +38,7 @@ def test_one_file_and_nothing_fetched(opened: Callable[..., Any], report: Path) 
 def test_losses_are_seen(opened: Callable[..., Any], report: Path) -> None:
     visit = opened(report.as_uri())
     assert visit.locator("figure").first.is_visible()
-    lost, won = visit.locator("td.lost-2"), visit.locator("td.won-3")
+    lost, won = visit.locator("td.lost"), visit.locator("td.won")
     grounds = [at.first.evaluate("e => getComputedStyle(e).backgroundColor") for at in (lost, won)]
     assert grounds[0] != grounds[1]
     assert visit.get_by_role("listitem").filter(has_text="2.5\u00d7 slower").count() == 4
