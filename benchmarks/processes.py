@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -47,7 +48,7 @@ class Child:
             return None
         try:
             said: dict[str, Any] = self.pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             self._process.join()
             return {"failed": f"exit code {self._process.exitcode}"}
         return said
@@ -113,7 +114,8 @@ class Process:
             self._child = Child(_serve, self.solver, self.threads, threads=self.threads)
         child = self._child
         first = warm is not None and str(warm) not in self._warm
-        child.pipe.send((str(path), str(warm) if first else None))
+        with suppress(OSError):  # it ended: its next message says so
+            child.pipe.send((str(path), str(warm) if first else None))
         answer = child.next(_LOADING) or {"failed": f"not ready after {_LOADING:.0f} s"}
         if answer.get("ready"):
             self._warm.add(str(warm))
