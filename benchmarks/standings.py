@@ -138,14 +138,13 @@ def matches(log: Log) -> list[Match]:
     for n in sizes_with_peers(log):
         for threads in sorted(log.distinct("threads", experiment=NAME, n=n)):
             _, own, others = teams(log, n, threads)
-            # In the order measured: the first is the one that people get by default.
-            first = [name for name, _ in own_solvers(log) if name in own]
-            if not first or not others:
+            if not own or not others:
                 continue
+            # The first by name is ``auto``, which people get by default.
             for cls, cells in standings(log, n, threads).items():
-                seconds = cells[first[0]][1]
+                seconds = cells[own[0]][1]
                 if seconds is not None:
                     limit = min(log.values("timeout", experiment=NAME, cls=cls, n=n), default=None)
                     rival = best_other(cells)
-                    found.append(Match(cls, n, threads, first[0], seconds, *rival, limit))
+                    found.append(Match(cls, n, threads, own[0], seconds, *rival, limit))
     return found
