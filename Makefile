@@ -95,12 +95,12 @@ format: $(VENV)/.installed-dev ## rewrite the code in the project's format
 bench: $(VENV)/.installed-dev ## benchmarks (about an hour; not part of test)
 	@echo "==> benchmarks"
 	$(PIP) install -r tests/bench/peers.txt
-	$(BIN)/bigsap bench --out .build/bench $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks --out .build/bench $(BENCH_ARGS)
 
 results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (about an hour, a quiet machine)
 	$(PIP) install -r tests/bench/peers.txt
 	$(BIN)/bigsap warmup
-	$(BIN)/bigsap bench --out .build/results --to tests/bench --stamp $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks --out .build/results --to tests/bench --stamp $(BENCH_ARGS)
 
 docs: $(VENV)/.installed-dev ## API reference from the docstrings, in .build/api; warnings are errors
 	@echo "==> docs"
@@ -109,7 +109,7 @@ docs: $(VENV)/.installed-dev ## API reference from the docstrings, in .build/api
 clean: ## remove what runs leave behind, keep .venv
 	rm -rf build dist demo-out bigsap-bench .build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf ./*.egg-info
-	find bigsap tests examples server -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bigsap benchmarks tests examples server -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## also remove .venv
 	rm -rf $(VENV)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import Solve, Solver
 from bigsap import linear_sum_assignment
-from bigsap.benchmarks.peers import Solve, Solver
 
 
 def _returns(columns: Any) -> Any:

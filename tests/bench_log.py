@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bigsap.benchmarks.records import Log
+from benchmarks.records import Log
 
 HEADER = {
     "cpu": "Some <b>CPU</b>",
@@ -27,7 +27,7 @@ def mixed(folder: Path) -> Log:
     log = Log(folder / "runs.jsonl", HEADER)
 
     def race(cls: str, n: int, solver: str, threads: int, seconds: float, cost: float = 1.0) -> None:
-        log.add("peers", cls, n, 0, solver, threads, seconds=seconds, cost=cost, **COUNTS)
+        log.add(("peers", cls, n, 0, solver, threads), seconds=seconds, cost=cost, **COUNTS)
 
     for threads in (1, 2):
         for n in (1000, 4000):
@@ -38,15 +38,10 @@ def mixed(folder: Path) -> Log:
         race("random", n, "scipy", 1, 0.1 * n / 1000)  # 5 times slower than ours
         race("rank1", n, "scipy", 1, 0.2 * n / 1000)  # 2.5 times faster
         race("random", n, "wrong & fast", 1, 0.001, cost=2.0)
-        log.add("peers", "sanity", n, 0, "scipy", 1, timeout=4.0)
+        log.add(("peers", "sanity", n, 0, "scipy", 1), timeout=4.0)
     for n, seconds in ((8000, 1.0), (16000, 3.0)):
         log.add(
-            "curve",
-            "disjoint",
-            n,
-            0,
-            "bigsap auto",
-            2,
+            ("curve", "disjoint", n, 0, "bigsap auto", 2),
             seconds=seconds,
             stages={"start": 0.1, "search": 0.5, "certificate": 0.2},
             peak_bytes=5e8,
@@ -56,5 +51,5 @@ def mixed(folder: Path) -> Log:
             **COUNTS,
         )
     for n, scans in ((1000, 12_000), (2000, 90_000)):  # the paper has 12,824 and 29,606
-        log.add("table1", "random", n, 0, "bigsap ssp", 1, phases=3, rows_scanned=scans)
+        log.add(("table1", "random", n, 0, "bigsap ssp", 1), phases=3, rows_scanned=scans)
     return log

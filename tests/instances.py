@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bigsap.benchmarks.instances import (
+from benchmarks.instances import (
     CLASSES,
     disjoint,
     geometric,

@@ -834,7 +834,7 @@ def test_a_worker_without_the_version_is_sent_the_whole(why):
 
 @pytest.mark.parametrize("asleep", [(), ("--asleep",)])
 def test_the_benchmark_runs(capsys, asleep):
-    from bigsap.benchmarks import cluster
+    from benchmarks import cluster
 
     assert cluster.main(["--n", "60", "--micro", "1", "--workers", "1", *asleep]) == 0
     told = capsys.readouterr().out

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.benchmarks.peers import PEERS
+from benchmarks.peers import PEERS
 from bigsap.cli import commands as cli
 from bigsap.cli.costspec import open_costs
 
@@ -229,12 +229,7 @@ def shell_block(page: Path, start: str) -> list[list[str]]:
 
 
 # Commands that run for ever or for minutes; each has tests of its own.
-LONG = {
-    "serve": "test_cli_service.py",
-    "demo": "test_demo.py",
-    "bench": "test_bench.py",
-    "warmup": "test_warmup.py",
-}
+LONG = {"serve": "test_cli_service.py", "demo": "test_demo.py", "warmup": "test_warmup.py"}
 
 
 def test_the_commands_of_the_manual_run(prepared, capsys):
@@ -362,7 +357,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES + OTHERS, ids=lambda page: page.name)
 def test_named_files_exist(page):
     """Paths in backticks that look like files of this repository."""
-    roots = "bigsap|docs|docker|examples|server|tests"
+    roots = "bigsap|benchmarks|docs|docker|examples|server|tests"
     for name in re.findall(rf"`((?:{roots})/[\w./-]+\.(?:py|md|sh|yaml|txt))`", page.read_text()):
         assert (ROOT / name).exists(), f"{page.name}: {name}"
 

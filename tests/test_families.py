@@ -1,6 +1,6 @@
 """Random families of problems that were once solved many times slower than they could be.
 
-Each was among the worst of a race of thousands (``bigsap.benchmarks.families``) against the better
+Each was among the worst of a race of thousands (``benchmarks.families``) against the better
 of both methods and other solvers. What ``auto`` decides for them is judged by counts.
 """
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bigsap
+from benchmarks import families
 from bigsap import policy
-from bigsap.benchmarks import families
 from oracle import optimum
 
 #: Seed, first prices, scans a row, evaluations a row (levels and whole rows included).

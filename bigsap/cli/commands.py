@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import bigsap
-from bigsap.cli import bench as cli_bench
 from bigsap.cli import job_commands as cli_service
 from bigsap.cli import solve_command
 from bigsap.cli.common import (
@@ -98,7 +97,6 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--position", type=float, default=1.0, metavar="W", help="place counts W times colour")
     demo.add_argument("--threads", type=int, metavar="N")
     demo.add_argument("--cache", default="512MiB", metavar="SIZE", help="memory for rows")
-    cli_bench.add_command(command)
     cli_service.add_commands(command)
     return parser
 

@@ -11,8 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from page_steps import fits
 
 from bench_log import mixed
-from bigsap.benchmarks import page, run
-from bigsap.benchmarks.bench_settings import BenchSettings
+from benchmarks import page, run
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     log = mixed(folder)
     path = folder / "report.html"
-    path.write_text(page.page(log, run.sections(BenchSettings(out=folder), log), "2026-01-31"))
+    path.write_text(page.page(log, run.sections(log), "2026-01-31"))
     (folder / "runs.jsonl").unlink()
     return path
 
@@ -30,37 +29,19 @@ def test_one_file_and_nothing_fetched(opened: Callable[..., Any], report: Path) 
     assert visit.evaluate("performance.getEntriesByType('resource').length") == 0
     assert visit.evaluate("document.scripts.length") == 0
     assert visit.title() == "BigSAP, measured"
-    for selector in (".panel-2 svg.chart path.line", "table.contest td", ".tile"):
+    for selector in ("figure svg path", "table.contest td", ".tile"):
         box = visit.locator(selector).first.bounding_box()
         assert box
         assert box["width"] * box["height"] > 100
 
 
-def test_threads_are_chosen_by_mouse_and_keyboard(opened: Callable[..., Any], report: Path) -> None:
-    visit = opened(report.as_uri())
-    one, two = visit.locator(".panel-1"), visit.locator(".panel-2")
-    assert (one.is_visible(), two.is_visible()) == (False, True)
-    visit.get_by_text("1 thread", exact=True).last.click()
-    assert (one.is_visible(), two.is_visible()) == (True, False)
-    visit.get_by_role("radio", name="1 thread").focus()
-    visit.keyboard.press("ArrowRight")
-    assert (one.is_visible(), two.is_visible()) == (False, True)
-
-
 def test_losses_are_seen(opened: Callable[..., Any], report: Path) -> None:
     visit = opened(report.as_uri())
-    rings = visit.locator(".panel-2 circle.lost")
-    assert rings.count() == 2
-    assert rings.first.is_visible()
-    red = rings.first.evaluate("e => getComputedStyle(e).stroke")
-    assert red != visit.locator(".panel-2 path.mark").first.evaluate("e => getComputedStyle(e).fill")
-    lost = visit.locator("td.lost-2")
-    won = visit.locator("td.won-3")
+    assert visit.locator("figure").first.is_visible()
+    lost, won = visit.locator("td.lost"), visit.locator("td.won")
     grounds = [at.first.evaluate("e => getComputedStyle(e).backgroundColor") for at in (lost, won)]
     assert grounds[0] != grounds[1]
     assert visit.get_by_role("listitem").filter(has_text="2.5\u00d7 slower").count() == 4
-    mark = visit.locator(".panel-2 g").filter(has_text="stopped after 4 s")
-    assert mark.first.is_visible()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
