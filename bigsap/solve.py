@@ -26,11 +26,9 @@ from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
 from bigsap.run.run import Run
-from bigsap.run.small_arrays import solve_small, suits
-from bigsap.run.small_gated import solve_small_gated, suits_gated
+from bigsap.run.small_call import begins, small_costs, solve_small_call
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources import as_source
-from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Guarded, intact_throughout
 from bigsap.sources.clipped import Gated
 from bigsap.sources.cluster.costs import hired, spread_out, warn_of_little
@@ -218,25 +216,20 @@ def solve(
     if isinstance(cost, _Continued):
         cost, saved = cost.cost, cost.saved
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
-    asked_for = (dtype, cache, memory_limit, warm_start, time_limit, callback, cancel, checkpoint, saved)
-    plain = (method, variant, device, start) == ("auto", "auto", "cpu", "auto")
-    plain = plain and (options.epsilon, options.certify, gap) == (True, True, 0)
-    plain = plain and not progress and all(option is None for option in asked_for)
-    small = source.array if isinstance(source, ArraySource) and not source.mapped else None
-    small = small if plain and suits(small) else None
-    gated = None
+    gated, plain = None, source
     if unassigned_cost is not None:
         source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
         warm_start = widen_start(unmasked_start(warm_start), gated)
-        small = small if suits_gated(gated) else None
+    warm = parse_warm_start(warm_start, Problem(source, options.maximize))
+    small = None if progress or saved is not None else small_costs(plain, gated, options)
     if small is not None:
         if cluster is not None:
             with hired(cluster):  # judged, and not needed: the bits are those without it
                 pass
-        if gated is None:
-            found = solve_small(small, options.maximize)
-        else:
-            found = solve_small_gated(small, gated)
+        if not begins(monitor, gated.shape if gated is not None else small.shape):
+            small = None
+    if small is not None:
+        found = solve_small_call(small, gated, options, monitor, warm)
         if found is not None:
             return found  # what is hard for its size needs epsilon phases
     if cluster is not None and device != "cpu":
@@ -256,7 +249,6 @@ def solve(
     problem = orient(given)
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
-    warm = parse_warm_start(warm_start, given)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
     most = max(1, problem.shape[1] // _COLUMNS_PER_THREAD) if threads is None else math.inf
     n_threads = 1 if most == 1 else int(min(most, check_threads(threads)))

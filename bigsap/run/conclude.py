@@ -60,7 +60,7 @@ def conclude(call: SolveCall, found: Conclusion, violator: Array | None = None) 
         fun=found.fun,
         bound=found.bound,
     )
-    last_report(call, result)
+    last_report(call.monitor, result)
     return result
 
 
