@@ -115,8 +115,7 @@ def _start(warm: GivenStart | None, costs: Array, options: Options) -> Start | N
     n, m = costs.shape
     if warm is None or n != m:
         return None
-    problem = Problem(ArraySource(costs), options.maximize)
     pairs = np.full(n, -1) if warm.col4row is None else warm.col4row
     if warm.col4row is not None and pairs.min() < 0:
-        pairs = in_order(problem, pairs)
-    return Start(problem.sign * warm.v, pairs)
+        pairs = in_order(Problem(ArraySource(costs)), pairs)
+    return Start(-warm.v if options.maximize else warm.v, pairs)

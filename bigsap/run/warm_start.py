@@ -91,7 +91,7 @@ def _prices(value: Any, m: int) -> Array:
         )
     whole = prices.dtype.kind == "i"
     prices = prices.astype(np.int64 if whole else np.float64)
-    if not whole and (not np.isfinite(prices).all() or np.abs(prices).max(initial=0) > _FARTHEST):
+    if not whole and not np.abs(prices).max(initial=0) <= _FARTHEST:  # NaN, too, is not
         raise OptionError("warm_start needs finite prices")
     if whole and m and max(-int(prices.min()), int(prices.max())) > 2**61:
         raise OptionError("warm_start has prices beyond the range of exact integers")
@@ -99,6 +99,8 @@ def _prices(value: Any, m: int) -> Array:
 
 
 def _whole(value: Any, what: str) -> Array:
+    if type(value) is np.ndarray:
+        return value
     try:
         array, missing = parted(value, "warm_start")
     except InputError as error:
@@ -118,8 +120,7 @@ def _pairs(value: Any, n: int, m: int) -> Array:
     pairs = pairs.astype(np.intp)
     if n and not -1 <= pairs.min() <= pairs.max() < m:
         raise OptionError(f"warm_start assigns a column outside 0 to {m - 1}")
-    matched = pairs[pairs >= 0]
-    if np.unique(matched).size != matched.size:
+    if np.bincount(pairs + 1)[1:].max(initial=0) > 1:
         raise OptionError("warm_start assigns a column twice")
     return pairs
 
