@@ -190,15 +190,17 @@ def _given_prices(t: Task, exact: bool) -> int:
     """The prices that ``v`` has, and those of the pairs that are tight at them; returns as
     ``_first_prices``.
 
-    exact: without rounding. Else a pair may be as far from tight as the two differences that are
-    compared are rounded, which the proof judges with all the rest.
+    exact: without rounding. Else a pair may be as far from tight as prices and the two differences
+    that are compared are rounded, which the proof judges with all the rest.
     """
     n, m = t.free.size, t.v.size
     prices_at, label_at = np.int64(t.v.ctypes.data), np.int64(t.label.ctypes.data)
+    largest = 0.0
     for j in range(m):
         t.label[j] = np.inf  # ``judge`` wants column minima somewhere
         t.row_of_column[j] = -1
         t.nothing[j] = 0.0
+        largest = max(largest, abs(t.v[j]))
     smallest, wrong, n_free = np.inf, 0.0, 0
     for i in range(n):
         at = t.cost + 8 * i * t.stride
@@ -207,15 +209,14 @@ def _given_prices(t: Task, exact: bool) -> int:
         wrong += bad
         j = t.column_of_row[i]
         if j >= 0:
-            mine, price = item(at, j), t.v[j]
-            slack = 0.0 if exact else 2.0**-52 * (abs(mine) + abs(price))
-            if mine < np.inf and (mine - price) - least(at, prices_at, m) <= slack:
+            mine = item(at, j)
+            slack = 0.0 if exact else 2.0**-52 * (abs(mine) + largest)
+            if mine < np.inf and (mine - t.v[j]) - least(at, prices_at, m) <= slack:
                 t.row_of_column[j] = i
                 continue
         t.column_of_row[i] = -1
         t.free[n_free] = i
         n_free += 1
-    t.facts[1] = n
     return -1 if wrong > 0.0 or smallest == -np.inf else n_free
 
 
@@ -223,7 +224,7 @@ def _given_prices(t: Task, exact: bool) -> int:
 def _bid(t: Task, n_free: int) -> tuple[int, int]:
     """Rounds of bids (augmenting row reduction): OPTIMAL, and how many rows are still free."""
     m = t.v.size
-    n_scans, bids = np.int64(t.facts[1]), _BIDS * n_free
+    n_scans, bids = 0, _BIDS * n_free
     prices_at = np.int64(t.v.ctypes.data)
     for _ in range(_ROUNDS):
         k = n_left = 0
