@@ -92,9 +92,12 @@ def solve(
         needs all costs in memory, a ``memory_limit`` below that is an OptionError), or
         ``"auto"``, which chooses and says what and why in ``stats``. Arrays of up to 2**20 costs
         in memory, not mapped, it solves at once, ``stats["method"] == "dense"``, by one thread:
-        searches without epsilon that fit a cache. So far none of the options below is given but
-        ``maximize``, ``threads`` and ``seed``, neither of which changes its result; and never
-        where it would need many searches, or prove nothing: those go the general way.
+        searches without epsilon that fit a cache, in less than a tenth of a second, with a proof
+        in any case. Not with ``dtype`` (unless it is theirs), ``epsilon=False``, ``start``,
+        ``device``, ``checkpoint`` or ``progress``, nor where ``memory_limit`` does not hold two
+        copies; and never where it would need many searches, or prove nothing: those go the general
+        way. A ``callback`` is told of one phase and of the end; a ``warm_start`` of as many rows as
+        columns is where searches begin.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
         after a trial of tight pairs, and searches row by row where trees take too long (where
         ``memory_limit`` keeps lists short, "tree" does too);

@@ -550,7 +550,13 @@ def test_options_of_a_batch():
     assert {r.stats["method"] for r in bigsap.solve_many(cube, seed=3)} == {"dense"}
     assert {r.stats["method"] for r in bigsap.solve_many(iter(cube))} == {"dense"}
     assert {r.stats["method"] for r in bigsap.solve_many(cube, method="ssp")} == {"ssp"}
-    assert {r.bound for r in bigsap.solve_many(cube, certify=False)} == {None}
+    assert {r.stats["method"] for r in bigsap.solve_many(cube, time_limit=9)} == {"dense"}
+    for costs in (cube, list(cube), iter(cube)):
+        for cost, result in zip(cube, bigsap.solve_many(costs, certify=False), strict=True):
+            same(result, bigsap.solve(cost, certify=False))
+            assert result.bound is None
+    with pytest.raises(bigsap.OptionError, match="certify must be"):
+        bigsap.solve_many(cube, certify="maybe")
     with pytest.raises(bigsap.OptionError, match="problem 0: seed must be"):
         bigsap.solve_many(cube, seed=-1)
 

@@ -49,11 +49,10 @@ def small_costs(given: CostSource, gated: Gated | None, options: Options) -> Arr
 
 def _fits(source: CostSource, options: Options) -> bool:
     """Whether ``memory_limit`` allows for it. Raises OptionError as the general way."""
-    if options.cache is None and options.memory_limit is None:
+    if options.memory_limit is None:
+        options.cache_bytes(0)
         return True
     options.cache_budget(orient(Problem(source, options.maximize)))
-    if options.memory_limit is None:
-        return True
     n, m = source.shape
     needed = _BYTES_PER_COST * n * m + _BYTES_PER_LINE * (n + m)
     return needed <= parse_bytes(options.memory_limit, "memory_limit")
