@@ -29,6 +29,8 @@ MOST_COSTS = 1 << 20
 # Integers of float64 are exact below; sums stay within so many costs a row, as in ``precision``.
 _EXACT, _TERMS_PER_ROW = 1 << 53, 4
 
+# Costs that are converted while they are in a core's own cache: 256 KiB of them.
+_AT_ONCE = 1 << 15
 # Whole prices that are given begin above: with the costs and their sums they stay below _EXACT.
 _LOWEST = -(_EXACT >> 2)
 
@@ -183,15 +185,18 @@ def signed_costs(costs: Array, maximize: bool) -> tuple[Array, bool] | None:
         if columns == 8 and rows % 8 == 0 and rows > 0 and flags.aligned and matrix.ndim == 2:
             return matrix, False
         return np.array(matrix, np.float64, order="C"), False
-    integers = costs.dtype.kind != "f"
-    if integers:
-        largest = max(int(costs.max()), -int(costs.min()))
-        if _TERMS_PER_ROW * (min(n, m) + 2) * largest >= _EXACT:
-            return None
-    signed = np.array(matrix, np.float64, order="C")
-    if maximize:
-        np.negative(signed, out=signed)
-    return signed, integers
+    signed = np.empty(matrix.shape)
+    integers, largest = costs.dtype.kind != "f", 0.0
+    step = max(1, len(matrix) * _AT_ONCE // matrix.size)
+    for first in range(0, len(matrix), step):
+        part = signed[first : first + step]
+        part[...] = matrix[first : first + step]
+        if integers:
+            largest = max(largest, float(part.max()), -float(part.min()))
+        if maximize:
+            np.negative(part, out=part)
+    exact = _TERMS_PER_ROW * (min(n, m) + 2) * largest < _EXACT
+    return (signed, integers) if exact or not integers else None
 
 
 def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[int, Array, Array]:
@@ -200,9 +205,9 @@ def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[
     column_of_row = np.empty(n, np.intp)
     kept, real = np.empty(keep), np.empty(n_real)
     if start is not None:
-        np.subtract(start.prices, start.prices.max(), out=real[:m])
+        real[:m] = start.prices
         if integers:
-            np.maximum(np.floor(real[:m], out=real[:m]), _LOWEST, out=real[:m])
+            real[:m] = np.maximum(np.floor(real[:m] - real[:m].max()), _LOWEST)
         column_of_row[:] = start.column_of_row
     status = solve_dense(
         matrix.__array_interface__["data"][0],

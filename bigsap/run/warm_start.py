@@ -62,9 +62,11 @@ def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
                 f"warm_start is the result of a {_words(value.shape, value.maximize)}, this is a"
                 f" {_words(given.shape, given.maximize)}"
             )
-        if not (np.isfinite(value.v).all() and np.isfinite(value.u).all()):
-            raise OptionError(f"warm_start is a result without prices (status {value.status})")
-        return GivenStart(_prices(value.v, m), _prices(value.u, n), _pairs(value.col4row, n, m))
+        try:
+            v, u = _prices(value.v, m), _prices(value.u, n)
+        except OptionError as error:
+            raise OptionError(f"warm_start is a result without prices (status {value.status})") from error
+        return GivenStart(v, u, _pairs(value.col4row, n, m))
     if isinstance(value, tuple) and len(value) == 2 and np.ndim(value[0]) == 1:
         return GivenStart(_prices(value[0], m), None, _pairs(value[1], n, m))
     return GivenStart(_prices(value, m), None, None)
