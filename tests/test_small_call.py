@@ -325,12 +325,12 @@ def test_a_callback_that_fails_ends_the_solve():
 
 def test_what_is_hard_for_its_size_is_told_to_the_same_callback(monkeypatch):
     monkeypatch.setattr(small_arrays, "solve_dense", lambda *told: dense.UNSURE)
-    stages = []
-    result = bigsap.solve(costs((9, 9)), callback=lambda progress: stages.append(progress.stage))
-    assert result.success
-    assert stages[0] == "search"
-    assert stages[-1] == "done"
-    assert stages.count("done") == 1
+    told = []
+    result = bigsap.solve(costs((9, 9)), callback=told.append)
+    assert result.stats["why"] == "a small matrix that is hard for its size"
+    assert (told[0].stage, told[0].phase) == ("search", 1)
+    assert [progress.stage for progress in told].count("done") == 1
+    assert told[-1].stage == "done"
 
 
 # -- what goes the general way ---------------------------------------------------------

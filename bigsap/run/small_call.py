@@ -1,9 +1,8 @@
 """One call of ``solve`` for a small array: what its options ask of the dense kernel.
 
-Little. The kernel takes less time than a look at the clock is worth, needs no rows kept, and proves
-optima, which are within any gap. So options decide whether a call is solved here, what listeners
-are told before and after, and where the search begins. Rows that may stay unassigned are
-those of clipped costs.
+The kernel is done before a clock is looked at again, keeps no rows, and proves optima, which are
+within any gap. So options decide whether a call is solved here, what listeners are told before and
+after, and where the search begins. Where rows may stay unassigned, clipped costs are solved.
 """
 
 from __future__ import annotations
@@ -88,6 +87,7 @@ def solve_small_call(
         proved=bool(options.certify),
     )
     if found is None:
+        monitor.progress.phase, monitor.progress.stage = 0, "start"
         return None
     if monitor.heard:
         last_report(monitor, found)
@@ -114,7 +114,9 @@ def _start(warm: GivenStart | None, costs: Array, options: Options) -> Start | N
     n, m = costs.shape
     if warm is None or n != m:
         return None
-    pairs = np.full(n, -1) if warm.col4row is None else warm.col4row
-    if warm.col4row is not None and pairs.min() < 0:
+    pairs = warm.col4row
+    if pairs is None:
+        pairs = np.full(n, -1)
+    elif pairs.min() < 0:
         pairs = in_order(Problem(ArraySource(costs)), pairs)
     return Start(-warm.v if options.maximize else warm.v, pairs)

@@ -24,8 +24,9 @@ _FARTHEST = 1e300
 
 @dataclass(frozen=True)
 class GivenStart:
-    """What the user gave, checked: column prices v (m,), row prices u (n,) where known, and
-    the column of each row (n,) where known; in the user's sense and orientation."""
+    """What the user gave, checked: column prices v (m,), and the column of each row (n,) where
+    known; and a result's row prices u (n,), checked when they are needed. In the user's sense and
+    orientation."""
 
     v: Array
     u: Array | None
@@ -42,7 +43,7 @@ class GivenStart:
             return Warm(self.v * problem.sign, pairs)
         pairs = None if pairs is None else inverse(pairs, given.shape[1])
         if self.u is not None:
-            return Warm(self.u * problem.sign, pairs)
+            return Warm(_prices(self.u, given.shape[0]) * problem.sign, pairs)
         return Warm(_row_prices(given, self.v, tick, threads), pairs)
 
 
@@ -63,10 +64,10 @@ def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
                 f" {_words(given.shape, given.maximize)}"
             )
         try:
-            v, u = _prices(value.v, m), _prices(value.u, n)
+            v = _prices(value.v, m)
         except OptionError as error:
             raise OptionError(f"warm_start is a result without prices (status {value.status})") from error
-        return GivenStart(v, u, _pairs(value.col4row, n, m))
+        return GivenStart(v, value.u, _pairs(value.col4row, n, m))
     if isinstance(value, tuple) and len(value) == 2 and np.ndim(value[0]) == 1:
         return GivenStart(_prices(value[0], m), None, _pairs(value[1], n, m))
     return GivenStart(_prices(value, m), None, None)
