@@ -77,8 +77,9 @@ def solve_many(
         memory evenly.
 
     Arrays (k, n, m) and lists of arrays, of any shapes, of up to 2**20 costs a problem are
-    solved by compiled code that takes one after the other, as ``solve`` solves them, unless
-    an option asks for something else. Their results are put together when one looks at them.
+    solved by compiled code that takes one after the other, as ``solve`` solves them, where no
+    option but ``maximize``, ``certify`` and ``seed`` is given. Their results are put together when
+    one looks at them.
 
     Each result is what ``solve`` returns for that problem, an infeasible one included.
     Raises OptionError for the batch's own options, TypeError for an unknown one, and
@@ -136,10 +137,12 @@ def _at_once(costs: Any, options: dict[str, Any], n_threads: int) -> list[Result
     """The results of arrays that are small and of options that ask for nothing else."""
     if not isinstance(costs, (np.ndarray, list, tuple)):
         return None
-    seed = options.get("seed", 0)
-    if options.keys() - {"maximize", "threads", "seed"} or type(seed) is not int or seed < 0:
+    seed, certify = options.get("seed", 0), options.get("certify", True)
+    if options.keys() - {"maximize", "threads", "seed", "certify"}:
         return None
-    return solve_batch(costs, bool(options["maximize"]), n_threads)
+    if type(seed) is not int or seed < 0 or certify not in (True, False, "pairs"):
+        return None
+    return solve_batch(costs, bool(options["maximize"]), n_threads, bool(certify))
 
 
 def _completed(

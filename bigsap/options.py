@@ -91,7 +91,11 @@ class Options:
             raise OptionError(
                 f"memory_limit={limit!r} does not even hold one row of costs, {row_bytes} bytes"
             )
-        share = max(total // 4, row_bytes)
+        return self.cache_bytes(max(total // 4, row_bytes))
+
+    def cache_bytes(self, share: int) -> int:
+        """Bytes that ``cache`` asks for, ``share`` where it leaves that open; OptionError for
+        anything that is not a size."""
         if isinstance(self.cache, RowCache):
             return self.cache.budget(share)
         return share if self.cache is None else parse_bytes(self.cache, "cache")

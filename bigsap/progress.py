@@ -166,6 +166,14 @@ class Monitor:
         """Whether another thread has asked for the end."""
         return self.cancel is not None and self.cancel.is_set()
 
+    @property
+    def over(self) -> str | None:
+        """Which limit has been reached, as ``Stopped`` has it."""
+        if self.cancelled:
+            return "cancelled"
+        late = self.time_limit is not None and self.seconds > self.time_limit
+        return "time_limit" if late else None
+
     def tick(self, report: bool = False) -> None:
         """Serve listeners and checkpoints when due (or when ``report``), then judge the limits.
 
@@ -191,10 +199,9 @@ class Monitor:
             self._report(now)
         for guard in self.guards:
             guard()
-        if self.cancelled:
-            raise Stopped("cancelled")
-        if self.time_limit is not None and self.seconds > self.time_limit:
-            raise Stopped("time_limit")
+        over = self.over
+        if over is not None:
+            raise Stopped(over)
 
     def _report(self, now: float) -> None:
         self._reported = now

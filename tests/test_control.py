@@ -136,7 +136,7 @@ def test_gap(share, maximize):
     cost = CLASSES["disjoint"](200, seed=2)
     best = float(optimum(cost, maximize)[0])
     full = bigsap.solve(cost, maximize=maximize, method="ssp")
-    res = bigsap.solve(cost, maximize=maximize, gap=share * best)
+    res = bigsap.solve(cost, maximize=maximize, gap=share * best, method="ssp")
     assert res.success
     assert res.gap <= share * best
     assert abs(res.fun - best) <= share * best + 1e-9

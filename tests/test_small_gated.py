@@ -72,7 +72,7 @@ def test_the_textbook_and_the_general_way(n, m, kind, maximize, prices, seed):
     assert (found.unassigned_cost == general.unassigned_cost).all()
 
 
-def test_only_small_arrays_without_options():
+def test_only_small_arrays():
     rng = np.random.default_rng(0)
     small, large = rng.random((50, 60)), rng.random((400, 400))
 
@@ -83,9 +83,11 @@ def test_only_small_arrays_without_options():
     assert method(large) != "dense"
     assert method(small.tolist()) == "dense"
     assert method(small, method="ssp") == "ssp"
-    assert method(small, certify=False) != "dense"
-    assert method(small, time_limit=10) != "dense"
-    assert method(small, warm_start=np.zeros(60)) != "dense"
+    assert method(small, time_limit=0) != "dense"
+    for options in ({"certify": False}, {"time_limit": 10}, {"cache": "1MiB"}):
+        assert method(small, **options) == "dense"
+        assert method(large, **options) != "dense"
+    assert method(small, warm_start=np.zeros(60)) == "dense"
 
 
 def test_a_pair_that_costs_its_price_stays_and_a_dearer_one_does_not():

@@ -464,7 +464,7 @@ def test_the_callback_of_solve_can_stop_it():
         if state.phase >= 2:
             raise StopIteration
 
-    res = solve(cost, callback=stop)
+    res = solve(cost, callback=stop, method="ssp")
     assert res.status == "cancelled"
     assert not res.success
     assert seen

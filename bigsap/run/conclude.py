@@ -60,7 +60,7 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
         fun=found.fun,
         bound=found.bound,
     )
-    last_report(run, result)
+    last_report(run.monitor, result)
     return result
 
 

@@ -28,7 +28,21 @@ from bigsap.strategies.orientation import inverse
 # Integers of float64 are exact below; sums stay within so many costs a row, as in ``precision``.
 _EXACT, _TERMS_PER_ROW = 1 << 53, 4
 
+# Costs that are converted while they are in a core's own cache: 256 KiB of them.
+_AT_ONCE = 1 << 15
+# Whole prices that are given begin above: with the costs and their sums they stay below _EXACT.
+_LOWEST = -(_EXACT >> 2)
+
 WHY = "a small matrix in memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a square problem's search may begin: signed finite prices (m,), and the column of each
+    row (n,), -1 for none, no column twice."""
+
+    prices: Array
+    column_of_row: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,8 @@ class Told:
     """What the kernel told of one problem, rows no longer than columns.
 
     shape: as the user has it; kept: see ``engine.dense.small_search``.
-    seconds: of a batch the mean. v_low: low parts of the prices that are kept.
+    seconds: of a batch the mean. v_low: low parts of the prices that are kept. warm: begun from a
+    start that was given. proved: False to tell nothing of the proof.
     """
 
     status: int
@@ -48,6 +63,8 @@ class Told:
     seconds: float
     peak: int | None = None
     v_low: Array | None = None
+    warm: bool = False
+    proved: bool = True
 
 
 def suits(costs: Any) -> bool:
@@ -86,31 +103,47 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
     return None
 
 
-def solve_small(costs: Array, maximize: bool, *, gated: bool = False) -> Result | None:
+def solve_small(
+    costs: Array, maximize: bool, *, gated: bool = False, start: Start | None = None, proved: bool = True
+) -> Result | None:
     """The result of costs that ``suits``, or None. Raises InvalidCostError as ``solve``.
 
-    gated: some columns may stay free, so that no price may be above 0.
+    gated: some columns may stay free, so that no price may be above 0. start: of square costs; one
+    that does not lead to a proof is left. proved: False for a result without its proof. It is made
+    all the same, by the same call, and tells whether rounding decided.
     """
     clock = time.perf_counter()
     prepared = signed_costs(costs, maximize)
     if prepared is None:
         return None
-    status, column_of_row, kept = _solved(*prepared)
-    if status == UNSURE:
-        return None
+    status, column_of_row, kept = _solved(*prepared, start)
     if status == INVALID:
         _complain(costs, maximize)
     v_low = None
     if status == LOOSE:
         closer = tightened(prepared[0], column_of_row, kept, gated=gated)
-        if closer is None:
+        if closer is not None:
+            kept, v_low = closer
+            status = OPTIMAL
+    if status in (UNSURE, LOOSE):
+        if start is None:
             return None
-        kept, v_low = closer
-        status = OPTIMAL
+        return solve_small(costs, maximize, gated=gated, proved=proved)
     integer = costs.dtype.kind != "f"
     seconds = time.perf_counter() - clock
     n, m = costs.shape
-    told = Told(status, (n, m), maximize, integer, column_of_row, kept, seconds, v_low=v_low)
+    told = Told(
+        status,
+        (n, m),
+        maximize,
+        integer,
+        column_of_row,
+        kept,
+        seconds,
+        v_low=v_low,
+        warm=start is not None,
+        proved=proved,
+    )
     return Result.later(fields_of, told, maximize=maximize, shape=(n, m))
 
 
@@ -151,32 +184,41 @@ def signed_costs(costs: Array, maximize: bool) -> tuple[Array, bool] | None:
         if columns == 8 and rows % 8 == 0 and rows > 0 and flags.aligned and matrix.ndim == 2:
             return matrix, False
         return np.array(matrix, np.float64, order="C"), False
-    integers = costs.dtype.kind != "f"
-    if integers:
-        largest = max(int(costs.max()), -int(costs.min()))
-        if _TERMS_PER_ROW * (min(n, m) + 2) * largest >= _EXACT:
-            return None
-    signed = np.array(matrix, np.float64, order="C")
-    if maximize:
-        np.negative(signed, out=signed)
-    return signed, integers
+    signed = np.empty(matrix.shape)
+    integers, largest = costs.dtype.kind != "f", 0.0
+    step = max(1, len(matrix) * _AT_ONCE // matrix.size)
+    for first in range(0, len(matrix), step):
+        part = signed[first : first + step]
+        part[...] = matrix[first : first + step]
+        if integers:
+            largest = max(largest, float(part.max()), -float(part.min()))
+        if maximize:
+            np.negative(part, out=part)
+    exact = _TERMS_PER_ROW * (min(n, m) + 2) * largest < _EXACT
+    return (signed, integers) if exact or not integers else None
 
 
-def _solved(matrix: Array, integers: bool) -> tuple[int, Array, Array]:
+def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[int, Array, Array]:
     n, m = matrix.shape
-    keep, real, whole = sizes(n, m)
+    keep, n_real, n_whole = sizes(n, m)
     column_of_row = np.empty(n, np.intp)
-    kept = np.empty(keep)
+    kept, real = np.empty(keep), np.empty(n_real)
+    if start is not None:
+        real[:m] = start.prices
+        if integers:
+            real[:m] = np.maximum(np.floor(real[:m] - real[:m].max()), _LOWEST)
+        column_of_row[:] = start.column_of_row
     status = solve_dense(
         matrix.__array_interface__["data"][0],
         max(matrix.strides[0] // 8, 0),
         n,
         m,
         integers,
+        start is not None,
         column_of_row,
         kept,
-        np.empty(real),
-        np.empty(whole, np.int64),
+        real,
+        np.empty(n_whole, np.int64),
     )
     return status, column_of_row, kept
 
@@ -242,8 +284,10 @@ def fields_of(told: Told) -> dict[str, Any]:
     bound = sign * bound + 0
     if told.integer:
         fun, bound, gap = int(fun), int(bound), int(gap)
-    low, high = (fun, bound) if told.maximize else (bound, fun)
-    stats["gaps"] = [{"seconds": told.seconds, "gap": gap, "lower_bound": low, "upper_bound": high}]
+    if told.proved:
+        low, high = (fun, bound) if told.maximize else (bound, fun)
+        enclosed = {"gap": gap, "lower_bound": low, "upper_bound": high}
+        stats["gaps"] = [{"seconds": told.seconds, **enclosed}]
     return {
         "row_ind": row_ind,
         "col_ind": col_ind,
@@ -252,8 +296,8 @@ def fields_of(told: Told) -> dict[str, Any]:
         "v": v if n <= m else u,
         "u_low": u_low if n <= m else v_low,
         "v_low": v_low if n <= m else u_low,
-        "bound": bound,
-        "gap": gap,
+        "bound": bound if told.proved else None,
+        "gap": gap if told.proved else None,
         "status": Status.OPTIMAL,
         "success": True,
         "message": MESSAGES[Status.OPTIMAL],
@@ -272,7 +316,7 @@ def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
     """As ``stats.solve_stats``."""
     n, m = told.shape
     seconds = told.seconds
-    proved = told.status == OPTIMAL
+    proved = told.proved and told.status == OPTIMAL
     return {
         "method": "dense",
         "why": WHY,
@@ -283,7 +327,7 @@ def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "transposed": n > m,
         "price": "float64",
         "resumed": 0,
-        "warm_started": False,
+        "warm_started": told.warm,
         "rows_evaluated": min(n, m),
         "pairs_evaluated": n * m,
         "certificate_pairs": n * m if proved else 0,

@@ -28,13 +28,14 @@ _ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
 class _Batch:
     """Problems (k, 7) as ``engine.dense.small_search.solve_some`` has them, and what came of them.
 
-    shapes: (n, m) of the user, of each or of all; integer: likewise.
+    shapes: (n, m) of the user, of each or of all; integer: likewise. proved: see ``Told``.
     """
 
     problems: Array
     shapes: list[tuple[int, int]]
     integer: list[bool]
     maximize: bool
+    proved: bool
     columns: Array
     kept: Array
     statuses: Array
@@ -42,12 +43,13 @@ class _Batch:
     peak: int
 
 
-def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None] | None:
+def solve_batch(costs: Any, maximize: bool, threads: int, proved: bool = True) -> list[Result | None] | None:
     """The results of an array (k, n, m), or of a list of matrices of any shapes.
 
     None in the place of one that is not proved (bad costs too); altogether None where not all
     problems can be solved here. For a problem of an array nothing is done in Python but
-    to make its result, empty as yet; for one of a list its array is looked at, too.
+    to make its result, empty as yet; for one of a list its array is looked at, too. proved: see
+    ``small_arrays.solve_small``.
     """
     count = len(costs)
     if isinstance(costs, np.ndarray):
@@ -59,9 +61,11 @@ def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None]
             return None
         total = sum([matrix.size for matrix in costs])
     if total > policy.BATCH_COSTS_AT_ONCE and count > 1:
-        half = solve_batch(costs[: count // 2], maximize, threads)
-        other = None if half is None else solve_batch(costs[count // 2 :], maximize, threads)
-        return None if half is None or other is None else half + other
+        half = solve_batch(costs[: count // 2], maximize, threads, proved)
+        if half is None:
+            return None
+        other = solve_batch(costs[count // 2 :], maximize, threads, proved)
+        return None if other is None else half + other
     clock = time.perf_counter()
     prepared = _prepared(costs, maximize)
     if prepared is None:
@@ -76,7 +80,9 @@ def solve_batch(costs: Any, maximize: bool, threads: int) -> list[Result | None]
     else:
         shapes, integer = [c.shape for c in costs], [c.dtype.kind != "f" for c in costs]
     seconds = (time.perf_counter() - clock) / count
-    batch = _Batch(problems, shapes, integer, maximize, columns, kept, statuses, seconds, peak_bytes())
+    batch = _Batch(
+        problems, shapes, integer, maximize, proved, columns, kept, statuses, seconds, peak_bytes()
+    )
     return [
         Result.later(_one_of, (batch, k), maximize=maximize, shape=shape) if status <= INFEASIBLE else None
         for k, (status, shape) in enumerate(zip(statuses.tolist(), shapes, strict=True))
@@ -158,5 +164,6 @@ def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
             batch.kept[start : start + kept_of(n, m)],
             batch.seconds,
             batch.peak,
+            proved=batch.proved,
         )
     )

@@ -12,6 +12,7 @@ from bigsap.engine.core.incumbent import Known
 from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
+from bigsap.progress import Monitor
 from bigsap.result import Result
 from bigsap.run.interrupted import Deadline, Late
 from bigsap.run.kept_rows import KeptRows
@@ -130,11 +131,11 @@ def list_bounds(run: Run) -> None:
         known.tell(run.monitor)
 
 
-def last_report(run: Run, result: Result) -> None:
+def last_report(monitor: Monitor, result: Result) -> None:
     """Tell listeners what the result says."""
-    monitor, progress = run.monitor, run.monitor.progress
+    progress = monitor.progress
     low, high = result.bound, result.fun
-    if run.problem.maximize:
+    if result.maximize:
         low, high = high, low
     monitor.enclose(low, high)
     monitor.reached(result.stats["rows_scanned"], result.stats["rows_evaluated"])

@@ -24,8 +24,9 @@ _FARTHEST = 1e300
 
 @dataclass(frozen=True)
 class GivenStart:
-    """What the user gave, checked: column prices v (m,), row prices u (n,) where known, and
-    the column of each row (n,) where known; in the user's sense and orientation."""
+    """What the user gave, checked: column prices v (m,), and the column of each row (n,) where
+    known; and a result's row prices u (n,), checked when they are needed. In the user's sense and
+    orientation."""
 
     v: Array
     u: Array | None
@@ -42,7 +43,7 @@ class GivenStart:
             return Warm(self.v * problem.sign, pairs)
         pairs = None if pairs is None else inverse(pairs, given.shape[1])
         if self.u is not None:
-            return Warm(self.u * problem.sign, pairs)
+            return Warm(_prices(self.u, given.shape[0]) * problem.sign, pairs)
         return Warm(_row_prices(given, self.v, tick, threads), pairs)
 
 
@@ -62,9 +63,11 @@ def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
                 f"warm_start is the result of a {_words(value.shape, value.maximize)}, this is a"
                 f" {_words(given.shape, given.maximize)}"
             )
-        if not (np.isfinite(value.v).all() and np.isfinite(value.u).all()):
-            raise OptionError(f"warm_start is a result without prices (status {value.status})")
-        return GivenStart(_prices(value.v, m), _prices(value.u, n), _pairs(value.col4row, n, m))
+        try:
+            v = _prices(value.v, m)
+        except OptionError as error:
+            raise OptionError(f"warm_start is a result without prices (status {value.status})") from error
+        return GivenStart(v, value.u, _pairs(value.col4row, n, m))
     if isinstance(value, tuple) and len(value) == 2 and np.ndim(value[0]) == 1:
         return GivenStart(_prices(value[0], m), None, _pairs(value[1], n, m))
     return GivenStart(_prices(value, m), None, None)
@@ -91,7 +94,7 @@ def _prices(value: Any, m: int) -> Array:
         )
     whole = prices.dtype.kind == "i"
     prices = prices.astype(np.int64 if whole else np.float64)
-    if not whole and (not np.isfinite(prices).all() or np.abs(prices).max(initial=0) > _FARTHEST):
+    if not whole and not np.abs(prices).max(initial=0) <= _FARTHEST:  # NaN, too, is not
         raise OptionError("warm_start needs finite prices")
     if whole and m and max(-int(prices.min()), int(prices.max())) > 2**61:
         raise OptionError("warm_start has prices beyond the range of exact integers")
@@ -99,6 +102,8 @@ def _prices(value: Any, m: int) -> Array:
 
 
 def _whole(value: Any, what: str) -> Array:
+    if type(value) is np.ndarray:
+        return value
     try:
         array, missing = parted(value, "warm_start")
     except InputError as error:
@@ -118,8 +123,7 @@ def _pairs(value: Any, n: int, m: int) -> Array:
     pairs = pairs.astype(np.intp)
     if n and not -1 <= pairs.min() <= pairs.max() < m:
         raise OptionError(f"warm_start assigns a column outside 0 to {m - 1}")
-    matched = pairs[pairs >= 0]
-    if np.unique(matched).size != matched.size:
+    if np.bincount(pairs + 1)[1:].max(initial=0) > 1:
         raise OptionError("warm_start assigns a column twice")
     return pairs
 

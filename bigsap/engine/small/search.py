@@ -2,10 +2,11 @@
 
 No team, no monitor, no cache of rows: what a call costs beside its searches is what a problem of
 three rows takes. After Jonker and Volgenant (1987) with the rectangular searches of Crouse (2016):
-first prices are the column minima (square problems; else 0), rows then bid for columns one
-after the other (their augmenting row reduction), and each row that is left is matched by a
-Dijkstra search. ``solve_dense`` does all of a problem, from the check of its costs to the proof
-of its result, so that one call from Python is enough, or one for a whole batch.
+first prices are the column minima (square problems; else 0), or given ones, at which given pairs
+that are tight stay; rows then bid for columns one after the other (their augmenting row
+reduction), and each row that is left is matched by a Dijkstra search. ``solve_dense`` does all
+of a problem, from the check of its costs to the proof of its result, so that one call from Python
+is enough, or one for a whole batch.
 
 Costs are signed float64, rows no longer than columns: what else users have is converted before.
 """
@@ -20,7 +21,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
 from bigsap.engine.small.proof import PROVED, prove_dense, prove_infeasible
 from bigsap.engine.small.sums import add
-from bigsap.engine.small.vectors import find, item, judge, open_labels, relax_labels, two_least
+from bigsap.engine.small.vectors import find, item, judge, least, open_labels, relax_labels, two_least
 from bigsap.sources.base import Array
 
 #: What ``solve_dense`` returns. UNSURE: nothing was proved, of costs so far apart that rounding
@@ -87,6 +88,7 @@ def solve_dense(
     n: int,
     m: int,
     integers: bool,
+    warm: bool,
     column_of_row: Array,
     kept: Array,
     real: Array,
@@ -96,6 +98,8 @@ def solve_dense(
 
     cost: address of the signed costs, float64, of which rows are ``stride`` items apart.
     integers: the costs are integers and all sums of them exact.
+    warm: begin from the prices in ``real[:m]`` and the pairs in ``column_of_row`` (-1: none), no
+    column twice; only for n == m, where any prices will do.
     column_of_row (n,) int64: the assignment; INFEASIBLE: the first ``facts[2]`` are rows, in
     order, whose allowed columns are too few, and ``prices`` is 1 for these columns, else 0.
     kept: one after the other, low (n,), matched (n,), prices (m,): row duals, costs of the
@@ -130,9 +134,10 @@ def solve_dense(
         real[4 * m : 5 * m],
         real[5 * m : 6 * m],
     )
-    if not _first_prices(t):
+    n_free = _given_prices(t, integers) if warm else _first_prices(t)
+    if n_free < 0:
         return INVALID
-    status, n_free = _bid(t)
+    status, n_free = _bid(t, n_free)
     if status == OPTIMAL:
         status = _search(t, n_free)
     if status == INFEASIBLE:
@@ -155,8 +160,9 @@ def solve_dense(
 
 
 @kernel
-def _first_prices(t: Task) -> bool:
-    """Column minima (0 where n < m), and nothing matched; False: a cost is NaN or -inf."""
+def _first_prices(t: Task) -> int:
+    """Column minima (0 where n < m), and nothing matched; how many rows are free, -1: a cost is NaN
+    or -inf."""
     n, m = t.free.size, t.v.size
     prices_at = np.int64(t.v.ctypes.data)
     for j in range(m):
@@ -171,19 +177,54 @@ def _first_prices(t: Task) -> bool:
         t.column_of_row[i] = -1
         t.free[i] = i
     if wrong > 0.0 or smallest == -np.inf:
-        return False
+        return -1
     for j in range(m):
         # A column without allowed pairs has inf: the searches will tell.
         if n < m or t.v[j] == np.inf:
             t.v[j] = 0.0
-    return True
+    return n
 
 
 @kernel
-def _bid(t: Task) -> tuple[int, int]:
-    """Rounds of bids (augmenting row reduction): OPTIMAL, and how many rows are still free."""
+def _given_prices(t: Task, exact: bool) -> int:
+    """The prices that ``v`` has, and those of the pairs that are tight at them; returns as
+    ``_first_prices``.
+
+    exact: without rounding. Else a pair may be as far from tight as prices and the two differences
+    that are compared are rounded, which the proof judges with all the rest.
+    """
     n, m = t.free.size, t.v.size
-    n_free, n_scans, bids = n, 0, _BIDS * n
+    prices_at, label_at = np.int64(t.v.ctypes.data), np.int64(t.label.ctypes.data)
+    largest = 0.0
+    for j in range(m):
+        t.label[j] = np.inf  # ``judge`` wants column minima somewhere
+        t.row_of_column[j] = -1
+        t.nothing[j] = 0.0
+        largest = max(largest, abs(t.v[j]))
+    smallest, wrong, n_free = np.inf, 0.0, 0
+    for i in range(n):
+        at = t.cost + 8 * i * t.stride
+        one, bad = judge(at, label_at, m)
+        smallest = one if one < smallest else smallest
+        wrong += bad
+        j = t.column_of_row[i]
+        if j >= 0:
+            mine = item(at, j)
+            slack = 0.0 if exact else 2.0**-52 * (abs(mine) + largest)
+            if mine < np.inf and (mine - t.v[j]) - least(at, prices_at, m) <= slack:
+                t.row_of_column[j] = i
+                continue
+        t.column_of_row[i] = -1
+        t.free[n_free] = i
+        n_free += 1
+    return -1 if wrong > 0.0 or smallest == -np.inf else n_free
+
+
+@kernel
+def _bid(t: Task, n_free: int) -> tuple[int, int]:
+    """Rounds of bids (augmenting row reduction): OPTIMAL, and how many rows are still free."""
+    m = t.v.size
+    n_scans, bids = 0, _BIDS * n_free
     prices_at = np.int64(t.v.ctypes.data)
     for _ in range(_ROUNDS):
         k = n_left = 0
@@ -330,6 +371,7 @@ def solve_some(
             n,
             m,
             p[6] != 0,
+            False,
             columns[p[4] : p[4] + n],
             kept[p[5] : p[5] + 3 * n + m + FACTS],
             real,

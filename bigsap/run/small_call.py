@@ -1,0 +1,120 @@
+"""One call of ``solve`` for a small array: what its options ask of the dense kernel.
+
+The kernel is done before a clock is looked at again, keeps no rows, and proves optima, which are
+within any gap. So options decide whether a call is solved here, what listeners are told before and
+after, and where the search begins. Where rows may stay unassigned, clipped costs are solved.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.options import Options
+from bigsap.problem import Problem
+from bigsap.progress import Monitor, Stopped
+from bigsap.proof.unassigned import ungate
+from bigsap.result import Result
+from bigsap.row_cache import parse_bytes
+from bigsap.run.interrupted import in_order
+from bigsap.run.small_arrays import Start, solve_small, suits
+from bigsap.run.stats import last_report
+from bigsap.run.warm_start import GivenStart
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import Array, CostSource
+from bigsap.sources.clipped import Gated
+from bigsap.strategies.orientation import orient
+
+# What a solve takes at most: clipped costs and signed ones, and vectors (``small_search.sizes``).
+_BYTES_PER_COST, _BYTES_PER_LINE = 16, 14 * 8
+
+
+def small_costs(given: CostSource, gated: Gated | None, options: Options) -> Array | None:
+    """The array of a call that is for the dense kernel, else None.
+
+    given: the costs as the user has them; gated: the same where rows may stay unassigned.
+    """
+    ways = (options.method, options.variant, options.device, options.start, options.epsilon)
+    if ways != ("auto", "auto", "cpu", "auto", True) or options.checkpoint is not None:
+        return None
+    if not isinstance(given, ArraySource) or given.mapped or not suits(given.array):
+        return None
+    if gated is not None and not 0 < gated.shape[0] * gated.shape[1] <= policy.MOST_SMALL_GATED_COSTS:
+        return None
+    return given.array if _fits(given if gated is None else gated, options) else None
+
+
+def _fits(source: CostSource, options: Options) -> bool:
+    """Whether ``memory_limit`` allows for it. Raises OptionError as the general way."""
+    if options.memory_limit is None:
+        options.cache_bytes(0)
+        return True
+    options.cache_budget(orient(Problem(source, options.maximize)))
+    n, m = source.shape
+    needed = _BYTES_PER_COST * n * m + _BYTES_PER_LINE * (n + m)
+    return needed <= parse_bytes(options.memory_limit, "memory_limit")
+
+
+def begins(monitor: Monitor, shape: tuple[int, int]) -> bool:
+    """Tell listeners that a search begins; False if there is no time for one, or they refuse."""
+    if monitor.over is not None:
+        return False
+    progress = monitor.progress
+    progress.n_rows, progress.n_columns = min(shape), max(shape)
+    progress.phase, progress.stage = 1, "search"
+    try:
+        monitor.tick(report=True)
+    except Stopped as stop:
+        monitor.end(stop.reason)
+        return False
+    return True
+
+
+def solve_small_call(
+    costs: Array, gated: Gated | None, options: Options, monitor: Monitor, warm: GivenStart | None
+) -> Result | None:
+    """The result of ``small_costs``; None for what is hard for its size. Raises InvalidCostError
+    as ``solve``."""
+    if gated is not None:
+        costs = _clipped(costs, gated)
+    found = solve_small(
+        costs,
+        options.maximize,
+        gated=gated is not None,
+        start=_start(warm, costs, options),
+        proved=bool(options.certify),
+    )
+    if found is None:
+        monitor.progress.phase, monitor.progress.stage = 0, "start"
+        return None
+    if monitor.heard:
+        last_report(monitor, found)
+    if gated is not None:
+        # At once, not when somebody looks at it: the array may be another frame's by then.
+        found = ungate(found, gated)
+        found.stats["source"] = "Gated"
+    return found
+
+
+def _clipped(costs: Array, gated: Gated) -> Array:
+    n, m = gated.shape
+    if costs.shape == (n, m) and costs.dtype == gated.dtype:
+        clip = np.maximum if gated.maximize else np.minimum
+        return clip(costs, gated.cap[:, None])
+    clipped = np.empty((n, m), gated.dtype)
+    gated.read(np.arange(n), slice(0, m), clipped)
+    return clipped
+
+
+def _start(warm: GivenStart | None, costs: Array, options: Options) -> Start | None:
+    """Where a square problem's search begins. Free columns of others must have the highest price,
+    which given prices seldom leave them: they begin anew, which takes less time than to see."""
+    n, m = costs.shape
+    if warm is None or n != m:
+        return None
+    pairs = warm.col4row
+    if pairs is None:
+        pairs = np.full(n, -1)
+    elif pairs.min() < 0:
+        pairs = in_order(Problem(ArraySource(costs)), pairs)
+    return Start(-warm.v if options.maximize else warm.v, pairs)
