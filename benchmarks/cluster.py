@@ -26,7 +26,7 @@ import numpy as np
 import bigsap
 from bigsap.engine.core.team import available_threads
 from bigsap.sources.base import Array
-from bigsap.sources.cluster.workers import Crew
+from bigsap.sources.cluster.workers import Workers
 
 WORKERS = (1, 2, 4, 8, 12)
 #: Rows that the search may keep where it is to be sent lists.
@@ -66,7 +66,7 @@ def solved(kind: str, cost: Any, cluster: Any = None) -> tuple[float, bigsap.Res
 @contextmanager
 def workers(count: int, n: int) -> Iterator[Any]:
     """A client of so many processes of one thread, with the kernels of ``n`` rows loaded."""
-    with Crew("local", count) as crew:
+    with Workers("local", count) as crew:
         crew.client.wait_for_workers(count, timeout=120)
         for kind in _KINDS:
             solved(kind, costs_of(n, 0.0), crew.client)

@@ -98,9 +98,9 @@ class Monitor:
     every ``interval`` seconds; StopIteration ends the solve. cancel: set from any
     thread to end it. save: takes a snapshot to the disk, at every phase and about every
     ``save_every`` seconds; None for no checkpoints. interval_rows: the callback is also due
-    after so many rows, None for never. gaps: see ``enclose``. guards: called at every
+    after so many rows, None for never. gaps: see ``update_bounds``. guards: called at every
     tick; what one raises ends the solve. bounds: what a report may ask first for better
-    bounds (it calls ``enclose``), for a small share of the time.
+    bounds (it calls ``update_bounds``), for a small share of the time.
     """
 
     time_limit: float | None = None
@@ -150,14 +150,14 @@ class Monitor:
         return time.perf_counter() - self._started
 
     @property
-    def watched(self) -> bool:
+    def can_stop(self) -> bool:
         """Whether anything can stop the solve and still want its answer, or reads its bounds."""
         return self._cancellable or bool(
             self.time_limit is not None or self.callback is not None or self.listeners
         )
 
     @property
-    def heard(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether anybody is told about progress."""
         return self.callback is not None or bool(self.listeners)
 
@@ -206,7 +206,7 @@ class Monitor:
     def _report(self, now: float) -> None:
         self._reported = now
         self._reported_rows = self.progress.rows_scanned, self.progress.rows_evaluated
-        if self.bounds is not None and self.heard and now >= self._asked:
+        if self.bounds is not None and self.has_listeners and now >= self._asked:
             self.bounds()
             took = time.perf_counter() - now
             self._asked = now + _ASKING_SHARE * took
@@ -274,7 +274,7 @@ class Monitor:
         passed = max(now.rows_scanned - scanned, now.rows_evaluated - evaluated)
         return passed >= self.interval_rows
 
-    def enclose(self, low: Any, high: Any) -> None:
+    def update_bounds(self, low: Any, high: Any) -> None:
         """Take note that the optimum lies from ``low`` to ``high``; None where unknown.
 
         User's sense. What is known stays known: worse bounds change nothing. Each time

@@ -23,7 +23,7 @@ from bigsap.memory import free_memory as free_memory
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Callback, Monitor
-from bigsap.proof.unassigned import ungate, widen_start
+from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
 from bigsap.run.execute import execute
@@ -32,8 +32,8 @@ from bigsap.run.small_call import begins, small_costs, solve_small_call
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources import as_source
 from bigsap.sources.base import Guarded, intact_throughout
-from bigsap.sources.clipped import Gated
-from bigsap.sources.cluster.costs import hired, spread_out, warn_of_little
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
 from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
@@ -219,13 +219,13 @@ def solve(
     source = as_source(cost, shape=shape, args=args, dtype=dtype)
     gated, plain = None, source
     if unassigned_cost is not None:
-        source = gated = Gated(source, unassigned_cost, maximize=options.maximize)
-        warm_start = widen_start(unmasked_start(warm_start), gated)
+        source = gated = ClippedCosts(source, unassigned_cost, maximize=options.maximize)
+        warm_start = extend_warm_start(unmasked_start(warm_start), gated)
     warm = parse_warm_start(warm_start, Problem(source, options.maximize))
     small = None if progress or saved is not None else small_costs(plain, gated, options)
     if small is not None:
         if cluster is not None:
-            with hired(cluster):  # judged, and not needed: the bits are those without it
+            with connect(cluster):  # judged, and not needed: the bits are those without it
                 pass
         if not begins(monitor, gated.shape if gated is not None else small.shape):
             small = None
@@ -260,7 +260,7 @@ def solve(
         monitor.listeners.append(bar.update)
         told = compilation_told(bar.say, bar.compiling)
     try:
-        with told, intact_throughout(problem.source), naming_bytes(), hired(cluster) as crew:
+        with told, intact_throughout(problem.source), naming_bytes(), connect(cluster) as crew:
             if crew is not None:
                 problem = replace(problem, source=spread_out(problem.source, crew))
                 monitor.progress.workers = crew.counts.by_worker
@@ -275,7 +275,7 @@ def solve(
                 warn_of_little(problem.source, crew)
         if small is not None:
             result.stats["why"] = "a small matrix that is hard for its size"
-        return result if gated is None else ungate(result, gated)
+        return result if gated is None else drop_clipped_pairs(result, gated)
     finally:
         if bar is not None:
             bar.close()

@@ -28,12 +28,12 @@ from bigsap.sources.base import Foreseeing
 from bigsap.sources.cluster import costs as spread_module
 from bigsap.sources.cluster import lookups, on_worker
 from bigsap.sources.cluster import row_blocks as wave_module
-from bigsap.sources.cluster.connection import Roster
-from bigsap.sources.cluster.costs import Spread
+from bigsap.sources.cluster.connection import ClusterConnection
+from bigsap.sources.cluster.costs import ClusterCosts
 from bigsap.sources.cluster.on_worker import Built, KeptOnWorker
-from bigsap.sources.cluster.row_blocks import SpreadWave
+from bigsap.sources.cluster.row_blocks import WaveBlocks
 from bigsap.sources.cluster.sharing import Line, applied, changes
-from bigsap.sources.cluster.workers import Crew
+from bigsap.sources.cluster.workers import Workers
 from bigsap.sources.functions.speed import PerformanceWarning
 from gate import Gate, until
 from remote_provider import Provider
@@ -418,14 +418,14 @@ def read(spread, row):
 def spread_here(**given):
     crew = Here(**given)
     cost = bigsap.from_function(lambda i: np.full(50, float(i)), (90, 50), kind="row")
-    return Spread(cost, crew, ("token", None)), crew
+    return ClusterCosts(cost, crew, ("token", None)), crew
 
 
 def test_rows_that_may_be_next_come_along():
     spread, crew = spread_here()
     assert isinstance(spread, Foreseeing)
     assert spread.foresees == 2
-    spread.foresee(np.array([70, 12, 40, 3]))
+    spread.predict_slot(np.array([70, 12, 40, 3]))
     read(spread, 30)
     assert crew.waves == [[30, 12, 70]]
     read(spread, 12)
@@ -448,10 +448,10 @@ def test_rows_kept_ahead_are_limited(monkeypatch):
 
 def test_an_error_of_a_row_that_nobody_asked_for_is_not_told():
     spread, crew = spread_here(bad=[12])
-    spread.foresee(np.array([12, 40]))
+    spread.predict_slot(np.array([12, 40]))
     read(spread, 30)
     assert crew.waves == [[30, 12, 40], [30]]
-    spread.foresee(np.array([40]))
+    spread.predict_slot(np.array([40]))
     with pytest.raises(bigsap.CallbackError):
         read(spread, 12)
 
@@ -466,7 +466,7 @@ def test_ssp_asks_for_rows_in_waves(client):
 
 
 def test_the_pace_rises_at_once_and_falls_by_halves():
-    crew = object.__new__(Crew)
+    crew = object.__new__(Workers)
     crew._pace, crew._dear, crew.forgotten = {}, None, 0.0
     assert crew.pace("lists") is None
     assert crew.pace("lists", kept=True) is None
@@ -480,7 +480,7 @@ def test_the_pace_rises_at_once_and_falls_by_halves():
 
 
 def test_rows_looked_up_do_not_tell_what_rows_take_to_make():
-    crew = object.__new__(Crew)
+    crew = object.__new__(Workers)
     crew._pace, crew._dear, crew.forgotten = {}, None, 0.0
     crew.learn("lists", 1.0, 10, 10)
     for _ in range(5):
@@ -856,9 +856,9 @@ def test_rows_are_asked_for_once_while_workers_keep_them(client):
 def test_searches_ask_for_kept_rows_without_tasks(client, monkeypatch):
     """One message to each worker that has some; a task only for what nobody has."""
     tasks, asked = [], []
-    submit, look_up = Roster.submit, lookups.look_up
+    submit, look_up = ClusterConnection.submit, lookups.look_up
     monkeypatch.setattr(
-        Roster, "submit", lambda self, *a, **k: tasks.append(k["label"]) or submit(self, *a, **k)
+        ClusterConnection, "submit", lambda self, *a, **k: tasks.append(k["label"]) or submit(self, *a, **k)
     )
     monkeypatch.setattr(wave_module, "look_up", lambda *a: asked.append(a[-1]) or look_up(*a))
     cost = called("row", 1000, seed=15)
@@ -918,14 +918,14 @@ def test_round_trips_cost_less_than_a_tenth(client):
 
 
 def wave_of(rows, keepers, **crew):
-    """A wave that is not sent, of two workers; ``keepers`` of rows 0, 1, ... by number."""
-    found = object.__new__(Crew)
+    """A wave that is not sent, of two workers; ``row_owners`` of rows 0, 1, ... by number."""
+    found = object.__new__(Workers)
     vars(found).update(
         {
             "seats": ["a", "b"],
             "threads": {"a": 1, "b": 1},
             "_known": {"a": 0, "b": 1},
-            "keepers": {"t": np.array(keepers)},
+            "row_owners": {"t": np.array(keepers)},
             "forgotten": 0.0,
             "_pace": {("f", True): 0.001},
             "_dear": None,
@@ -934,7 +934,7 @@ def wave_of(rows, keepers, **crew):
         }
         | crew
     )
-    return SpreadWave(found, ("t", None), "f", np.array(rows), "list", 8, None, lambda positions: ())
+    return WaveBlocks(found, ("t", None), "f", np.array(rows), "list", 8, None, lambda positions: ())
 
 
 def cut(wave, seat):

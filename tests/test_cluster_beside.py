@@ -11,7 +11,7 @@ import bigsap
 from bigsap import policy
 from bigsap.engine.lists import list_engine
 from bigsap.run import kept_rows, proof_on_workers
-from bigsap.sources.cluster.offload import Workers
+from bigsap.sources.cluster.offload import Offload
 from bigsap.sources.functions.speed import PerformanceWarning
 
 dask = pytest.importorskip("dask")
@@ -43,7 +43,7 @@ def client():
 @pytest.fixture
 def handed(monkeypatch):
     """Everything that may be handed to workers is, from the first row on."""
-    monkeypatch.setattr(Workers, "pays", lambda *_: True)
+    monkeypatch.setattr(Offload, "pays", lambda *_: True)
     monkeypatch.setattr(list_engine, "_SLICE_SECONDS", 0.0)
     monkeypatch.setattr(policy, "QUICK_PAIRS", 0)
     monkeypatch.setattr(proof_on_workers, "seconds_by_bounds", lambda source: np.inf)
@@ -226,13 +226,13 @@ def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
 
 
 def test_when_it_pays():
-    class Crew:
+    class Workers:
         n_threads = 12
 
         def look(self):
             pass
 
-    workers = Workers(Crew())
+    workers = Offload(Workers())
     # 10 s of two threads here: 1.7 s there, and little to bring.
     assert workers.pays(1000, 10.0, 2, 1600)
     # As many threads here as there.

@@ -23,7 +23,7 @@ from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from bigsap.strategies import lists
 from bigsap.strategies.first_prices import choose_first_prices
-from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.lists import solve_compressed
 from bigsap.strategies.start.samples import Counts
 from examples_of import examples
@@ -42,9 +42,9 @@ def optimum(cost, maximize=False):
 def by_lists(cost, k, *, epsilon=True, maximize=False, threads=1, source=None):
     """The bare method, without the repair that ``solve`` would add."""
     problem = Problem(source or as_source(cost), maximize)
-    solved = Solved()
+    solved = ListSolve()
     with Team(threads) as team:
-        setting = Setting(team, Monitor(), choose(problem), epsilon, 0, k)
+        setting = ListSettings(team, Monitor(), choose(problem), epsilon, 0, k)
         solve_compressed(problem, setting, solved)
     return solved
 

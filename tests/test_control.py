@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.core.incumbent import Known, _row_floors
+from bigsap.engine.core.incumbent import Incumbent, _row_floors
 from bigsap.problem import Problem
 from bigsap.run.interrupted import complete
 from bigsap.sources import as_source
@@ -415,9 +415,9 @@ def test_the_best_bound_is_kept_with_its_duals():
     cost = np.array([[3.0, 5.0], [4.0, 9.0]])
     good, poor = np.array([0.0, 1.0]), np.array([0.0, -20.0])
     for order in ([poor, good], [good, poor]):
-        known = Known(Problem(as_source(cost)), np.inf, active=True)
+        known = Incumbent(Problem(as_source(cost)), np.inf, active=True)
         for v in order:
-            known.see_duals((cost - v).min(axis=1), v)
+            known.add_duals((cost - v).min(axis=1), v)
         assert known.bound == pytest.approx(8.0)
         assert known.v.tolist() == (good - good.max()).tolist()
 

@@ -9,7 +9,7 @@ import pytest
 
 import bigsap
 from bigsap.sources.base import range_of
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.combined import forbid_above, masked, scaled, sum_of
 from bigsap.sources.metrics import METRICS
 from bigsap.sources.wrappers import converted
@@ -114,8 +114,8 @@ def test_of_other_sources():
         masked(base, forbidden),
         forbid_above(base, 2.0),
         converted(base, np.float32),
-        Gated(base, np.where(np.arange(N) == 2, np.inf, -7.5)),
-        Gated(base, np.full(N, 3.0), maximize=True),
+        ClippedCosts(base, np.where(np.arange(N) == 2, np.inf, -7.5)),
+        ClippedCosts(base, np.full(N, 3.0), maximize=True),
     ):
         cost = _costs(source)
         low, high = range_of(source)

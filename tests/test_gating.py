@@ -25,10 +25,10 @@ from bigsap.errors import (
     ShapeError,
     StoreError,
 )
-from bigsap.proof.unassigned import certify_gated, ungate, widen_start
+from bigsap.proof.unassigned import certify_gated, drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
 from bigsap.sources import Counted, as_source
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.compiled import read_by_fill
 from examples_of import examples
 from oracle import brute_force, optimum, value
@@ -39,8 +39,8 @@ ROOT = Path(__file__).parent.parent
 
 def solve(cost, price, *, maximize=False, dtype=None, **options):
     """What ``solve(..., unassigned_cost=price)`` does."""
-    gated = Gated(as_source(cost, dtype=dtype), price, maximize=maximize)
-    return ungate(bigsap.solve(gated, maximize=maximize, **options), gated)
+    gated = ClippedCosts(as_source(cost, dtype=dtype), price, maximize=maximize)
+    return drop_clipped_pairs(bigsap.solve(gated, maximize=maximize, **options), gated)
 
 
 def textbook(cost, price, maximize=False):
@@ -308,26 +308,26 @@ def test_integer_bounds_stay_integers_when_stopped():
 def test_warm_start(shape):
     source = bigsap.points(*points_of(*shape))
     cold = solve(source, 0.03)
-    gated = Gated(source, 0.03)
+    gated = ClippedCosts(source, 0.03)
     for start in (cold, cold.v, (cold.v, cold.col4row)):
-        warm = ungate(bigsap.solve(gated, warm_start=widen_start(start, gated)), gated)
+        warm = drop_clipped_pairs(bigsap.solve(gated, warm_start=extend_warm_start(start, gated)), gated)
         assert warm.fun == pytest.approx(cold.fun, rel=1e-13)
         assert warm.stats["rows_scanned"] < cold.stats["rows_scanned"]
         check(as_table(source), 0.03, warm)
-    assert widen_start(None, gated) is None
+    assert extend_warm_start(None, gated) is None
     other = solve(bigsap.points(*points_of(5, 4)), 0.03)
     for wrong in (np.zeros(3), other):
         with pytest.raises(InputError, match="warm_start"):
-            bigsap.solve(gated, warm_start=widen_start(wrong, gated))
+            bigsap.solve(gated, warm_start=extend_warm_start(wrong, gated))
 
 
 def test_few_costs_are_read_to_tell_what_was_clipped():
     x, y = points_of(80, 90)
     counted = Counted(as_source(((x[:, None] - y) ** 2).sum(axis=2)))
-    gated = Gated(counted, 0.004)
+    gated = ClippedCosts(counted, 0.004)
     wide = bigsap.solve(gated)
     counted.reset()
-    result = ungate(wide, gated)
+    result = drop_clipped_pairs(wide, gated)
     assert 0 < result.stats["unassigned_rows"] < 80
     assert counted.pairs <= result.stats["unassigned_rows"] + 3
 
@@ -411,7 +411,7 @@ def test_verify_finds_forgeries(forge, maximize):
 
 def test_the_proof_of_a_worse_assignment_gives_its_gap():
     cost = np.array([[1.0, 3.0], [2.0, 2.5]])
-    gated = Gated(as_source(cost), 4.0)
+    gated = ClippedCosts(as_source(cost), 4.0)
     found = certify_gated(gated, [-1, 0], [0.0, 0.0])
     assert (found.fun, found.bound, found.optimal) == (6.0, 3.0, False)
     assert found.u.tolist() == [1.0, 2.0]
@@ -420,7 +420,7 @@ def test_the_proof_of_a_worse_assignment_gives_its_gap():
         with pytest.raises(CertificateError):
             certify_gated(gated, wrong, [0.0, 0.0])
     with pytest.raises(CertificateError, match="row 1 must be assigned"):
-        certify_gated(Gated(as_source(cost), [1, np.inf]), [0, -1], [0.0, 0.0])
+        certify_gated(ClippedCosts(as_source(cost), [1, np.inf]), [0, -1], [0.0, 0.0])
 
 
 def test_huge_integers_are_exact():
@@ -472,7 +472,7 @@ def test_the_compiled_filler_equals_reading(own, price, dtype, shape, maximize):
         values[1, 2] = np.nan
     rng = np.random.default_rng(2)
     source = bigsap.table(values, rng.integers(0, 4, n), rng.integers(0, 6, m))
-    gated = Gated(source, price, maximize=maximize)
+    gated = ClippedCosts(source, price, maximize=maximize)
     assert (gated.shape, gated.dtype) == ((n, max(n, m)), np.dtype(dtype))
     cost = np.empty(shape, source.dtype)
     source.read(np.arange(n), slice(0, m), cost)
@@ -493,21 +493,21 @@ def test_abilities_follow_the_source(tmp_path):
     stored = zarr.create_array(str(tmp_path / "a.zarr"), shape=(6, 8), chunks=(3, 8), dtype="f8")
     stored[:] = np.random.default_rng(0).random((6, 8))
     source = as_source(stored)
-    gated = Gated(source, 0.25)
+    gated = ClippedCosts(source, 0.25)
     assert [gated.rows_together(k) for k in (0, 5)] == [source.rows_together(k) for k in (0, 5)]
     gated.prefetch(1)
     assert gated.fill() is None
     check(stored[:], 0.25, solve(stored, 0.25))
-    assert not hasattr(Gated(as_source(np.eye(2)), 1), "rows_together")
+    assert not hasattr(ClippedCosts(as_source(np.eye(2)), 1), "rows_together")
 
 
 def test_fingerprints_differ_with_costs_prices_and_sense():
     cost = np.random.default_rng(0).random((4, 4))
     variants = [(cost, 1), (cost + 1, 1), (cost, 2), (cost, 1.0), (cost, [1, 1, 1, 2])]
-    prints = [Gated(as_source(c), p).fingerprint() for c, p in variants]
-    prints.append(Gated(as_source(cost), 1, maximize=True).fingerprint())
+    prints = [ClippedCosts(as_source(c), p).fingerprint() for c, p in variants]
+    prints.append(ClippedCosts(as_source(cost), 1, maximize=True).fingerprint())
     assert len(set(prints)) == len(prints)
-    assert prints[0] == Gated(as_source(cost.copy()), [1, 1, 1, 1]).fingerprint()
+    assert prints[0] == ClippedCosts(as_source(cost.copy()), [1, 1, 1, 1]).fingerprint()
 
 
 def test_integers_that_float64_cannot_hold():
@@ -540,7 +540,7 @@ def test_integers_that_float64_cannot_hold():
 )
 def test_bad_prices(price, maximize, error, match):
     with pytest.raises(error, match=match) as caught:
-        Gated(as_source(np.ones((3, 4))), price, maximize=maximize)
+        ClippedCosts(as_source(np.ones((3, 4))), price, maximize=maximize)
     assert isinstance(caught.value, ValueError)
 
 

@@ -18,7 +18,7 @@ from bigsap.engine.cuda.device_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.cuda.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.progress import Monitor
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cuda.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.cuda.device_kernels import OPTIONS, compile_error, full_text
 from bigsap.sources.cuda.function import cuda_kernel
@@ -329,7 +329,7 @@ class TestChoice:
     def test_auto_leaves_gated_costs_to_the_cpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(policy, "DEVICE_ROWS", 2)
         monkeypatch.setattr(placement, "has_device", lambda: True)
-        gated = Gated(bigsap.points(X, Y), 0.5)
+        gated = ClippedCosts(bigsap.points(X, Y), 0.5)
         assert place_costs(gated, "auto", None, Monitor()) is gated
         plain = bigsap.points(X, Y)
         assert place_costs(plain, "auto", None, Monitor()) is not plain

@@ -15,7 +15,7 @@ from bigsap.engine.lists.bounds import BLOCK
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
-from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.lists import solve_compressed
 
 
@@ -34,9 +34,9 @@ def squared(x, y):
 
 def solved_by_lists(source, k, *, epsilon=True, maximize=False, large=False):
     problem = Problem(source, maximize)
-    solved = Solved()
+    solved = ListSolve()
     with Team(1) as team:
-        setting = Setting(team, Monitor(), choose(problem, large=large), epsilon, 0, k)
+        setting = ListSettings(team, Monitor(), choose(problem, large=large), epsilon, 0, k)
         solve_compressed(problem, setting, solved)
     return solved
 

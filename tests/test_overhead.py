@@ -94,7 +94,7 @@ def test_the_abilities_of_sources():
     class Ahead:
         foresees = 0
 
-        def foresee(self, rows):
+        def predict_slot(self, rows):
             pass
 
     matrix = bigsap.sources.as_source(np.zeros((2, 2)))

@@ -12,7 +12,7 @@ import pytest
 import bigsap
 import cluster_costs
 from bigsap.sources import ArraySource, Counted, SliceableSource, converted
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.recipes import followed, recipe_of
 from bigsap.sources.packed import WithoutMissing
 from remote_provider import Provider
@@ -101,8 +101,8 @@ def _sources():
         "own": lambda folder: Rows(),
         "counted": lambda folder: Counted(ArraySource(COSTS)),
         "converted": lambda folder: converted(bigsap.points(X, Y), "f4"),
-        "gated": lambda folder: Gated(bigsap.points(X, Y), 0.5),
-        "tall gated": lambda folder: Gated(bigsap.points(Y, X), np.arange(40.0), maximize=True),
+        "gated": lambda folder: ClippedCosts(bigsap.points(X, Y), 0.5),
+        "tall gated": lambda folder: ClippedCosts(bigsap.points(Y, X), np.arange(40.0), maximize=True),
         "sum": lambda folder: bigsap.sum_of([COSTS, bigsap.points(X, Y)]),
         "scaled": lambda folder: bigsap.scaled(bigsap.lowrank(X, Y), -2.0),
         "masked": lambda folder: bigsap.masked(COSTS, COSTS > 0.5),

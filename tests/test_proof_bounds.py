@@ -23,7 +23,7 @@ from bigsap.proof.descent import PointCosts, _plain, _sloped, descend
 from bigsap.proof.geometry import geometry
 from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.proof.unassigned import certify_gated
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.wrappers import Counted
 from examples_of import examples
 
@@ -294,7 +294,7 @@ def test_rows_that_may_stay_unassigned(metric, family, shape, maximize, whole, m
         gate = np.rint(gate).astype(np.int64)
     elif must:
         gate[rng.random(n) < 0.3] = -np.inf if maximize else np.inf
-    gated = Gated(source, gate, maximize=maximize)
+    gated = ClippedCosts(source, gate, maximize=maximize)
     v = rng.random(gated.shape[1]) - 0.5
     v[:m] += prices(rng, source, maximize, "good")
     found = proof.by_bounds(gated, None, Prices(v), maximize, 2)
@@ -434,7 +434,7 @@ def test_what_is_wrong_is_said_by_the_pass():
     for every in (False, True):
         with pytest.raises(OverflowRiskError, match="row 0 are too far apart"):
             proof.minima(source, None, Prices(np.full(40, -1.2e308)), False, every_pair=every)
-    gated = Gated(bigsap.points(np.arange(4.0), np.arange(3.0)), np.full(4, np.inf))
+    gated = ClippedCosts(bigsap.points(np.arange(4.0), np.arange(3.0)), np.full(4, np.inf))
     with pytest.raises(CertificateError, match="forbidden pair"):
         certify(gated, [0, 1, 2, 3], np.zeros(4))
     with pytest.raises(InvalidCostError):
@@ -517,7 +517,7 @@ def test_whether_there_is_time_for_it(solved, monkeypatch):
     """A solve that was stopped proves what it has where bounds do it in time."""
     source, _ = solved[8000]
     assert 0.01 < proof.seconds_by_bounds(source) < 1
-    assert proof.seconds_by_bounds(Gated(source, 1.0)) < 1
+    assert proof.seconds_by_bounds(ClippedCosts(source, 1.0)) < 1
     assert proof.seconds_by_bounds(Counted(source)) == math.inf
     monkeypatch.undo()
     assert proof.seconds_by_bounds(bigsap.points(np.zeros(50), np.zeros(50))) == math.inf
@@ -527,7 +527,7 @@ def test_whether_there_is_time_for_it(solved, monkeypatch):
         said.append(1)
         return 10.0
 
-    monkeypatch.setattr("bigsap.strategies.list_run.Solved.seconds_per_row", slow)
+    monkeypatch.setattr("bigsap.strategies.list_run.ListSolve.seconds_per_row", slow)
 
     def stop(progress):
         if progress.phase >= 2:

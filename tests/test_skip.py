@@ -157,7 +157,7 @@ def test_leaving_stretches_out_changes_nothing(kind, maximize, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(team, "available_threads", lambda: 16)
     # On a busy machine fewer threads would go on, and forget what they skip.
-    monkeypatch.setattr(team.Crowd, "judge", lambda *_: None)
+    monkeypatch.setattr(team.Contention, "judge", lambda *_: None)
     # More threads than cores take long: for costs that need few scans.
     for threads in (1, 2, 3, 9) if kind == "ties" else (1, 2):
         result = bigsap.solve(cost, method="ssp", threads=threads, maximize=maximize)

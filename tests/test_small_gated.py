@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.proof.unassigned import ungate
+from bigsap.proof.unassigned import drop_clipped_pairs
 from bigsap.sources import as_source
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from examples_of import examples
 from oracle import optimum, value
 
@@ -51,8 +51,8 @@ def test_the_textbook_and_the_general_way(n, m, kind, maximize, prices, seed):
     wide[:, :m] = cost
     wide[np.arange(n), m + np.arange(n)] = each
     best = optimum(wide, maximize)
-    gated = Gated(as_source(cost), price, maximize=maximize)
-    general = ungate(bigsap.solve(gated, maximize=maximize), gated)
+    gated = ClippedCosts(as_source(cost), price, maximize=maximize)
+    general = drop_clipped_pairs(bigsap.solve(gated, maximize=maximize), gated)
     assert found.status == general.status
     if best is None:
         assert found.status == "infeasible"
@@ -66,7 +66,7 @@ def test_the_textbook_and_the_general_way(n, m, kind, maximize, prices, seed):
     assert type(found.fun) is type(general.fun)
     assert found.verify(cost, unassigned_cost=price).optimal
     assert found.stats["unassigned_rows"] == out.sum()
-    assert found.stats["source"] == general.stats["source"] == "Gated"
+    assert found.stats["source"] == general.stats["source"] == "ClippedCosts"
     assert set(found.stats) == set(general.stats)
     assert found.shape == (n, m)
     assert (found.unassigned_cost == general.unassigned_cost).all()

@@ -15,9 +15,9 @@ from bigsap import policy
 from bigsap.engine.lists import private_columns
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
-from bigsap.proof.unassigned import ungate, widen_start
+from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.sources import as_source
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import optional_rows
 from examples_of import examples
 from oracle import optimum, value
@@ -42,9 +42,9 @@ def asked(monkeypatch):
 
 def solve(cost, price, *, warm_start=None, **options):
     """``solve(..., unassigned_cost=price)``, not by the kernel for small arrays."""
-    gated = Gated(as_source(cost), price, maximize=options.get("maximize", False))
-    start = widen_start(warm_start, gated)
-    return ungate(bigsap.solve(gated, warm_start=start, **options), gated)
+    gated = ClippedCosts(as_source(cost), price, maximize=options.get("maximize", False))
+    start = extend_warm_start(warm_start, gated)
+    return drop_clipped_pairs(bigsap.solve(gated, warm_start=start, **options), gated)
 
 
 def matrix(rng, shape, kind, maximize=False, forbidden=0.2):
@@ -335,7 +335,7 @@ def test_the_pass_over_a_matrix_in_place():
     cost = np.random.default_rng(19).integers(0, 1 << 40, (3, 4))
     for maximize in (False, True):
         must = -np.inf if maximize else np.inf
-        gated = Gated(as_source(cost), np.array([must, 5, 1 << 39]), maximize=maximize)
+        gated = ClippedCosts(as_source(cost), np.array([must, 5, 1 << 39]), maximize=maximize)
         clipped = np.empty(gated.shape, gated.dtype)
         gated.read(np.arange(3), slice(0, 4), clipped)
         v = np.array([-1, -2, -3, -(1 << 30)])

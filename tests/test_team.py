@@ -13,7 +13,7 @@ import pytest
 import bigsap
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, new_barrier
-from bigsap.engine.core.contention import Crowd, Waits
+from bigsap.engine.core.contention import Contention, Waits
 from bigsap.engine.core.team import Team
 from bigsap.engine.rows import row_engine
 from gate import HANG_S
@@ -76,7 +76,7 @@ def test_systems_that_do_not_tell_have_no_crowd():
     waits = Waits([threading.get_native_id(), 2**22 + 1])
     assert waits.read(2) == []
     clock = Clock()
-    crowd = Crowd(2, clock)
+    crowd = Contention(2, clock)
     for _ in range(100):
         clock.now += 0.1
         crowd.judge([], 0.1)
@@ -140,7 +140,7 @@ def _slice(crowd, clock, share, seconds=0.1):
 
 def test_a_crowd_halves_the_width_and_its_end_doubles_it():
     clock = Clock()
-    crowd = Crowd(4, clock)
+    crowd = Contention(4, clock)
     assert crowd.unsure
     assert _slice(crowd, clock, 0.01) == 4
     assert not crowd.unsure
@@ -155,7 +155,7 @@ def test_a_crowd_halves_the_width_and_its_end_doubles_it():
 
 def test_vain_tries_become_rare():
     clock = Clock()
-    crowd = Crowd(2, clock)
+    crowd = Contention(2, clock)
     tries = 0
     for _ in range(6000):  # ten minutes
         tries += crowd.width > 1
@@ -172,12 +172,12 @@ def test_vain_tries_become_rare():
 
 def test_short_slices_are_judged_together():
     clock = Clock()
-    crowd = Crowd(2, clock)
+    crowd = Contention(2, clock)
     assert _slice(crowd, clock, 0.9, seconds=0.001) == 2
     for _ in range(4):
         width = _slice(crowd, clock, 0.9, seconds=0.001)
     assert width == 1
-    assert _slice(Crowd(1, clock), clock, 0.9) == 1
+    assert _slice(Contention(1, clock), clock, 0.9) == 1
 
 
 def _costs(name):
@@ -198,13 +198,13 @@ def test_a_width_that_changes_all_the_time_changes_nothing(monkeypatch, name):
     expected = bigsap.solve(costs, threads=1, **given)
     seen = set()
 
-    def restless(crowd: Crowd, waited: list[float], seconds: float) -> None:
+    def restless(crowd: Contention, waited: list[float], seconds: float) -> None:
         seen.add(crowd.width)
         crowd.width = 1 + (crowd.width + 1) % 3
 
-    monkeypatch.setattr(Crowd, "judge", restless)
+    monkeypatch.setattr(Contention, "judge", restless)
     monkeypatch.setattr(row_engine, "_UNSURE_PAIRS", 2000)
-    monkeypatch.setattr(Crowd, "unsure", property(lambda _: True, lambda *_: None), raising=False)
+    monkeypatch.setattr(Contention, "unsure", property(lambda _: True, lambda *_: None), raising=False)
     found = bigsap.solve(costs, threads=3, **given)
     assert seen == {1, 2, 3}
     np.testing.assert_array_equal(found.col_ind, expected.col_ind)

@@ -17,7 +17,7 @@ from bigsap.proof.row_minima import NearPairs, Prices, row_minima, whole
 from bigsap.proof.scan import no_near
 from bigsap.proof.tighten import largest, tightened
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from exactly import check_gap, fractions_of
 from examples_of import examples
 from oracle import optimal_prices, optimum
@@ -98,7 +98,7 @@ def test_new_minima_are_those_of_all_pairs(shape, kind, noise, paired, gate, see
     if gate:
         caps = np.quantile(cost, 0.3) * (0.5 + rng.random(shape[0]))
         caps[rng.random(shape[0]) < 0.3] = np.inf
-        source = Gated(source, caps)
+        source = ClippedCosts(source, caps)
         every = np.empty(source.shape)
         source.read(np.arange(shape[0]), slice(0, source.shape[1]), every)
         cost = every
@@ -225,7 +225,7 @@ def test_the_largest_price(high, low, expected):
 
 def test_caps_are_at_the_largest_price_whatever_the_low_parts():
     """A false bound would follow from another one."""
-    source = Gated(ArraySource(np.full((2, 2), 9.0)), [1.0, np.inf])
+    source = ClippedCosts(ArraySource(np.full((2, 2), 9.0)), [1.0, np.inf])
     prices = checked_prices([1.0, 0.9], 2, False, [0.0, 0.5])
     found, _ = minima(source, None, prices, False)
     assert fractions_of(found.high, found.mid, found.low)[0] == 1 - Fraction(0.9) - Fraction(0.5)

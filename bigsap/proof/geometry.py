@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap.sources.base import Array, CostSource, Fillable, Ids, Selectable, Separable
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
 
@@ -51,9 +51,9 @@ class Geometry:
     blur: float
 
 
-def boundable(source: CostSource) -> tuple[CostSource, Gated | None] | None:
+def boundable(source: CostSource) -> tuple[CostSource, ClippedCosts | None] | None:
     """The source whose costs boxes bound, and the gate before it; None when there is none."""
-    gate = source if isinstance(source, Gated) else None
+    gate = source if isinstance(source, ClippedCosts) else None
     inner = source if gate is None else gate.given
     if not isinstance(inner, Selectable) or not isinstance(inner, Fillable):
         return None

@@ -30,7 +30,7 @@ from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.scan import fold
 from bigsap.proof.tighten import largest
 from bigsap.sources.base import Array, CostSource, Minimised, Resident
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.filling import fill_of
 
 _PAIRS_AT_ONCE = 1 << 14
@@ -72,14 +72,14 @@ def minima(
         elif found is not None:
             return found
     every = Looked("pairs", pairs + math.prod(source.shape), bounds)
-    if isinstance(source, Gated) and _lies_as_it_is(source):
+    if isinstance(source, ClippedCosts) and _lies_as_it_is(source):
         with suppress(OverflowRiskError):  # the pass over clipped costs says what is wrong
             return _clipped(source, matching, prices, threads, block_bytes, tick, width), every
     every_row = row_minima(source, matching, prices, maximize, threads, block_bytes, tick, width=width)
     return every_row, every
 
 
-def _lies_as_it_is(gate: Gated) -> bool:
+def _lies_as_it_is(gate: ClippedCosts) -> bool:
     """Whether the costs before the gate lie in memory, of the same type."""
     given = gate.given
     here = isinstance(given, Resident) and given.resident() is not None
@@ -87,7 +87,7 @@ def _lies_as_it_is(gate: Gated) -> bool:
 
 
 def _clipped(
-    gate: Gated,
+    gate: ClippedCosts,
     matching: Array | None,
     prices: Prices,
     threads: int,
@@ -114,7 +114,7 @@ def _clipped(
     return capped(given, gate, prices)
 
 
-def capped(given: RowMinima, gate: Gated, prices: Prices) -> RowMinima:
+def capped(given: RowMinima, gate: ClippedCosts, prices: Prices) -> RowMinima:
     """The gate's minima from those of the costs before it.
 
     min(c, cap) - v is the less of both differences; that of the cap is least at the largest price.

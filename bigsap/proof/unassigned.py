@@ -27,7 +27,7 @@ from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown
 from bigsap.sources.base import Array, CostSource, Resident
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
 
@@ -38,7 +38,7 @@ _MARGIN = 1e-9
 _AT_ONCE = 4096
 
 
-def widen_start(warm_start: Any, gated: Gated) -> Any:
+def extend_warm_start(warm_start: Any, gated: ClippedCosts) -> Any:
     """A ``warm_start`` of the user's problem as one of the gated problem.
 
     warm_start: None, a ``Result``, column prices (m,), or a pair of prices and ``col4row``.
@@ -57,13 +57,13 @@ def widen_start(warm_start: Any, gated: Gated) -> Any:
     return _widened(warm_start, gated)
 
 
-def _widened(prices: Any, gated: Gated) -> Any:
+def _widened(prices: Any, gated: ClippedCosts) -> Any:
     if np.shape(prices) != (gated.n_columns,):
         return prices
     return np.concatenate((prices, np.zeros(gated.shape[1] - gated.n_columns)))
 
 
-def ungate(result: _Claim, gated: Gated) -> _Claim:
+def drop_clipped_pairs(result: _Claim, gated: ClippedCosts) -> _Claim:
     """The result of the user's problem from that of ``gated``.
 
     Rows that were given a clipped pair, or one of the further columns, become
@@ -100,7 +100,7 @@ def ungate(result: _Claim, gated: Gated) -> _Claim:
     )
 
 
-def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
+def _doubtful(result: Claim, gated: ClippedCosts, col4row: Array) -> Array:
     """The rows whose pair may have been clipped: all of them, where looking is cheap."""
     (rows,) = np.nonzero(col4row >= 0)
     cheap = isinstance(gated.source, Resident) and gated.source.resident() is not None
@@ -120,7 +120,7 @@ def _doubtful(result: Claim, gated: Gated, col4row: Array) -> Array:
     return rows[~(sign * (u + v) + gap + _MARGIN * size < prices)]
 
 
-def _worth_it(gated: Gated, rows: Array, columns: Array) -> Array:
+def _worth_it(gated: ClippedCosts, rows: Array, columns: Array) -> Array:
     """Whether these pairs are allowed and cost no more than their row's price."""
     costs = np.empty(rows.size, gated.dtype)
     matrix = gated.source.resident() if isinstance(gated.source, Resident) else None
@@ -163,7 +163,7 @@ def _better_bound(result: Claim, m: int) -> tuple[Any, Any]:
 
 
 def certify_gated(
-    gated: Gated,
+    gated: ClippedCosts,
     col4row: npt.ArrayLike | None,
     v: npt.ArrayLike,
     v_low: npt.ArrayLike | None = None,
@@ -221,7 +221,7 @@ def certify_gated(
     return replace(certificate, v=certificate.v[:m], v_low=short)
 
 
-def _at_most_prices(found: RowMinima, gated: Gated) -> RowMinima:
+def _at_most_prices(found: RowMinima, gated: ClippedCosts) -> RowMinima:
     """Row minima where each row has a column of its own, of dual 0, at its price."""
     free = np.flatnonzero(np.isfinite(gated.prices))
     caps = (-gated.prices if gated.maximize else gated.prices)[free]
@@ -259,7 +259,7 @@ def verify_gated(
     """``Result.verify`` of a problem whose rows may stay unassigned at ``prices``."""
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}")
-    gated = Gated(source, prices, maximize=result.maximize)
+    gated = ClippedCosts(source, prices, maximize=result.maximize)
     _check_prices(result, gated)
     check_consistency(result)
     if result.status == "infeasible":
@@ -285,7 +285,7 @@ def verify_gated(
     return certificate
 
 
-def _check_prices(result: Claim, gated: Gated) -> None:
+def _check_prices(result: Claim, gated: ClippedCosts) -> None:
     recorded = result.unassigned_cost
     if recorded is None:
         return

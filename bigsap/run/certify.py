@@ -16,7 +16,7 @@ from bigsap.run.proof_on_workers import proof_elsewhere
 from bigsap.run.refine import Solve, refined, settled
 from bigsap.run.run import Run
 from bigsap.sources.base import Array, CostSource, Crewed
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import Outcome, whole_rows
 from bigsap.strategies.start.warm import Warm
 
@@ -34,7 +34,7 @@ def prove_now(
     stage, progress.stage = progress.stage, "certificate"
     n_read = 0
     certificate: Certificate | None = None
-    gated = run.gated is not None or isinstance(run.given.source, Gated)
+    gated = run.gated is not None or isinstance(run.given.source, ClippedCosts)
 
     def tick(n_done: int) -> None:
         nonlocal n_read
@@ -66,7 +66,7 @@ def prove_now(
         looked = 0 if certificate is None else certificate.pairs + certificate.bounds
         run.certificate_pairs += whole_rows if certificate is None else looked
     if 0 not in run.problem.shape:
-        run.known.see_certificate(certificate, column_of_row)
+        run.known.add_certificate(certificate, column_of_row)
         run.known.tell(run.monitor)
     return certificate
 

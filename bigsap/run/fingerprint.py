@@ -14,14 +14,14 @@ from bigsap.engine.core.precision import Arithmetic
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.sources.base import Fingerprinted
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 
 _log = logging.getLogger("bigsap")
 
 
 def identity(
     given: Problem,
-    gated: Gated | None,
+    gated: ClippedCosts | None,
     problem: Problem,
     options: Options,
     method: str,

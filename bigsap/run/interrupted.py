@@ -112,7 +112,7 @@ def answer(
         with suppress(Late):
             certificate = prove(matching, v)
     if certificate is None:
-        known.see_floor()
+        known.add_floor()
     fun = None if cost is None else problem.sign * cost
     bound = known.bound
     if certificate is not None:

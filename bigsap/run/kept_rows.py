@@ -206,10 +206,10 @@ class KeptRows:
         """Of the source."""
         return self.source.foresees if isinstance(self.source, Foreseeing) else 0
 
-    def foresee(self, rows: Array) -> None:
+    def predict_slot(self, rows: Array) -> None:
         """Passed on."""
         if isinstance(self.source, Foreseeing):
-            self.source.foresee(rows)
+            self.source.predict_slot(rows)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""

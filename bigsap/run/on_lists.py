@@ -14,7 +14,7 @@ from bigsap.run.kept_rows import keep_rows
 from bigsap.run.run import Run
 from bigsap.run.stats import list_bounds
 from bigsap.strategies import Outcome
-from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.lists import solve_compressed
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.trees import solve_hungarian
@@ -30,7 +30,7 @@ class Lists:
     def attempt(self, run: Run) -> Outcome | None:
         """None once lists are given up; ``run.hints`` are the prices they have come to."""
         keep_rows(run)
-        solved = run.lists = run.lists or Solved()
+        solved = run.lists = run.lists or ListSolve()
         clock = time.perf_counter()
         run.monitor.bounds = partial(list_bounds, run)
         try:
@@ -44,7 +44,7 @@ class Lists:
             known = solved.known()
             if known is not None:
                 run.standing = known
-                solved.teach(run.known)
+                solved.report_to(run.known)
             raise
         finally:
             run.monitor.bounds = None
@@ -54,21 +54,21 @@ class Lists:
             run.standing = outcome.column_of_row, outcome.v
         return outcome
 
-    def _solve(self, run: Run, setting: Setting, solved: Solved, *given: Any) -> None:
+    def _solve(self, run: Run, setting: ListSettings, solved: ListSolve, *given: Any) -> None:
         solve_compressed(run.reading, setting, solved, *given)
 
 
 class Trees(Lists):
     """``method="hungarian"``: trees from all free rows, on the same lists."""
 
-    def _solve(self, run: Run, setting: Setting, solved: Solved, *given: Any) -> None:
+    def _solve(self, run: Run, setting: ListSettings, solved: ListSolve, *given: Any) -> None:
         solve_hungarian(run.reading, setting, solved, run.options.variant, *given)
 
 
-def setting_of(run: Run) -> Setting:
+def setting_of(run: Run) -> ListSettings:
     """How lists are to solve what the call asks for."""
     options = run.options
-    return Setting(
+    return ListSettings(
         run.team,
         run.monitor,
         run.arithmetic,
@@ -92,7 +92,7 @@ def _enough(run: Run) -> bool:
     """
     assert run.lists is not None
     known, solved = run.known, run.lists
-    solved.teach(known)
+    solved.report_to(known)
     known.tell(run.monitor)
     if run.options.gap <= 0 or known.cost is None or known.bound is None:
         return False
@@ -102,7 +102,7 @@ def _enough(run: Run) -> bool:
     return run.proved is not None
 
 
-def give_up(run: Run, solved: Solved) -> None:
+def give_up(run: Run, solved: ListSolve) -> None:
     """Leave to whole rows the prices that the lists have come to."""
     known, first = solved.known(), solved.first_known()
     run.whole_rows, run.monitor.save = True, None  # a resumed solve comes here again

@@ -16,7 +16,7 @@ from bigsap.run.run import Run
 from bigsap.sources.base import Array
 from bigsap.strategies import Outcome, whole_rows
 from bigsap.strategies.baselines.auction import run_auction
-from bigsap.strategies.list_run import Solved
+from bigsap.strategies.list_run import ListSolve
 from bigsap.strategies.lists import first_prices
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
@@ -87,13 +87,13 @@ def _first_prices(run: Run) -> Warm | None:
     """Prices of levels for whole rows, where they pay; None for the method's own start."""
     snapshot = run.snapshot
     if "levels" in snapshot:
-        run.levels = Solved()
+        run.levels = ListSolve()
         run.levels.first_prices = snapshot["levels_kind"]
         run.levels.counts.add(Counts(**snapshot["levels"]))
     within = "ladder_level" in snapshot
     if (snapshot and not within) or not run.takes_levels:
         return None
-    run.levels = run.levels or Solved()
+    run.levels = run.levels or ListSolve()
     setting = replace(setting_of(run), enough=None)
     first = first_prices(run.problem, setting, run.levels, snapshot, own_estimate=True)
     return None if first.v is None else Warm(first.v, guided=True)

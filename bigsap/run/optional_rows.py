@@ -9,7 +9,7 @@ from bigsap.run.kept_rows import keep_rows
 from bigsap.run.on_lists import setting_of
 from bigsap.run.run import Run
 from bigsap.sources.base import Resident
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import Outcome
 from bigsap.strategies.optional_rows import bounded, sparse_gate
 from bigsap.strategies.placement import device_name
@@ -24,14 +24,14 @@ class OptionalRows:
 
     def fits(self, run: Run) -> bool:
         """Whether rows may stay unassigned, and no other way was asked for."""
-        return isinstance(run.problem.source, Gated) and not run.is_continued and not run.is_way_named
+        return isinstance(run.problem.source, ClippedCosts) and not run.is_continued and not run.is_way_named
 
     def attempt(self, run: Run) -> Outcome | None:
         """None where most pairs are worth it. A stop finds the matching at hand."""
         source, first, solved = run.problem.source, _reads_source(run), run.short_way()
         if not first:
             keep_rows(run)
-        if not isinstance(source, Gated) or device_name(source) != "cpu":
+        if not isinstance(source, ClippedCosts) or device_name(source) != "cpu":
             return None
         if not first and source.fill() is None:
             return None
@@ -63,7 +63,7 @@ def _reads_source(run: Run) -> bool:
     """Whether the source itself is to be read: a matrix, or points of which most pairs are spared.
     Rows that are slower to evaluate are kept first."""
     source = run.problem.source
-    if not isinstance(source, Gated):
+    if not isinstance(source, ClippedCosts):
         return False
     given = source.given
     return bounded(source) or (isinstance(given, Resident) and given.resident() is not None)

@@ -31,7 +31,7 @@ from bigsap.row_cache import parse_bytes
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.residual import Residual
 from bigsap.strategies import Outcome
 
@@ -91,7 +91,7 @@ def _by_near_pairs(
     None where these are not few."""
     source, gap, margin = run.reading.source, certificate.gap or 0.0, certificate.margin
     n, m = source.shape
-    if n != m or isinstance(source, Gated) or not margin or gap > policy.NEAR_MARGINS * margin:
+    if n != m or isinstance(source, ClippedCosts) or not margin or gap > policy.NEAR_MARGINS * margin:
         return None
     _, _, v, v_low = signed_duals(run, certificate)
     prices = Prices(v, v_low if v_low.any() else None)
@@ -159,12 +159,12 @@ def clipped_costs(run: Run, certificate: Certificate) -> Problem | None:
     # Generous: no rounding here may clip what an optimal assignment uses.
     caps = problem.sign * (low + 2.0 * (cost - float(low.sum())) + np.abs(low))
     given = source
-    if isinstance(source, Gated):
+    if isinstance(source, ClippedCosts):
         tighter = np.maximum if problem.maximize else np.minimum
         given, caps = source.given, tighter(caps, source.prices)
     if given.shape != source.shape:
         return None
-    return Problem(Gated(given, caps, maximize=problem.maximize), problem.maximize)
+    return Problem(ClippedCosts(given, caps, maximize=problem.maximize), problem.maximize)
 
 
 def signed_duals(run: Run, certificate: Certificate) -> tuple[Array, Array, Array, Array]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsap import checkpoint, policy
 from bigsap.engine.core.held import Resting
-from bigsap.engine.core.incumbent import Known
+from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.precision import choose
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.engine.core.team import Team
@@ -22,12 +22,12 @@ from bigsap.result import Status
 from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.run.warm_start import GivenStart
 from bigsap.sources.base import Array, Crewed
-from bigsap.sources.clipped import Gated
-from bigsap.sources.cluster.offload import Workers
-from bigsap.sources.cluster.workers import Crew
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.cluster.offload import Offload
+from bigsap.sources.cluster.workers import Workers
 from bigsap.strategies import ON_LISTS, Outcome
 from bigsap.strategies.baselines.auction import refuse_many_costs
-from bigsap.strategies.list_run import Solved
+from bigsap.strategies.list_run import ListSolve
 from bigsap.strategies.orientation import resident
 from bigsap.strategies.placement import (
     device_name,
@@ -65,15 +65,15 @@ class Run:
         warm_start: GivenStart | None,
         saved: checkpoint.Saved | None,
         *,
-        gated: Gated | None = None,
+        gated: ClippedCosts | None = None,
         large: bool = False,
-        crew: Crew | None = None,
+        crew: Workers | None = None,
     ) -> None:
         self.given, self.problem, self.monitor = given, problem, monitor
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
         stays = crew is not None and not isinstance(problem.source, Crewed)
-        self.beside = Workers(crew) if crew is not None and stays else None
+        self.beside = Offload(crew) if crew is not None and stays else None
         # What was asked for once, where a checkpoint continues: what may be given up hangs on it.
         facts = {} if saved is None else saved.facts
         self.asked = facts.get("asked_method", options.method)
@@ -90,14 +90,14 @@ class Run:
             refuse_many_costs(problem, options.memory_for_lists(problem))
         large = large or facts.get("price") == "int64"
         self.arithmetic = choose(problem, large=large)
-        self.lists: Solved | None = None  # of methods on lists
+        self.lists: ListSolve | None = None  # of methods on lists
         self.auction: dict[str, Any] = {}  # what bids did, see methods.auction
-        self.levels: Solved | None = None  # what "ssp" took its first prices from
+        self.levels: ListSolve | None = None  # what "ssp" took its first prices from
         self.whole_rows = False  # which went on without them
         self.hints: Warm | None = None
         self.keeps = False
         self.engine: Engine | None = None  # that scans whole rows, once something needs it
-        self.known = Known(problem, infinity(self.arithmetic.price), active=monitor.watched)
+        self.known = Incumbent(problem, infinity(self.arithmetic.price), active=monitor.can_stop)
         self.resting: Resting | None = None  # rows that left the cache, where that matters
         # Matching and prices that were found without the engine, as long as it has no better.
         self.standing: tuple[Array, Array] | None = None
@@ -163,13 +163,13 @@ class Run:
             return None
         return self.warm_start.oriented(self.given, self.problem, self.monitor.tick, self.n_threads)
 
-    def short_way(self) -> Solved:
+    def short_way(self) -> ListSolve:
         """What takes note of a way that needs no phases; other ways may follow."""
         if self.method in ON_LISTS:
-            self.lists = self.lists or Solved()
+            self.lists = self.lists or ListSolve()
             return self.lists
         if self.levels is None:
-            self.levels = Solved()
+            self.levels = ListSolve()
             self.levels.first_prices = "estimate"
         return self.levels
 

@@ -13,7 +13,7 @@ from bigsap import policy
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
-from bigsap.proof.unassigned import ungate
+from bigsap.proof.unassigned import drop_clipped_pairs
 from bigsap.result import Result
 from bigsap.row_cache import parse_bytes
 from bigsap.run.interrupted import in_order
@@ -22,14 +22,14 @@ from bigsap.run.stats import last_report
 from bigsap.run.warm_start import GivenStart
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array, CostSource
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.orientation import orient
 
 # What a solve takes at most: clipped costs and signed ones, and vectors (``small_search.sizes``).
 _BYTES_PER_COST, _BYTES_PER_LINE = 16, 14 * 8
 
 
-def small_costs(given: CostSource, gated: Gated | None, options: Options) -> Array | None:
+def small_costs(given: CostSource, gated: ClippedCosts | None, options: Options) -> Array | None:
     """The array of a call that is for the dense kernel, else None.
 
     given: the costs as the user has them; gated: the same where rows may stay unassigned.
@@ -71,7 +71,7 @@ def begins(monitor: Monitor, shape: tuple[int, int]) -> bool:
 
 
 def solve_small_call(
-    costs: Array, gated: Gated | None, options: Options, monitor: Monitor, warm: GivenStart | None
+    costs: Array, gated: ClippedCosts | None, options: Options, monitor: Monitor, warm: GivenStart | None
 ) -> Result | None:
     """The result of ``small_costs``; None for what is hard for its size. Raises InvalidCostError
     as ``solve``."""
@@ -87,16 +87,16 @@ def solve_small_call(
     if found is None:
         monitor.progress.phase, monitor.progress.stage = 0, "start"
         return None
-    if monitor.heard:
+    if monitor.has_listeners:
         last_report(monitor, found)
     if gated is not None:
         # At once, not when somebody looks at it: the array may be another frame's by then.
-        found = ungate(found, gated)
-        found.stats["source"] = "Gated"
+        found = drop_clipped_pairs(found, gated)
+        found.stats["source"] = "ClippedCosts"
     return found
 
 
-def _clipped(costs: Array, gated: Gated) -> Array:
+def _clipped(costs: Array, gated: ClippedCosts) -> Array:
     n, m = gated.shape
     if costs.shape == (n, m) and costs.dtype == gated.dtype:
         clip = np.maximum if gated.maximize else np.minimum

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.core.incumbent import Known
+from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
@@ -104,10 +104,10 @@ def first_bounds(run: Run) -> None:
     """Tell listeners what is known before any work: the costs' floor, the price of the pairs
     in order. ``run.known`` is not told: a pass over the costs finds better."""
     problem, monitor = run.problem, run.monitor
-    if not monitor.heard:
+    if not monitor.has_listeners:
         return
-    known = Known(problem, infinity(run.arithmetic.price), active=False)
-    known.see_floor()
+    known = Incumbent(problem, infinity(run.arithmetic.price), active=False)
+    known.add_floor()
     known.tell(monitor)
     source = problem.source
     if isinstance(source, OnDevice):
@@ -126,8 +126,8 @@ def list_bounds(run: Run) -> None:
     """Tell listeners what the lists prove in the midst of a phase. Not ``run.known``: ``gap`` is
     judged at the end of each phase, never by the clock."""
     if run.lists is not None:
-        known = Known(run.problem, infinity(run.arithmetic.price), active=False)
-        run.lists.teach(known)
+        known = Incumbent(run.problem, infinity(run.arithmetic.price), active=False)
+        run.lists.report_to(known)
         known.tell(run.monitor)
 
 
@@ -137,7 +137,7 @@ def last_report(monitor: Monitor, result: Result) -> None:
     low, high = result.bound, result.fun
     if result.maximize:
         low, high = high, low
-    monitor.enclose(low, high)
+    monitor.update_bounds(low, high)
     monitor.reached(result.stats["rows_scanned"], result.stats["rows_evaluated"])
     progress.stage, progress.level, progress.assigned = "done", 0, len(result.row_ind)
     monitor.conclude()

@@ -168,7 +168,7 @@ class Foreseeing(Protocol, metaclass=Ability):
         """How many others; 0: none."""
         ...
 
-    def foresee(self, rows: Array) -> None:
+    def predict_slot(self, rows: Array) -> None:
         """Rows that may be asked for after the next one, the likeliest first."""
         ...
 

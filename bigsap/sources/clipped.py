@@ -2,8 +2,8 @@
 
 Clip each cost at its row's price, ``min(c[i, j], price[i])``: a row that is given a
 clipped pair pays its price, which is what staying unassigned costs, and the pair is then
-dropped (``bigsap.proof.unassigned.ungate``). With at least as many columns as rows every choice of
-unassigned rows can be completed in that way, so both problems have the same optimum, and
+dropped (``bigsap.proof.unassigned.drop_clipped_pairs``). With at least as many columns as rows every choice
+of unassigned rows can be completed in that way, so both problems have the same optimum, and
 no entry is computed that the plain problem would not compute. With more rows than columns,
 ``n - m`` further columns, each at the row's own price, make the matrix square.
 
@@ -84,7 +84,7 @@ def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Arra
     return prices
 
 
-class Gated:
+class ClippedCosts:
     """The costs of ``source`` clipped at each row's price, square when it was tall.
 
     shape: (n, max(n, m)). prices: (n,), see ``unassigned_prices``. source: the
@@ -113,12 +113,12 @@ class Gated:
         self._fill: Fill | None = None
 
     def __repr__(self) -> str:
-        return f"Gated({self.given!r})"
+        return f"ClippedCosts({self.given!r})"
 
-    def __new__(cls, source: CostSource, *_: Any, **__: Any) -> Gated:
+    def __new__(cls, source: CostSource, *_: Any, **__: Any) -> ClippedCosts:
         """A source that reads rows in groups keeps that ability."""
         grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
-        return super().__new__(_GatedGroups if grouped and cls is Gated else cls)
+        return super().__new__(_GatedGroups if grouped and cls is ClippedCosts else cls)
 
     def __getnewargs__(self) -> tuple[CostSource]:
         return (self.given,)
@@ -198,7 +198,7 @@ class Gated:
         return digest.hexdigest()
 
 
-class _GatedGroups(Gated):
+class _GatedGroups(ClippedCosts):
     """Gated costs of a source that reads rows in groups, ahead of time."""
 
     def rows_together(self, row: int) -> tuple[int, int]:

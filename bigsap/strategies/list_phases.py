@@ -15,7 +15,7 @@ from bigsap.engine.core import state as S
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.sources.base import Array, Resident
-from bigsap.strategies.list_run import DONE, EVALUATE, MATCH, OPEN, REFRESH, Course, Setting
+from bigsap.strategies.list_run import DONE, EVALUATE, MATCH, OPEN, REFRESH, ListRun, ListSettings
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.start import list_warm
 
@@ -42,7 +42,7 @@ SIGMA, _LONG_SIGMA = 20.0, 32.0
 
 
 def run_course(
-    engine: ListEngine, course: Course, setting: Setting, phases: list[dict[str, Any]], clock: float
+    engine: ListEngine, course: ListRun, setting: ListSettings, phases: list[dict[str, Any]], clock: float
 ) -> Outcome:
     """Evaluate all rows, then match them phase by phase, from where the course stands."""
     n, m = engine.problem.shape
@@ -140,7 +140,7 @@ def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
         raise ListsExhausted
 
 
-def _few_left(engine: ListEngine, course: Course) -> bool:
+def _few_left(engine: ListEngine, course: ListRun) -> bool:
     """Begin the last phase at once with what old prices, or those of levels, leave tight, unless
     many rows are loose: then phases from these prices are cheaper than plain searches."""
     n = engine.problem.shape[0]
@@ -155,7 +155,7 @@ def _few_left(engine: ListEngine, course: Course) -> bool:
     return True
 
 
-def _next_epsilon(course: Course, record: dict[str, Any], n: int, m: int, guard: float) -> None:
+def _next_epsilon(course: ListRun, record: dict[str, Any], n: int, m: int, guard: float) -> None:
     """End the phase of this record: epsilon and stage of the next. guard: see ``_GUARD``."""
     course.phases.append(record)
     course.stage = DONE if course.epsilon == 0 else OPEN
@@ -179,7 +179,7 @@ def _evaluate(engine: ListEngine, rows: Array) -> None:
         engine.finish_wave()
 
 
-def _phase(engine: ListEngine, course: Course) -> tuple[dict[str, Any], bool]:
+def _phase(engine: ListEngine, course: ListRun) -> tuple[dict[str, Any], bool]:
     """Match every row at one epsilon; the phase's record, and whether all could be."""
     if course.stage == OPEN:
         course.scanned, course.evaluated = engine.rows_scanned, engine.rows_evaluated

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bigsap.engine.core import state as S
-from bigsap.engine.core.incumbent import Known
+from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
@@ -25,7 +25,7 @@ from bigsap.strategies.start.samples import Counts
 EVALUATE, OPEN, REFRESH, MATCH, DONE = range(5)
 
 
-class Solved:
+class ListSolve:
     """A solve by compressed rows, while it runs and after.
 
     outcome: set at the end. engine: of the whole problem, once it exists. rows,
@@ -62,13 +62,13 @@ class Solved:
         v = engine.v if self.prices is None else self.prices()
         return self.restored(np.maximum(engine.column_of_row, S.FREE), v)
 
-    def teach(self, known: Known) -> None:
+    def report_to(self, known: Incumbent) -> None:
         """Tell ``known`` what lists, prices and matching of the moment prove. O(entries)."""
         engine, now = self.engine, self.known()
         low = None if engine is None else row_bounds(engine)
         if engine is not None and now is not None and low is not None:
-            known.see_duals(self._by_row(low), now[1])
-            known.see_picks(now[0], self._by_row(pair_costs(engine)))
+            known.add_duals(self._by_row(low), now[1])
+            known.add_picks(now[0], self._by_row(pair_costs(engine)))
             if known.active:
                 known.complete = now[0]  # but for rows given up; better than a sweep's picks
 
@@ -128,7 +128,7 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ListSettings:
     """How to solve, whatever the level. ``epsilon=False``: one phase from prices 0.
 
     start: one of ``first_prices.STARTS``.
@@ -158,7 +158,7 @@ class Setting:
 
 
 @dataclass
-class Course(PhaseRun):
+class ListRun(PhaseRun):
     """Where a run over the phases stands: what a checkpoint adds to the engine's.
 
     plain: one phase with epsilon 0. warm: ``"pairs"`` or ``"prices"`` after a warm start with or

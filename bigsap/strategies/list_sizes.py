@@ -14,7 +14,7 @@ _CLOSE = ("square", "product")
 
 
 def list_size(problem: Problem, memory: int | None = None) -> int:
-    """Entries that lists start with; memory: see ``course.Setting``."""
+    """Entries that lists start with; memory: see ``course.ListSettings``."""
     usual = _usual_size(problem)
     if memory is None:
         return usual

@@ -34,7 +34,7 @@ from bigsap.strategies.bounds_choice import choose_bounds
 from bigsap.strategies.first_prices import choose_first_prices, estimated_prices
 from bigsap.strategies.levels import Ladder
 from bigsap.strategies.list_phases import run_course
-from bigsap.strategies.list_run import DONE, MATCH, Course, Setting, Solved
+from bigsap.strategies.list_run import DONE, MATCH, ListRun, ListSettings, ListSolve
 from bigsap.strategies.list_sizes import list_size
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.placement import list_engine_for
@@ -50,8 +50,8 @@ _POOL_PART = 5
 
 def solve_compressed(
     problem: Problem,
-    setting: Setting,
-    solved: Solved,
+    setting: ListSettings,
+    solved: ListSolve,
     snapshot: dict[str, Any] | None = None,
     phases: list[dict[str, Any]] | None = None,
     warm: Warm | None = None,
@@ -102,7 +102,11 @@ def _orders(problem: Problem, monitor: Monitor) -> tuple[Array | None, Array | N
 
 
 def _solve(
-    problem: Problem, setting: Setting, solved: Solved, phases: list[dict[str, Any]], saved: dict[str, Any]
+    problem: Problem,
+    setting: ListSettings,
+    solved: ListSolve,
+    phases: list[dict[str, Any]],
+    saved: dict[str, Any],
 ) -> Outcome:
     """Solve from first prices. saved: a checkpoint within the levels, or empty."""
     clock = time.perf_counter()
@@ -137,7 +141,12 @@ class FirstPrices:
 
 
 def first_prices(
-    problem: Problem, setting: Setting, solved: Solved, saved: dict[str, Any], *, own_estimate: bool = False
+    problem: Problem,
+    setting: ListSettings,
+    solved: ListSolve,
+    saved: dict[str, Any],
+    *,
+    own_estimate: bool = False,
 ) -> FirstPrices:
     """First prices as the setting says, or as a sample of the costs decides.
 
@@ -172,7 +181,7 @@ def first_prices(
     def solve_level(
         part: Problem, inner: Arithmetic, prices: Array, below: Monitor, seed: int
     ) -> tuple[Outcome, Array | None]:
-        level = Solved()
+        level = ListSolve()
         deeper = replace(
             setting,
             monitor=below,
@@ -192,7 +201,7 @@ def first_prices(
         counts.add(level.totals())
         return outcome, engine.row_duals()
 
-    def scan_whole_rows(part: Problem, deeper: Setting, prices: Array) -> tuple[Outcome, Array | None]:
+    def scan_whole_rows(part: Problem, deeper: ListSettings, prices: Array) -> tuple[Outcome, Array | None]:
         costs = all_costs(part, deeper.monitor)
         dense = Problem(ArraySource(costs), part.maximize)
         price, grid = deeper.arithmetic.price, deeper.arithmetic.grid
@@ -223,8 +232,8 @@ def first_prices(
 
 
 def _begin(
-    problem: Problem, setting: Setting, solved: Solved, first: FirstPrices
-) -> tuple[ListEngine, Course]:
+    problem: Problem, setting: ListSettings, solved: ListSolve, first: FirstPrices
+) -> tuple[ListEngine, ListRun]:
     """An engine with these prices, and the course before its first evaluation."""
     engine = _engine(problem, setting, solved)
     if first.v is not None:
@@ -239,13 +248,13 @@ def _begin(
     engine.open_price[:] = engine.v
     engine.fit_bounds()
     choose_bounds(engine, engine.k, setting.seed, solved.counts)
-    return engine, Course(_row_order(problem, setting), plain=first.plain, guided=first.guided)
+    return engine, ListRun(_row_order(problem, setting), plain=first.plain, guided=first.guided)
 
 
 def solve_tight(
     problem: Problem,
-    setting: Setting,
-    solved: Solved,
+    setting: ListSettings,
+    solved: ListSolve,
     start: TightStart,
     phases: list[dict[str, Any]],
     clock: float,
@@ -257,13 +266,13 @@ def solve_tight(
         return Outcome(start.matching.column_of_row, start.v, seconds=seconds)
     engine = _engine(problem, setting, solved)
     hand_over(start, engine, solved.counts)
-    course = Course(start.left, plain=True, stage=MATCH)
+    course = ListRun(start.left, plain=True, stage=MATCH)
     with setting.monitor.saving(lambda: kept_course(solved, engine, course)):
         return run_course(engine, course, setting, phases, clock)
 
 
 def _solve_warm(
-    problem: Problem, setting: Setting, solved: Solved, warm: Warm, phases: list[dict[str, Any]]
+    problem: Problem, setting: ListSettings, solved: ListSolve, warm: Warm, phases: list[dict[str, Any]]
 ) -> Outcome:
     """Solve from old prices."""
     clock = time.perf_counter()
@@ -274,7 +283,7 @@ def _solve_warm(
     engine.open_price[:] = engine.v
     engine.fit_bounds()
     choose_bounds(engine, engine.k, setting.seed, solved.counts)
-    course = Course(
+    course = ListRun(
         _row_order(problem, setting),
         plain=not setting.epsilon,
         pairs=pairs,
@@ -290,12 +299,12 @@ def _plain(problem: Problem) -> bool:
     return n >= policy.TALL_ON_LISTS * m or policy.SKINNY * n <= m
 
 
-def _row_order(problem: Problem, setting: Setting) -> Array:
+def _row_order(problem: Problem, setting: ListSettings) -> Array:
     order: Array = np.random.default_rng(setting.seed).permutation(problem.shape[0])
     return order.astype(S.ID)
 
 
-def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
+def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListEngine:
     n, m = problem.shape
     price, k = setting.arithmetic.price, setting.k or list_size(problem, setting.memory)
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
@@ -312,7 +321,7 @@ def _engine(problem: Problem, setting: Setting, solved: Solved) -> ListEngine:
     return engine
 
 
-def kept_course(solved: Solved, engine: ListEngine, course: Course) -> dict[str, Any]:
+def kept_course(solved: ListSolve, engine: ListEngine, course: ListRun) -> dict[str, Any]:
     """All that continues the run; empty at a moment when nothing does."""
     own = {
         **course.kept(),
@@ -330,11 +339,15 @@ def kept_course(solved: Solved, engine: ListEngine, course: Course) -> dict[str,
 
 
 def _continue(
-    problem: Problem, setting: Setting, solved: Solved, snapshot: dict[str, Any], phases: list[dict[str, Any]]
+    problem: Problem,
+    setting: ListSettings,
+    solved: ListSolve,
+    snapshot: dict[str, Any],
+    phases: list[dict[str, Any]],
 ) -> Outcome:
     """Go on from what ``kept_course`` kept."""
     clock = time.perf_counter()
-    course = Course.continued(snapshot)
+    course = ListRun.continued(snapshot)
     solved.first_prices = snapshot["first_prices"]
     solved.counts.add(Counts(**snapshot["counts"]))
     setting.monitor.progress.phase = len(course.phases)

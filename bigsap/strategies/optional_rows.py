@@ -39,9 +39,9 @@ from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.filling import fill_of
-from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
 
@@ -58,7 +58,7 @@ class _TooMany(Exception):
     """Too many pairs cost less than their row's price."""
 
 
-def bounded(gated: Gated) -> bool:
+def bounded(gated: ClippedCosts) -> bool:
     """Whether bounds of the costs spare most pairs."""
     given = gated.given
     terms = given.separable() if isinstance(given, Separable) else None
@@ -66,7 +66,7 @@ def bounded(gated: Gated) -> bool:
 
 
 def sparse_gate(
-    gated: Gated, source: CostSource, setting: Setting, solved: Solved, warm: Warm | None
+    gated: ClippedCosts, source: CostSource, setting: ListSettings, solved: ListSolve, warm: Warm | None
 ) -> SparseGate | None:
     """The search of a gated problem on the pairs that cost less than their row's price.
 
@@ -121,7 +121,7 @@ def sparse_gate(
 class SparseGate:
     """The search, and its answer. pairs: those below their row's price; a matching may be begun."""
 
-    def __init__(self, pairs: PrivatePairs, setting: Setting) -> None:
+    def __init__(self, pairs: PrivatePairs, setting: ListSettings) -> None:
         self.pairs = pairs
         self._monitor, self._price = setting.monitor, setting.arithmetic.price
         self._frontier = private_frontier(pairs.v.size, self._price)
@@ -200,7 +200,7 @@ class _Rows:
     dtype: np.dtype[Any]
     keep: tuple[object, ...]
 
-    def below(self, cap: Array, setting: Setting, counts: Counts) -> tuple[Array, Array, Array]:
+    def below(self, cap: Array, setting: ListSettings, counts: Counts) -> tuple[Array, Array, Array]:
         """All pairs below the rows' prices: how many of each row, their columns, and signed costs,
         row by row. Raises _TooMany, and Stopped."""
         n, m = cap.size, self.reader.n_columns
@@ -215,7 +215,7 @@ class _Rows:
         return self._below(np.arange(n), cap, setting, counts, most)
 
     def _below(
-        self, rows: Array, cap: Array, setting: Setting, counts: Counts, most: int
+        self, rows: Array, cap: Array, setting: ListSettings, counts: Counts, most: int
     ) -> tuple[Array, Array, Array]:
         reader, team, monitor = self.reader, setting.team, setting.monitor
         m, price = reader.n_columns, setting.arithmetic.price
@@ -269,7 +269,7 @@ class _Rows:
         counts.pairs += int(f.pairs.sum())
 
 
-def _rows(gated: Gated, source: CostSource, setting: Setting) -> _Rows | None:
+def _rows(gated: ClippedCosts, source: CostSource, setting: ListSettings) -> _Rows | None:
     """How rows are read: of points, by blocks of neighbours; a matrix where it lies."""
     given, price, columns = gated.given, setting.arithmetic.price, None
     blocks, fill, like = no_blocks(), None, None
@@ -295,7 +295,7 @@ def _rows(gated: Gated, source: CostSource, setting: Setting) -> _Rows | None:
         return None
     dtype = given.dtype if source is gated else source.dtype
     if dtype == np.int64 and gated.dtype.kind == "f" and source is gated:
-        return None  # too large for floats, perhaps: see ``Gated``
+        return None  # too large for floats, perhaps: see ``ClippedCosts``
     slots = np.empty((1, 1), dtype) if like is None else like
     costs = costs_in(slots, price, there=like is not None)
     reader = RowReader(

@@ -26,7 +26,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.sources.base import Array, CostSource
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cuda.device_kernels import load_cupy
 from bigsap.sources.cuda.placed import (
     OnDevice,
@@ -73,7 +73,7 @@ def place_costs(
         return source
     if device == "auto":
         # Few pairs of gated costs are ever looked at, as a rule: see ``sparse_gate``.
-        given = source.given if isinstance(source, Gated) else source
+        given = source.given if isinstance(source, ClippedCosts) else source
         gated = given is not source and not isinstance(given, (OnDevice, Placeable))
         if gated or (not there and (min(source.shape) < policy.DEVICE_ROWS or not has_device())):
             return source

@@ -26,7 +26,7 @@ from bigsap.problem import Problem
 from bigsap.sources.base import Array
 from bigsap.strategies import list_phases, lists
 from bigsap.strategies.baselines.classical import solve_classical
-from bigsap.strategies.list_run import MATCH, Course, Setting, Solved
+from bigsap.strategies.list_run import MATCH, ListRun, ListSettings, ListSolve
 from bigsap.strategies.orientation import refuse_more_rows
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.placement import device_forest, list_engine_for
@@ -72,8 +72,8 @@ class Growth:
 
 def solve_hungarian(
     problem: Problem,
-    setting: Setting,
-    solved: Solved,
+    setting: ListSettings,
+    solved: ListSolve,
     variant: str,
     snapshot: dict[str, Any] | None = None,
     phases: list[dict[str, Any]] | None = None,
@@ -108,8 +108,8 @@ def solve_hungarian(
 
 def _solve(
     problem: Problem,
-    setting: Setting,
-    solved: Solved,
+    setting: ListSettings,
+    solved: ListSolve,
     variant: str,
     saved: dict[str, Any],
     phases: list[dict[str, Any]],
@@ -163,7 +163,7 @@ def _solve(
 
 
 def _grow_there(
-    there: gpu.Grower, problem: Problem, setting: Setting, solved: Solved, variant: str
+    there: gpu.Grower, problem: Problem, setting: ListSettings, solved: ListSolve, variant: str
 ) -> gpu.Grown | None:
     """Trees on the device; None for a range of costs that is too large for it."""
     n, m = problem.shape
@@ -226,7 +226,7 @@ def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
     growth.stage, growth.hopeless = TREES, grown.status == gpu.LIMIT
 
 
-def _engine(problem: Problem, setting: Setting, solved: Solved, k: int | None) -> ListEngine:
+def _engine(problem: Problem, setting: ListSettings, solved: ListSolve, k: int | None) -> ListEngine:
     """k: entries of lists that are there already."""
     n = problem.shape[0]
     k = k or policy.TREE_LIST_SIZE
@@ -248,8 +248,8 @@ def _engine(problem: Problem, setting: Setting, solved: Solved, k: int | None) -
 def _run(
     engine: ListEngine,
     growth: Growth,
-    setting: Setting,
-    solved: Solved,
+    setting: ListSettings,
+    solved: ListSolve,
     phases: list[dict[str, Any]],
     clock: float,
 ) -> Outcome:
@@ -298,7 +298,7 @@ def _run(
     return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)
 
 
-def _grow(engine: ListEngine, growth: Growth, solved: Solved) -> int:
+def _grow(engine: ListEngine, growth: Growth, solved: ListSolve) -> int:
     """Grow trees until all rows are matched, cannot be, or it takes too long."""
     f, n = growth.forest, engine.problem.shape[0]
     enough = np.iinfo(np.int64).max
@@ -367,8 +367,8 @@ def _evaluate_ended(engine: ListEngine, f: T.Forest) -> None:
 def _search_rows(
     engine: ListEngine,
     growth: Growth,
-    setting: Setting,
-    solved: Solved,
+    setting: ListSettings,
+    solved: ListSolve,
     phases: list[dict[str, Any]],
     seconds: dict[str, float],
 ) -> Outcome:
@@ -378,7 +378,7 @@ def _search_rows(
         engine.hold_at_cap()
     engine.open_price[:] = np.where(engine.row_of_column < 0, engine.v, engine.blocked)
     left = np.flatnonzero(engine.column_of_row < 0).astype(S.ID)
-    course = Course(left, plain=True, stage=MATCH, phases=list(phases))
+    course = ListRun(left, plain=True, stage=MATCH, phases=list(phases))
     phases.clear()
     with setting.monitor.saving(lambda: lists.kept_course(solved, engine, course)):
         outcome = list_phases.run_course(engine, course, setting, phases, time.perf_counter())
@@ -387,7 +387,7 @@ def _search_rows(
     return Outcome(outcome.column_of_row, outcome.v, outcome.violator, phases, seconds)
 
 
-def _kept(engine: ListEngine, growth: Growth, solved: Solved) -> dict[str, Any]:
+def _kept(engine: ListEngine, growth: Growth, solved: ListSolve) -> dict[str, Any]:
     """All that continues the solve; empty while lists are half changed."""
     whole = kept(engine)
     if not whole:

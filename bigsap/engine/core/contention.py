@@ -20,7 +20,7 @@ _SHORT_SECONDS = 0.004
 _FIRST_SECONDS, _LAST_SECONDS = 1.0, 64.0
 
 
-class Crowd:
+class Contention:
     """The width of a team: halved where one of its threads waits for a core, doubled when that is
     over. Answers do not depend on it.
 

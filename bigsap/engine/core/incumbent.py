@@ -28,7 +28,7 @@ def _size(a: Array) -> float:
     return float(sum(np.abs(part).sum() for part in parts))
 
 
-class Known:
+class Incumbent:
     """Signed, minimising, in the solve's orientation.
 
     column_of_row, cost: the cheapest complete assignment whose cost is known. complete:
@@ -52,7 +52,7 @@ class Known:
         self.u_low: Array | None = None
         self.v_low: Array | None = None
 
-    def see_picks(self, pick: Array, pick_cost: Array) -> None:
+    def add_picks(self, pick: Array, pick_cost: Array) -> None:
         """An assignment found by a sweep, -1 where a row has none. O(n)."""
         matched = pick >= 0
         count = int(np.count_nonzero(matched))
@@ -64,7 +64,7 @@ class Known:
             if self.active:
                 self.column_of_row = np.where(matched, pick, FREE).astype(np.intp)
 
-    def see_duals(self, low: Array, v: Array) -> None:
+    def add_duals(self, low: Array, v: Array) -> None:
         """Row minima ``low[i] = min_j c[i,j] - v[j]`` at the prices v. O(n + m).
 
         Any prices prove a bound (see ``bigsap.proof.certificate``); what rounding may have
@@ -102,7 +102,7 @@ class Known:
                 self.u, self.v = u - less, prices.copy()
                 self.u_low = self.v_low = None
 
-    def see_floor(self) -> None:
+    def add_floor(self) -> None:
         """A bound that needs no costs, where the source knows something of them. O(n d + m d).
 
         For unsigned integers the ends of their range; for a separable source the box of
@@ -127,7 +127,7 @@ class Known:
             if math.isfinite(floor):
                 low = np.full(n, floor)
         if low is not None:
-            self.see_duals(low, np.zeros(m, low.dtype))
+            self.add_duals(low, np.zeros(m, low.dtype))
 
     def see_phase(self, column_of_row: Array, cost: Any) -> None:
         """The matching at the end of a phase and its cost, if known.
@@ -139,7 +139,7 @@ class Known:
         if cost is not None and (self.cost is None or cost < self.cost):
             self.column_of_row, self.cost = self.complete, cost
 
-    def see_certificate(self, certificate: Certificate, column_of_row: Array | None) -> None:
+    def add_certificate(self, certificate: Certificate, column_of_row: Array | None) -> None:
         """What a pass over the costs has proved about these pairs and prices."""
         sign = self._problem.sign
         if certificate.fun is not None and column_of_row is not None:
@@ -166,7 +166,7 @@ class Known:
         """Pass the bounds on, unless they are those of a part of the problem."""
         progress = monitor.progress
         if self._problem.shape == (progress.n_rows, progress.n_columns):
-            monitor.enclose(*self.enclosure())
+            monitor.update_bounds(*self.enclosure())
 
     def enclosure(self) -> tuple[Any, Any]:
         """Lower and upper bound of the optimum, in the user's sense."""

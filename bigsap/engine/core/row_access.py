@@ -41,7 +41,7 @@ class Terms(NamedTuple):
 
 
 @kernel
-def foresee(turn: int, st: State, t: RowTable) -> None:
+def predict_slot(turn: int, st: State, t: RowTable) -> None:
     """Say which slot the next miss will take, and which row it will evict (thread 0).
 
     To be read after the next barrier, as ``turn`` of ``find``.
@@ -75,7 +75,7 @@ def find(
                 t.head[HITS] += 1
             else:
                 touch(t, slot)
-            foresee(1 - turn, st, t)
+            predict_slot(1 - turn, st, t)
         return slot, False
     if terms.fill_address == 0:
         if thread == 0:
@@ -84,7 +84,7 @@ def find(
     if thread == 0:
         claim(t, row, sweeping)
         st.at.rows_filled += 1
-        foresee(1 - turn, st, t)
+        predict_slot(1 - turn, st, t)
     return foreseen, True
 
 
@@ -97,7 +97,7 @@ def fill(row: int, start: int, stop: int, cost: Array, terms: Terms) -> None:
 
 
 @kernel
-def obtain(
+def load_row(
     thread: int, n_threads: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable, terms: Terms
 ) -> int:
     """The slot of ``row``, resident for all threads on return; or NOT_HERE, BAD_COSTS.

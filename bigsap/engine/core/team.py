@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from bigsap.engine.core.contention import Crowd, Waits
+from bigsap.engine.core.contention import Contention, Waits
 from bigsap.errors import OptionError, whole
 from bigsap.memory import system_file
 
@@ -86,7 +86,7 @@ class Team:
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
-        self.crowd = Crowd(n_threads)
+        self.crowd = Contention(n_threads)
         self._condition = threading.Condition()
         self._generation = 0
         self._n_begun = self._n_done = 0

@@ -92,8 +92,8 @@ class DeviceEngine(Engine):
             self._column_minima(survey)
         self._pick(survey, rows)
         self._order = np.empty(0, S.ID)
-        self.known.see_duals(survey.low, self.state.v)
-        self.known.see_picks(survey.pick, survey.pick_cost)
+        self.known.add_duals(survey.low, self.state.v)
+        self.known.add_picks(survey.pick, survey.pick_cost)
         self._report()
         self.monitor.tick()
 

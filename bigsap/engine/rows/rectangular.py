@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import LEAVE, cross
-from bigsap.engine.core.row_access import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.core.row_access import BAD_COSTS, Terms, load_row, predict_slot
 from bigsap.engine.core.scan import NOWHERE, Part, locate, relax_root, relax_row, relax_virtual
 from bigsap.engine.core.state import (
     AT_ROOT,
@@ -272,7 +272,7 @@ def run_phase(
     # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
-        foresee(0, st, t)
+        predict_slot(0, st, t)
     # No thread may change the record before every thread has read it.
     cross(barrier, n_threads)
 
@@ -300,7 +300,7 @@ def run_phase(
                 if thread == 0:
                     head[HITS] += 1
             else:
-                slot = obtain(thread, n_threads, own.row, False, row_turn, st, t, terms)
+                slot = load_row(thread, n_threads, own.row, False, row_turn, st, t, terms)
                 row_turn = 1 - row_turn
             if slot < 0:
                 status = INVALID if slot == BAD_COSTS else NEED_ROW
@@ -311,7 +311,7 @@ def run_phase(
             own.row, own.entered_by = st.group[own.group_cursor], BY_GROUP
             own.group_cursor += 1
             if not always_resident:
-                cross(barrier, n_threads)  # between two calls of ``obtain``
+                cross(barrier, n_threads)  # between two calls of ``load_row``
             continue
         price_limit = own.cap if n_virtual > 0 and own.surplus == 0 else terms.infinity
         winner = _reduce(part, turn, best, price_limit, told, barrier)

@@ -16,7 +16,7 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.core.atomics import LEAVE
 from bigsap.engine.core.changed import changed, refuse_wild
-from bigsap.engine.core.incumbent import Known
+from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.precision import largest_cost
 from bigsap.engine.core.row_access import Terms
@@ -85,7 +85,7 @@ class Engine:
         most = limit if bounded else None
         self.reader = RowReader(problem, rows, most, usual, infinity, monitor.tick)
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
-        self.known = Known(problem, infinity, active=monitor.watched)
+        self.known = Incumbent(problem, infinity, active=monitor.can_stop)
         #: See ``methods.warm.mean_gap``: of the sweep that adopted a warm start.
         self.picks_gap = 0.0
         self._count = monitor.counter()
@@ -112,8 +112,8 @@ class Engine:
         self.state.at.position = 0
         self._drive(run_sweep, survey, order, backward, first)
         self._order = np.empty(0, S.ID)
-        self.known.see_duals(survey.low, self.state.v)
-        self.known.see_picks(survey.pick, survey.pick_cost)
+        self.known.add_duals(survey.low, self.state.v)
+        self.known.add_picks(survey.pick, survey.pick_cost)
         self._report()
 
     def undercut(self, pick: Array, rank_of_column: Array, order: Array) -> None:

@@ -65,7 +65,7 @@ class RowReader:
         if stop - start <= 1:
             ahead = self._foreseeing
             if ahead is not None and ahead.foresees:
-                ahead.foresee(self._next_rows(row, ahead.foresees, st, order, sweeping))
+                ahead.predict_slot(self._next_rows(row, ahead.foresees, st, order, sweeping))
             # Read first: a slot claimed for a row that then fails would hold garbage.
             self._read(np.array([row]), self._one_row)
             self._before_claim(st)

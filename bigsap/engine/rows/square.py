@@ -16,7 +16,7 @@ from typing import Any
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import LEAVE, cross, meet
-from bigsap.engine.core.row_access import Terms, fill_own, find, foresee
+from bigsap.engine.core.row_access import Terms, fill_own, find, predict_slot
 from bigsap.engine.core.scan import NOWHERE
 from bigsap.engine.core.state import (
     AT_ROOT,
@@ -324,7 +324,7 @@ def run_square(
     # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
-        foresee(0, st, t)
+        predict_slot(0, st, t)
     # No thread may change the record before every thread has read it.
     cross(st.barrier, n_threads)
 

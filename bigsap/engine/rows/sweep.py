@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import cross, prefetch
-from bigsap.engine.core.row_access import BAD_COSTS, Terms, foresee, obtain
+from bigsap.engine.core.row_access import BAD_COSTS, Terms, load_row, predict_slot
 from bigsap.engine.core.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
 from bigsap.engine.core.state import BLOCK, CHANGED, DONE, ID, INVALID, LANES, NEED_ROW, YIELD, State
 from bigsap.row_cache import RowTable
@@ -192,7 +192,7 @@ def run_sweep(
     infinity, sign = terms.infinity, terms.sign
     position = st.at.position
     if thread == 0:
-        foresee(0, st, t)
+        predict_slot(0, st, t)
     cross(st.barrier, n_threads)
     turn = 0
     spent = 0
@@ -202,7 +202,7 @@ def run_sweep(
             status = YIELD
             break
         row = order[order.size - 1 - position] if backward else order[position]
-        slot = obtain(thread, n_threads, row, True, turn, st, t, terms)
+        slot = load_row(thread, n_threads, row, True, turn, st, t, terms)
         if slot < 0:
             status = INVALID if slot == BAD_COSTS else NEED_ROW
             break
@@ -294,7 +294,7 @@ def run_undercut(
     sign = terms.sign
     position = st.at.position
     if thread == 0:
-        foresee(0, st, t)
+        predict_slot(0, st, t)
     cross(st.barrier, n_threads)
     turn = 0
     spent = 0
@@ -307,7 +307,7 @@ def run_undercut(
         row = order[rank]
         own = pick[row]
         if own >= 0:
-            slot = obtain(thread, n_threads, row, True, turn, st, t, terms)
+            slot = load_row(thread, n_threads, row, True, turn, st, t, terms)
             turn = 1 - turn
             if slot < 0:
                 status = INVALID if slot == BAD_COSTS else NEED_ROW

@@ -57,7 +57,7 @@ class ClusterCounts:
     by_worker: dict[str, int] = field(default_factory=dict)
 
 
-class Roster:
+class ClusterConnection:
     """The workers behind a ``distributed.Client``, for one solve; a context manager.
 
     where: a Client, which stays open; a scheduler's address; or "local", a ``LocalCluster`` of
@@ -91,7 +91,7 @@ class Roster:
         self._pace: dict[tuple[str, bool], float] = {}
         self._dear: float | None = None
         #: Who evaluated each row last, and has probably kept it: by place in ``_known``, or -1.
-        self.keepers: dict[str, Array] = {}
+        self.row_owners: dict[str, Array] = {}
         self._known: dict[str, int] = {}
         #: The share of rows, of late, that workers should have kept but had not.
         self.forgotten = 0.0
@@ -225,7 +225,7 @@ class Roster:
         return time.monotonic() < self.late.get(seat, -math.inf)
 
     def number(self, address: str) -> int:
-        """How ``keepers`` name a worker."""
+        """How ``row_owners`` name a worker."""
         return self._known.setdefault(address, len(self._known))
 
     def share(self, values: Array) -> Shared:
@@ -257,7 +257,7 @@ class Roster:
         token = f"{self.token}-{len(self._tokens)}"
         self._tokens.append(token)
         if keep:
-            self.keepers[token] = np.full(n_rows, -1, np.int32)
+            self.row_owners[token] = np.full(n_rows, -1, np.int32)
         return token, self.share(np.frombuffer(recipe, np.uint8))
 
     def submit(self, function: Any, *args: Any, label: str, **where: Any) -> Any:

@@ -1,6 +1,6 @@
 """A source whose rows are evaluated by the workers of a cluster.
 
-``Spread`` stands for a source that only Python can read (functions, stores, providers), and does
+``ClusterCosts`` stands for a source that only Python can read (functions, stores, providers), and does
 nothing else than bring its rows from where they are made: whatever reads it gets the costs that
 the source would have given. What is made of rows on workers, and comes back instead of them
 (lists, duals), is asked of its ``crew``.
@@ -18,9 +18,9 @@ import numpy as np
 
 from bigsap.errors import BigsapError, ClusterError
 from bigsap.sources.base import Array, CostSource, Grouped, Ids, Prefetching, Waiting, range_of
-from bigsap.sources.clipped import Gated
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
-from bigsap.sources.cluster.workers import Crew, cores_here
+from bigsap.sources.cluster.workers import Workers, cores_here
 from bigsap.sources.convert import check_rows
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.offloadable import read_by_kernels
@@ -34,39 +34,39 @@ _AHEAD_BYTES = 32 << 20
 _TRIP_SECONDS, _MOST_EACH = 0.01, 8
 
 
-def spread(source: CostSource, crew: Crew) -> Spread:
+def spread(source: CostSource, crew: Workers) -> ClusterCosts:
     """The source as the workers of ``crew`` evaluate it. Raises as ``recipe_of`` does."""
     costs = crew.costs(recipe_of(source), source.shape[0])
     grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
-    return (_SpreadGroups if grouped else Spread)(source, crew, costs)
+    return (_SpreadGroups if grouped else ClusterCosts)(source, crew, costs)
 
 
 @contextmanager
-def hired(cluster: Any) -> Iterator[Crew | None]:
+def connect(cluster: Any) -> Iterator[Workers | None]:
     """The workers that ``solve(cluster=...)`` names, for one solve; None for None."""
     if cluster is None:
         yield None
         return
-    with Crew(cluster, cores_here()) as crew:
+    with Workers(cluster, cores_here()) as crew:
         yield crew
 
 
-def spread_out(source: CostSource, crew: Crew) -> CostSource:
+def spread_out(source: CostSource, crew: Workers) -> CostSource:
     """The source with rows that the workers make, where only Python can read them here; others
     stay as they are, see ``handing_over``."""
     if 0 in source.shape or read_by_kernels(source):
         return source
-    if isinstance(source, Gated) and read_by_kernels(source.given):
+    if isinstance(source, ClippedCosts) and read_by_kernels(source.given):
         return source  # few of its pairs are ever looked at: see ``methods.sparse_gate``
     with suppress(LiesHereError):
         return spread(source, crew)
     return source
 
 
-def warn_of_little(source: CostSource, crew: Crew) -> None:
+def warn_of_little(source: CostSource, crew: Workers) -> None:
     """Say (``PerformanceWarning``) that workers did nothing: what is in this process's memory, or
     takes some nanoseconds a pair, is looked at here."""
-    if crew.counts.blocks or isinstance(source, Spread):
+    if crew.counts.blocks or isinstance(source, ClusterCosts):
         return
     warnings.warn(
         f"cluster= does not pay: the costs of {source!r} are in memory or a mapped file here, or"
@@ -76,16 +76,16 @@ def warn_of_little(source: CostSource, crew: Crew) -> None:
     )
 
 
-class Spread:
+class ClusterCosts:
     """Rows of ``source``, from workers that have its recipe.
 
     Rows that are asked for one by one come with others. Read one after another, upwards or
     downwards, they come many at a time: twice as many as the last time. A reader that says which
-    rows may be next (``foresee``) has one of them from each worker that would have nothing to do.
+    rows may be next (``predict_slot``) has one of them from each worker that would have nothing to do.
     Up to 32 MiB of rows that came last are kept.
     """
 
-    def __init__(self, source: CostSource, crew: Crew, costs: tuple[str, Any]) -> None:
+    def __init__(self, source: CostSource, crew: Workers, costs: tuple[str, Any]) -> None:
         self.source, self.crew, self.costs = source, crew, costs
         self.shape, self.dtype = source.shape, source.dtype
         self._waiting = Waiting()
@@ -95,7 +95,7 @@ class Spread:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"Spread({self.source!r}, {len(self.crew.seats)} workers)"
+        return f"ClusterCosts({self.source!r}, {len(self.crew.seats)} workers)"
 
     @property
     def kind(self) -> str | None:
@@ -164,7 +164,7 @@ class Spread:
         each = 1 if pace is None else max(1, min(_MOST_EACH, int(_TRIP_SECONDS / pace)))
         return min(self.crew.n_threads * each, self._most_ahead) - 1
 
-    def foresee(self, rows: Array) -> None:
+    def predict_slot(self, rows: Array) -> None:
         """Rows that may be asked for after the next one, the likeliest first."""
         self._next = np.asarray(rows, np.int64)
 
@@ -206,7 +206,7 @@ class Spread:
         shared: Any = None,
         args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
     ) -> Iterator[tuple[Array, Array]]:
-        """See ``Crewed`` and ``Crew.wave``."""
+        """See ``Crewed`` and ``Workers.wave``."""
         return self.crew.wave(
             self.costs, name, rows, kind=kind, row_bytes=row_bytes, tick=tick, shared=shared, args=args
         )
@@ -261,7 +261,7 @@ class Spread:
         return parts[0], parts[1], parts[2] if parts[2].any() else None, matched
 
 
-class _SpreadGroups(Spread):
+class _SpreadGroups(ClusterCosts):
     """Spread rows of a source that reads them in groups, ahead of time."""
 
     def rows_together(self, row: int) -> tuple[int, int]:

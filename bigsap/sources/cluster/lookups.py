@@ -20,7 +20,7 @@ import numpy as np
 
 from bigsap.sources.base import Array
 from bigsap.sources.cluster import on_worker
-from bigsap.sources.cluster.connection import Roster
+from bigsap.sources.cluster.connection import ClusterConnection
 from bigsap.sources.cluster.sharing import Shared
 
 #: A worker that has not answered after so many seconds is asked by a task.
@@ -38,7 +38,9 @@ class Lookup:
     body: Any = None
 
 
-def look_up(crew: Roster, token: str, name: str, shared: Shared | None, lookups: Sequence[Lookup]) -> None:
+def look_up(
+    crew: ClusterConnection, token: str, name: str, shared: Shared | None, lookups: Sequence[Lookup]
+) -> None:
     """Ask all workers at the same time; what they answer is in ``lookups`` then."""
     client = crew.client
     direct = bool(client.direct_to_workers)

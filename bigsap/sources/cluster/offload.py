@@ -10,17 +10,17 @@ from __future__ import annotations
 from bigsap import policy
 from bigsap.errors import BigsapError
 from bigsap.sources.base import CostSource
-from bigsap.sources.cluster.costs import Spread
+from bigsap.sources.cluster.costs import ClusterCosts
 from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
-from bigsap.sources.cluster.workers import Crew
+from bigsap.sources.cluster.workers import Workers
 
 
-class Workers:
+class Offload:
     """See ``bigsap.sources.offloadable.Beside``. used: whether anything has been handed to them."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Workers) -> None:
         self.crew, self.used = crew, False
-        self._known: list[tuple[CostSource, Spread | None]] = []
+        self._known: list[tuple[CostSource, ClusterCosts | None]] = []
 
     def pays(self, n_rows: int, seconds: float, n_threads: int, answer_bytes: int) -> bool:
         """Whether workers make these rows sooner than so many threads here, which take so many
@@ -31,7 +31,7 @@ class Workers:
         takes = there + sent + policy.WORKERS_WAVE_SECONDS
         return seconds > policy.WORKERS_LEAST_SECONDS and takes < policy.WORKERS_WORTH * seconds
 
-    def of(self, source: CostSource) -> Spread | None:
+    def of(self, source: CostSource) -> ClusterCosts | None:
         """The source as workers have it; None for costs that cannot be sent."""
         for known, spread in self._known:
             if known is source:
@@ -43,6 +43,6 @@ class Workers:
         else:
             self.used = True
             costs = self.crew.costs(recipe, source.shape[0], keep=False)
-            found = Spread(source, self.crew, costs)
+            found = ClusterCosts(source, self.crew, costs)
         self._known.append((source, found))
         return found

@@ -27,7 +27,7 @@ import numpy as np
 from bigsap.errors import ClusterError, SourceError
 from bigsap.sources.base import Array
 from bigsap.sources.cluster import on_worker
-from bigsap.sources.cluster.connection import Roster
+from bigsap.sources.cluster.connection import ClusterConnection
 from bigsap.sources.cluster.lookups import Lookup, look_up
 from bigsap.sources.cluster.on_worker import Failure, opened
 from bigsap.sources.cluster.sharing import Shared, n_bytes
@@ -76,12 +76,12 @@ class _Block:
     copies: list[Any] = field(default_factory=list)
 
 
-class SpreadWave:
+class WaveBlocks:
     """One wave: what is still to be sent, what is out, what has failed."""
 
     def __init__(
         self,
-        crew: Roster,
+        crew: ClusterConnection,
         costs: tuple[str, Shared],
         name: str,
         rows: Array,
@@ -108,7 +108,7 @@ class SpreadWave:
 
     def _share_out(self, positions: Array) -> None:
         seats = self.crew.seats
-        known = self.crew.keepers.get(self.token)
+        known = self.crew.row_owners.get(self.token)
         keepers = np.full(self.rows.size, -1) if known is None else known[self.rows]
         numbers = [self.crew.number(seat) for seat in seats]
         self.kept = {seat: positions[keepers == number] for seat, number in zip(seats, numbers, strict=True)}
@@ -352,8 +352,8 @@ class SpreadWave:
         seconds, asked, address, body = opened(answer)
         n_rows = positions.size
         crew.learn(self.name, seconds, n_rows, asked)
-        if self.token in crew.keepers:
-            crew.keepers[self.token][self.rows[positions]] = crew.number(address)
+        if self.token in crew.row_owners:
+            crew.row_owners[self.token][self.rows[positions]] = crew.number(address)
         # What workers say, not for how long blocks were out: a block that waits for a worker that
         # hangs would make the next one wait five times longer, and so on.
         self.took.append(seconds)

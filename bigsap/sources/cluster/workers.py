@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bigsap.sources.base import Array
-from bigsap.sources.cluster.connection import Roster, cores_here
-from bigsap.sources.cluster.row_blocks import SpreadWave
+from bigsap.sources.cluster.connection import ClusterConnection, cores_here
+from bigsap.sources.cluster.row_blocks import WaveBlocks
 from bigsap.sources.cluster.sharing import Shared
 
-__all__ = ["Crew", "cores_here"]
+__all__ = ["Workers", "cores_here"]
 
 
-class Crew(Roster):
+class Workers(ClusterConnection):
     """The workers behind a ``distributed.Client``, for one solve; a context manager."""
 
     def told(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Crew(Roster):
         """
         if not rows.size:
             return
-        wave = SpreadWave(self, costs, name, rows, kind, row_bytes, shared, args)
+        wave = WaveBlocks(self, costs, name, rows, kind, row_bytes, shared, args)
         self.counts.waves += 1
         try:
             yield from wave.run(tick)

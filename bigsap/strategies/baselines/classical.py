@@ -23,7 +23,7 @@ from bigsap.engine.trees.reduction import column_minima
 from bigsap.errors import CheckpointError
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, read_while
-from bigsap.strategies.list_run import Setting, Solved
+from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.placement import device_classical
 from bigsap.strategies.start.samples import Counts
@@ -44,7 +44,7 @@ _KEPT = ("bits", "u", "v")
 class Passes:
     """Readings of rows by all threads, in slices of a tenth of a second."""
 
-    def __init__(self, problem: Problem, setting: Setting, engine: ListEngine) -> None:
+    def __init__(self, problem: Problem, setting: ListSettings, engine: ListEngine) -> None:
         self.problem, self.team, self.monitor = problem, setting.team, setting.monitor
         self.engine = engine
         self.in_place = engine.immediate and not engine.from_fill
@@ -98,8 +98,8 @@ class Passes:
 
 def solve_classical(
     problem: Problem,
-    setting: Setting,
-    solved: Solved,
+    setting: ListSettings,
+    solved: ListSolve,
     engine: ListEngine,
     saved: dict[str, Any],
     phases: list[dict[str, Any]],
@@ -207,7 +207,7 @@ def solve_classical(
         return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)
 
 
-def _kept(engine: ListEngine, solved: Solved, at: Z.ZerosStanding, n_roots: int) -> dict[str, Any]:
+def _kept(engine: ListEngine, solved: ListSolve, at: Z.ZerosStanding, n_roots: int) -> dict[str, Any]:
     """What a checkpoint holds beside zeros and duals."""
     return {
         "zeros_words": numbers(at, Z.ZerosStanding)["words"],
@@ -239,8 +239,8 @@ def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
 
 def _solve_there(
     there: device_result.Classical,
-    setting: Setting,
-    solved: Solved,
+    setting: ListSettings,
+    solved: ListSolve,
     engine: ListEngine,
     saved: dict[str, Any],
     phases: list[dict[str, Any]],

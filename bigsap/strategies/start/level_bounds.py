@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from bigsap import policy
-from bigsap.engine.core.incumbent import Known
+from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -35,7 +35,7 @@ class LevelBounds:
     @property
     def due(self) -> bool:
         """Whether there is somebody to tell, and time for it."""
-        if not self.monitor.heard or not math.isfinite(self._takes):
+        if not self.monitor.has_listeners or not math.isfinite(self._takes):
             return False
         return self._spent + self._takes <= policy.LEVEL_BOUNDS_SHARE * self.monitor.seconds
 
@@ -47,8 +47,8 @@ class LevelBounds:
             problem.source, None, Prices(v), problem.maximize, self.team.n_threads, lambda _: monitor.tick()
         )
         if found is not None and not isinstance(found, Looked):
-            known = Known(problem, np.inf, active=False)
-            known.see_duals(found[0].high, v)
+            known = Incumbent(problem, np.inf, active=False)
+            known.add_duals(found[0].high, v)
             known.tell(monitor)
             self._takes = time.perf_counter() - since
         else:
