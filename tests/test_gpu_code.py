@@ -12,7 +12,6 @@ import pytest
 
 import bigsap
 import device_twins as twins
-from bigsap.engine.core.state import BLOCK
 from bigsap.engine.cuda.device_lists import SIDE, columns_of, group_of, span
 from bigsap.engine.cuda.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
@@ -70,7 +69,6 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
             "AHEAD": 0,
         },
         "rows": {"SPAN": 32, "ROWS": 8, "WITH_FREE": 0},
-        "tight": {"SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "ROOM": 32, "PER_BLOCK": 8, "BLOCK": BLOCK},
         "proof": {},
     }[file]
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}
@@ -126,8 +124,6 @@ U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
             ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "COLS": 64, "WIDTH": 1, "DEVICES": 8}),
             ("rows", F8, {}),
             ("rows", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "WITH_FREE": 1, "SPAN": 8}),
-            ("tight", F8, {}),
-            ("tight", U1, {"PRICE_IS_INT": 1, "SIGN": -1}),
             ("proof", F8, {"SIGN": -1}),
             ("proof", U1, {"PRICE_IS_INT": 1}),
         ]

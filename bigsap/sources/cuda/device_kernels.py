@@ -28,7 +28,6 @@ _FILES = {
         ("kernels_group", "kernels_post", "kernels_agree", "kernels_dense", "kernels_start"),
     ),
     "rows": ("bigsap.engine.cuda", ("kernels_price", "kernels_rows", "kernels_lists")),
-    "tight": ("bigsap.engine.cuda", ("kernels_price", "kernels_rows", "kernels_tight")),
     "forest": ("bigsap.engine.cuda", ("kernels_grid", "kernels_forest")),
     "forest_rows": ("bigsap.engine.cuda", ("kernels_forest_rows",)),
     "bids": ("bigsap.engine.cuda", ("kernels_price", "kernels_least", "kernels_grid", "kernels_bids")),
