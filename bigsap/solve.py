@@ -25,6 +25,7 @@ from bigsap.progress import Callback, Monitor
 from bigsap.proof.unassigned import ungate, widen_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
+from bigsap.run.part_proof import duals_of
 from bigsap.run.run import Run
 from bigsap.run.small_arrays import solve_small, suits
 from bigsap.run.small_gated import solve_small_gated, suits_gated
@@ -231,7 +232,7 @@ def solve(
         small = small if suits_gated(gated) else None
     if small is not None:
         if cluster is not None:
-            with hired(cluster):  # judged, and not needed: the bits are those without it
+            with hired(cluster, duals_of):  # judged, and not needed: the bits are those without it
                 pass
         if gated is None:
             found = solve_small(small, options.maximize)
@@ -267,7 +268,7 @@ def solve(
         monitor.listeners.append(bar.update)
         told = compilation_told(bar.say, bar.compiling)
     try:
-        with told, intact_throughout(problem.source), naming_bytes(), hired(cluster) as crew:
+        with told, intact_throughout(problem.source), naming_bytes(), hired(cluster, duals_of) as crew:
             if crew is not None:
                 problem = replace(problem, source=spread_out(problem.source, crew))
                 monitor.progress.workers = crew.counts.by_worker

@@ -13,12 +13,13 @@ import pytest
 import bigsap
 import device_twins as twins
 from bigsap.engine.cuda.device_lists import SIDE, columns_of, group_of, span
+from bigsap.engine.cuda.kernel_texts import DENSE, ROWS
 from bigsap.engine.cuda.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.progress import Monitor
 from bigsap.sources.clipped import Gated
 from bigsap.sources.cuda.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.cuda.device_kernels import OPTIONS, compile_error, full_text
+from bigsap.sources.cuda.device_kernels import OPTIONS, PROOF, compile_error, full_text
 from bigsap.sources.cuda.function import cuda_kernel
 from bigsap.sources.cuda.placed import StreamedToDevice, device_numbers
 from bigsap.strategies import placement
@@ -57,6 +58,9 @@ def code_of(source: object) -> DeviceCode:
     return code.code() if isinstance(code, PairCode) else code
 
 
+FILES = {"dense": DENSE, "rows": ROWS, "proof": PROOF}
+
+
 def full(file: str, code: DeviceCode, **settings: int) -> str:
     usual = {
         "dense": {
@@ -72,7 +76,7 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
         "proof": {},
     }[file]
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}
-    return full_text(file, code, tuple(sorted(merged.items())))
+    return full_text(FILES[file], code, tuple(sorted(merged.items())))
 
 
 def compile_text(text: str, arch: str, folder: object) -> None:
