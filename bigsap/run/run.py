@@ -23,7 +23,6 @@ from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.run.call import SolveCall
 from bigsap.run.certify import certified, confirmed, prove_now, within_gap
-from bigsap.run.compile_ahead import compile_ahead
 from bigsap.run.conclude import conclude
 from bigsap.run.fingerprint import identity
 from bigsap.run.gated_first import before_keeping, gated_outcome
@@ -145,7 +144,6 @@ class Run(SolveCall):
         if n == 0 or m == 0:
             empty = np.full(n, -1, np.intp)
             return conclude(self, Conclusion(empty, certificate=prove_now(self, empty, np.zeros(m))))
-        compile_ahead(self.problem, self.method, self.arithmetic.price)
         with Team(self.n_threads) as team:
             self.team = team
             if not self.options.certify and self.rows.policy != "in place":
