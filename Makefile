@@ -29,7 +29,9 @@ TEXTS ?= 1000000
 API_MINUTES ?= 2
 KILLS ?= 24
 
-.PHONY: help demo test test-all test-image browser lint format bench results docs clean distclean
+FROZEN ?= .build/frozen.json
+
+.PHONY: help demo test test-all test-image frozen browser lint format bench results docs clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +59,11 @@ test-all: lint browser ## test, the slow tests, other random examples in each ru
 		$(SHARED)
 	$(BIN)/python tests/expression_fuzz.py --texts $(TEXTS)
 	$(BIN)/python tests/mutations.py
+
+# make frozen on main, then on a branch: a refactoring says what it changed of these, and why.
+frozen: $(VENV)/.installed-dev ## freeze what 1,000 solves give and count; later compare with that
+	@mkdir -p .build; how=write; [ ! -e $(FROZEN) ] || how=compare; \
+	echo "==> $$how $(FROZEN)"; $(BIN)/python tests/frozen.py $$how $(FROZEN)
 
 # Needs no Docker and no daemon: buildah builds, unshare and chroot run. Root, since both do.
 test-image: $(VENV)/.installed-dev ## both images really built and run; buildah, root, ten minutes

@@ -59,7 +59,6 @@ _EXTRAS = {
     "server": ("fastapi", "uvicorn", "distributed"),
     "gpu12": ("cupy-cuda12x",),
     "gpu13": ("cupy-cuda13x",),
-    "mpi": ("mpi4py",),
     "cluster": ("distributed",),
     "demo": ("scikit-learn", "pillow"),
 }

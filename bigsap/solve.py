@@ -27,6 +27,7 @@ from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
 from bigsap.run.execute import execute
+from bigsap.run.part_proof import duals_of
 from bigsap.run.run import Run
 from bigsap.run.small_call import begins, small_costs, solve_small_call
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
@@ -225,7 +226,7 @@ def solve(
     small = None if progress or saved is not None else small_costs(plain, gated, options)
     if small is not None:
         if cluster is not None:
-            with connect(cluster):  # judged, and not needed: the bits are those without it
+            with connect(cluster, duals_of):  # judged, and not needed: the bits are those without it
                 pass
         if not begins(monitor, gated.shape if gated is not None else small.shape):
             small = None
@@ -260,7 +261,7 @@ def solve(
         monitor.listeners.append(bar.update)
         told = compilation_told(bar.say, bar.compiling)
     try:
-        with told, intact_throughout(problem.source), naming_bytes(), connect(cluster) as crew:
+        with told, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
             if crew is not None:
                 problem = replace(problem, source=spread_out(problem.source, crew))
                 monitor.progress.workers = crew.counts.by_worker

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from bigsap.batch import solve_many
-from bigsap.compile import ahead
 from bigsap.proof.minima import by_bounds
 from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import RowCache
@@ -96,17 +95,11 @@ def _run_apart(
 
     context = multiprocessing.get_context("spawn")
     workers = min(processes, len(groups))
-    with ProcessPoolExecutor(workers, context, _begin_alone, (begin, given)) as pool:
+    with ProcessPoolExecutor(workers, context, begin, given) as pool:
         for names, done in [(names, pool.submit(_run, names)) for names in groups]:
             done.result()
             if report is not None:
                 report("; ".join(names))
-
-
-def _begin_alone(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
-    ahead.allowed = False
-    if begin is not None:
-        begin(*given)
 
 
 def _prove(source: CostSource) -> None:

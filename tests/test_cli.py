@@ -324,7 +324,7 @@ def test_info_names_the_machine(capsys):
     assert facts["numpy"] == np.__version__
     assert 1 <= facts["threads"] <= os.cpu_count()
     assert facts["memory_bytes"] > 2**20
-    extras = {"zarr", "http", "server", "gpu12", "gpu13", "mpi", "cluster", "demo"}
+    extras = {"zarr", "http", "server", "gpu12", "gpu13", "cluster", "demo"}
     assert set(facts["extras"]) == extras
     assert run("info") == 0
     text = capsys.readouterr().out

@@ -883,7 +883,7 @@ def test_a_worker_declines_what_it_does_not_have(monkeypatch, why):
     values = np.zeros(3, np.uint8)
     built.shared = 7, values
     monkeypatch.setattr(on_worker, "_built", OrderedDict(t=built))
-    name = "bigsap.sources.cluster.on_worker:rows_of"
+    name = on_worker.rows_of
     whole = on_worker._kept_rows("t", name, (7, 7, None), (rows,), "tcp://here")
     _, asked, address, body = on_worker.opened(whole)
     assert (asked, address) == (0, "tcp://here")

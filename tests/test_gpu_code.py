@@ -13,14 +13,14 @@ import pytest
 import bigsap
 import device_twins as twins
 from bigsap import policy
-from bigsap.engine.core.state import BLOCK
 from bigsap.engine.cuda.device_lists import SIDE, columns_of, group_of, span
+from bigsap.engine.cuda.kernel_texts import DENSE, ROWS
 from bigsap.engine.cuda.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
 from bigsap.progress import Monitor
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cuda.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.cuda.device_kernels import OPTIONS, compile_error, full_text
+from bigsap.sources.cuda.device_kernels import OPTIONS, PROOF, compile_error, full_text
 from bigsap.sources.cuda.function import cuda_kernel
 from bigsap.sources.cuda.placed import StreamedToDevice, device_numbers
 from bigsap.strategies import placement
@@ -59,6 +59,9 @@ def code_of(source: object) -> DeviceCode:
     return code.code() if isinstance(code, PairCode) else code
 
 
+FILES = {"dense": DENSE, "rows": ROWS, "proof": PROOF}
+
+
 def full(file: str, code: DeviceCode, **settings: int) -> str:
     usual = {
         "dense": {
@@ -71,11 +74,10 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
             "AHEAD": 0,
         },
         "rows": {"SPAN": 32, "ROWS": 8, "WITH_FREE": 0},
-        "tight": {"SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "ROOM": 32, "PER_BLOCK": 8, "BLOCK": BLOCK},
         "proof": {},
     }[file]
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}
-    return full_text(file, code, tuple(sorted(merged.items())))
+    return full_text(FILES[file], code, tuple(sorted(merged.items())))
 
 
 def compile_text(text: str, arch: str, folder: object) -> None:
@@ -127,8 +129,6 @@ U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
             ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "COLS": 64, "WIDTH": 1, "DEVICES": 8}),
             ("rows", F8, {}),
             ("rows", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "WITH_FREE": 1, "SPAN": 8}),
-            ("tight", F8, {}),
-            ("tight", U1, {"PRICE_IS_INT": 1, "SIGN": -1}),
             ("proof", F8, {"SIGN": -1}),
             ("proof", U1, {"PRICE_IS_INT": 1}),
         ]

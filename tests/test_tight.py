@@ -131,7 +131,7 @@ def test_what_is_promised_of_every_pair(kind, n, seed, dtype, maximize, guess):
     with Team(1) as team, pytest.MonkeyPatch.context() as patch:
         patch.setattr(policy, "TIGHT_FEW", n)
         patch.setattr(policy, "TIGHT_LONELY", 1)
-        passes = tight.HostPass(problem, problem.source.resident(), team, arithmetic.price)
+        passes = tight._Passes(problem, problem.source.resident(), team, arithmetic.price)
         attempt = tight._Attempt(problem, passes, Monitor(), arithmetic, Counts(), 1)
         rows = np.arange(n, dtype=S.ID)
         guess = guess and n > 1
@@ -305,3 +305,13 @@ def test_warmup_enters_these_kernels(monkeypatch):
         assert stats["first_prices"] == "tight"
         assert stats["price"] == name.split(", ")[1].removesuffix(" prices")
         assert len(raised) == ("int" in name.split()[0])
+
+
+@pytest.mark.usefixtures("small", "cupy")
+@pytest.mark.parametrize("kind", ["few values", "terms"])
+def test_a_matrix_that_was_copied_to_a_device_is_gone_through_here(kind):
+    cost = costs_of(kind, 48, 8).astype("f8")
+    result = bigsap.solve(cost, device="cuda", method="compressed")
+    assert result.fun == optimum(cost)[0]
+    result.verify(cost)
+    assert (result.stats["first_prices"] == "tight") == (found(cost)[0] is not None)

@@ -13,7 +13,6 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,8 +57,6 @@ class Target:
 target: Target | None = None
 #: Where a process writes down what it compiles or loads: see ``record``.
 records: Path | None = None
-#: Asked before a kernel is made here: whether another process is at it, having waited for it.
-awaited: Callable[[str], bool] | None = None
 _lock = threading.Lock()
 
 
@@ -157,34 +154,12 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
                 if found is not None:
                     return found
         kept, level = _destination()
-        if kept is None:
-            return None
-        found = self._load(kept, sig, level, target_context)
-        if found is None and awaited is not None:
-            name = name_of(self._function, sig, level)
-            if name is not None and awaited(name):
-                found = self._load(kept, sig, level, target_context)
-        return found
+        return None if kept is None else self._load(kept, sig, level, target_context)
 
     def _load(self, folder: Path, sig: Any, level: str, target_context: Any) -> Any:
         name = name_of(self._function, sig, level)
         packed = None if name is None else kernel_files.read(folder, name)
         return None if packed is None else unpack(packed, target_context)
-
-
-def on_disk(function: Any, signature: Any) -> bool:
-    """Whether a kernel has been kept, or came with the package."""
-    kept, own = _destination()
-    places = [
-        (kernel_files.BUILT / kernel_files.folder_of(level), level) for level in cpu_levels.usable_levels()
-    ]
-    if kept is not None:
-        places.append((kept, own))
-    for folder, level in places:
-        name = name_of(function, signature, level)
-        if name is not None and kernel_files.holds(folder, name):
-            return True
-    return False
 
 
 def _destination() -> tuple[Path | None, str]:

@@ -73,11 +73,6 @@ def read(folder: Path, name: str) -> bytes | None:
     return zlib.decompress(data[head:])
 
 
-def holds(folder: Path, name: str) -> bool:
-    """Whether there is a file for this kernel, whatever is in it."""
-    return (folder / (name + SUFFIX)).exists()
-
-
 def write(folder: Path, name: str, content: bytes) -> None:
     """Keep a kernel; a folder that is full or gone leaves it unkept, which only costs time."""
     packed = zlib.compress(content)

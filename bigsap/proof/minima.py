@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from bigsap import policy
 from bigsap.errors import OverflowRiskError
 from bigsap.proof import scan
-from bigsap.proof.descending import descended, weights
-from bigsap.proof.geometry import boundable, geometry, select
+from bigsap.proof.descending import descended
+from bigsap.proof.geometry import boundable, geometry
 from bigsap.proof.refusals import reach
 from bigsap.proof.row_minima import (
     Prices,
@@ -209,32 +208,6 @@ def may_bound(source: CostSource) -> bool:
     n, m = source.shape
     small = n < policy.PROOF_BOUNDS_ROWS or n * m < policy.PROOF_BOUNDS_PAIRS
     return not (small or isinstance(source, Minimised) or boundable(source) is None)
-
-
-def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
-    """The kernels of a proof by bounds, and arguments of the types that they are called with; the
-    longest first. Empty where the source is not for bounds."""
-    from bigsap.proof import descent, tree
-
-    pair = boundable(source)
-    one = np.zeros(1, np.int64)
-    chosen = None if pair is None else select(pair[0], one, one)
-    p = None if chosen is None else geometry(chosen)
-    if p is None:
-        return []
-    costs = descent.PointCosts(p.x, p.scale, p.kind, 1, p.factor, p.power, p.slip, p.blur, 0, 0)
-    order, first, last, leaves = tree.planted(p.y, weights(p), lambda: None)
-    wide = np.zeros((1, p.y.shape[1]))
-    value = np.zeros(1)
-    grown = tree.Tree(first, last, wide, wide, wide, wide, value, value, leaves)
-    return [
-        (
-            descent.descend,
-            (costs, grown, value, value, one, 0, 1, 1, 0.0, scan.no_minima(1), scan.no_near(0), one, one),
-        ),
-        (tree._fit, (p.y, value, grown, 0, 1)),
-        (tree._split, (p.y, weights(p), order, first, last, 0, 1)),
-    ]
 
 
 def seconds_by_bounds(source: CostSource) -> float:

@@ -18,7 +18,6 @@ from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.run.certify import certified, confirmed, prove_now
 from bigsap.run.checkpoints import open_checkpoint
-from bigsap.run.compile_ahead import compile_ahead
 from bigsap.run.conclude import conclude
 from bigsap.run.interrupted import Conclusion, Deadline, Late, answer
 from bigsap.run.ladder import climb
@@ -39,7 +38,6 @@ def execute(run: Run, *, large: bool = False) -> Result:
     if n == 0 or m == 0:
         empty = np.full(n, -1, np.intp)
         return conclude(run, Conclusion(empty, certificate=prove_now(run, empty, np.zeros(m))))
-    compile_ahead(run.problem, run.method, run.arithmetic.price)
     with Team(run.n_threads) as team:
         run.team = team
         if not run.options.certify and run.rows.policy != "in place":

@@ -22,6 +22,8 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 Ids: TypeAlias = npt.NDArray[np.integer[Any]]
+#: What a worker of a cluster makes of some rows: a function of a module, which goes there by name.
+Task: TypeAlias = Callable[..., list[Array]]
 
 # Packages whose sources write plain numbers.
 _OURS = ("bigsap", "bigsap_server")
@@ -346,7 +348,7 @@ class Crewed(Protocol, metaclass=Ability):
 
     def wave(
         self,
-        name: str,
+        task: Task,
         rows: Array,
         *,
         kind: str,
@@ -355,8 +357,8 @@ class Crewed(Protocol, metaclass=Ability):
         shared: Any = None,
         args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
     ) -> Iterator[tuple[Array, Array]]:
-        """Positions in ``rows`` and the bytes that the function ``name`` made of them, in no
-        fixed order; see ``sources.spread.crew``."""
+        """Positions in ``rows`` and the bytes that ``task`` made of them, in no fixed order; see
+        ``sources.spread.crew``."""
         ...
 
     def show(

@@ -17,7 +17,6 @@ from bigsap.engine.cuda.device_engine import DeviceEngine
 from bigsap.engine.cuda.device_forest import DeviceForest
 from bigsap.engine.cuda.device_lists import DeviceListEngine, device_transform
 from bigsap.engine.cuda.row_cache import DeviceRows
-from bigsap.engine.cuda.tight_pass import DevicePass
 from bigsap.engine.lists.bounds import blocks_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.rows.row_engine import Engine
@@ -265,11 +264,6 @@ def list_engine_for(
     there = isinstance(problem.source, (OnDevice, StreamedToDevice))
     kind = DeviceListEngine if there else ListEngine
     return kind(problem, team, monitor, price, k, seed)
-
-
-def device_pass(source: OnDevice, problem: Problem, price: np.dtype[Any]) -> DevicePass | None:
-    """Passes that find tight pairs on the device of a matrix; None for computed costs."""
-    return DevicePass(problem, price) if source.code().lookup else None
 
 
 def device_forest(problem: Problem) -> DeviceForest | None:

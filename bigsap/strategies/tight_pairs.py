@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +29,6 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Resident
-from bigsap.sources.cuda.placed import OnDevice
-from bigsap.strategies.placement import device_pass
 from bigsap.strategies.start.samples import Counts
 
 #: A slice of a pass: pairs of the first, seconds of the later ones.
@@ -59,15 +57,16 @@ def tight_start(
     """A matching on tight pairs of all rows but a few; None where there is none to be had
     quickly, or a cost is invalid, which is left for others to say.
 
-    For square matrices in memory, the host's or a device's. What was evaluated is counted.
+    For square matrices in the host's memory. What was evaluated is counted.
     The same for any number of threads.
     """
     n, m = problem.shape
     if n != m or n < policy.TIGHT_PAIRS_ROWS:
         return None
-    pairs = _pass_for(problem, team, arithmetic.price)
-    if pairs is None:
+    matrix = problem.source.resident() if isinstance(problem.source, Resident) else None
+    if matrix is None:
         return None
+    pairs = _Passes(problem, matrix, team, arithmetic.price)
     attempt = _Attempt(problem, pairs, monitor, arithmetic, counts, team.n_threads)
     generator = np.random.default_rng([seed, n, 11])
     first = np.sort(generator.permutation(n)[: int(policy.TIGHT_FIRST * n**0.5)]).astype(S.ID)
@@ -79,26 +78,7 @@ def tight_start(
     return found
 
 
-class _Pass(Protocol):
-    """How the costs are gone through: ``HostPass``, or the same on a device."""
-
-    def sweep(self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]) -> None: ...
-
-    def columns(self, columns: Array) -> tuple[Array, Array]: ...
-
-    def row(self, row: int) -> Array: ...
-
-
-def _pass_for(problem: Problem, team: Team, price: np.dtype[Any]) -> _Pass | None:
-    """None for costs that are not a matrix in memory, row after row."""
-    source = problem.source
-    if isinstance(source, OnDevice):
-        return device_pass(source, problem, price)
-    matrix = source.resident() if isinstance(source, Resident) else None
-    return None if matrix is None else HostPass(problem, matrix, team, price)
-
-
-class HostPass:
+class _Passes:
     """Passes over the rows of a matrix in the host's memory, by all threads."""
 
     def __init__(self, problem: Problem, matrix: Array, team: Team, price: np.dtype[Any]) -> None:
@@ -142,7 +122,7 @@ class _Attempt:
     def __init__(
         self,
         problem: Problem,
-        pairs: _Pass,
+        pairs: _Passes,
         monitor: Monitor,
         arithmetic: Arithmetic,
         counts: Counts,

@@ -32,7 +32,7 @@ from bigsap.client import Client, Job
 
 ROWS = 1000
 KINDS = ("tiny", "points", "upload", "expression", "cancelled")
-GROUPS = [f"{one}{kind}_mib" for one in ("server", "workers", "compiler") for kind in ("", "_own")]
+GROUPS = [f"{one}{kind}_mib" for one in ("server", "workers") for kind in ("", "_own")]
 ENDS = {"succeeded", "failed", "cancelled"}
 
 
@@ -172,18 +172,17 @@ class Load:
 
 
 def sample(server: psutil.Process, minute: int) -> dict[str, Any]:
-    """MiB and open files of the server, MiB of its workers, and of what compiles for them.
+    """MiB and open files of the server, and MiB of its workers.
 
     ``own``: without the pages of files, which fill as code is first used.
     """
-    found = {"minute": minute, **dict.fromkeys(GROUPS, 0.0), "compiling": 0}
+    found = {"minute": minute, **dict.fromkeys(GROUPS, 0.0)}
     for process in (server, *server.children(recursive=True)):
         try:
-            memory, ahead = process.memory_info(), "bigsap.compile.ahead" in process.cmdline()
+            memory = process.memory_info()
         except psutil.NoSuchProcess:
             continue
-        group = "server" if process == server else "compiler" if ahead else "workers"
-        found["compiling"] += ahead
+        group = "server" if process == server else "workers"
         found[f"{group}_mib"] += memory.rss / 2**20
         found[f"{group}_own_mib"] += (memory.rss - memory.shared) / 2**20
     found = {name: round(value, 1) for name, value in found.items()}

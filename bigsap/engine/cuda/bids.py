@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.state import FREE
+from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.cuda.row_kernels import row_kernels, values_of
 from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.problem import Problem
@@ -26,8 +27,8 @@ class DeviceBids:
     def __init__(self, problem: Problem, price: np.dtype[Any], look: Callable[[], None]) -> None:
         self.source: Any = problem.source
         self.price, self._look, self.shape = price, look, problem.shape
-        self._range = row_kernels(problem, price, "bids", _SIDE).get("bigsap_range")
-        self._bids = row_kernels(problem, price, "bids", _SIDE, together=True).get("bigsap_bids")
+        self._range = row_kernels(problem, price, kernel_texts.BIDS, _SIDE).get("bigsap_range")
+        self._bids = row_kernels(problem, price, kernel_texts.BIDS, _SIDE, together=True).get("bigsap_bids")
 
     def range(self) -> Array:
         """See ``HostBids``; without an allowed cost the ends of all numbers."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
+from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.cuda.row_kernels import column_minima, row_kernels
 from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.engine.trees.device_result import BETWEEN, YIELD
@@ -48,7 +49,7 @@ class DeviceClassical:
         self.counts = dict.fromkeys(COUNTS, 0)
         width = 2 * -(-m // 64)
         settings = {"TEAM": _TEAM, "WIDE": WIDE}
-        kernels = row_kernels(problem, price, "classical", _TEAM, together=True, **settings)
+        kernels = row_kernels(problem, price, kernel_texts.CLASSICAL, _TEAM, together=True, **settings)
         self._kernel = kernels.get("bigsap_classical")
         with on(self.device):
             self._state = cupy.zeros(_WORDS, np.int32)

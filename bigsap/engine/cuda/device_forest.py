@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
+from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.cuda.forest_rows import RANGE, Reading, common_unit, gathered
 from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.engine.trees.device_result import DONE, KEEP, YIELD, Grown, KeptLists
@@ -123,7 +124,9 @@ class DeviceForest:
         with on(device):
             # Blocks wait for one another; such modules may not have larger grids.
             settings = (("KEEP", KEEP), ("TEAM", _TEAM), ("WIDE", WIDE))
-            kernel = compiled(device, _NO_COSTS, "forest", settings, cooperative=True).get("bigsap_forest")
+            kernel = compiled(device, _NO_COSTS, kernel_texts.FOREST, settings, cooperative=True).get(
+                "bigsap_forest"
+            )
             span = max(n, m)
             room = empty((_VECTORS, span), np.int32, "trees")
             state = cupy.zeros(_WORDS, np.int32)

@@ -14,6 +14,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
+from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
 from bigsap.engine.lists.list_engine import ListEngine
@@ -102,7 +103,7 @@ class DeviceListEngine(ListEngine):
             "PRICE_IS_INT": int(self.price.kind == "i"),
             "SIGN": self.problem.sign,
         }
-        return compiled(self.device, code, "rows", tuple(sorted(settings.items())))
+        return compiled(self.device, code, kernel_texts.ROWS, tuple(sorted(settings.items())))
 
     def drop_bounds(self) -> None:
         """Keep them: the host evaluates by bounds what a search asks for, although the device
@@ -312,7 +313,7 @@ def device_transform(problem: Problem, rows: Array, u: Array, price: np.dtype[An
         "SIGN": problem.sign,
     }
     with on(source.device):
-        kernels = compiled(source.device, code, "rows", tuple(sorted(settings.items())))
+        kernels = compiled(source.device, code, kernel_texts.ROWS, tuple(sorted(settings.items())))
         strip = max(_STRIP, -(-rows.size // 512))
         strips = -(-rows.size // strip)
         parts = empty((strips, m), price, "first prices")

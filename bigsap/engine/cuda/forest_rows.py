@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.trees.device_result import KEEP
 from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
@@ -57,7 +58,7 @@ class Reading:
         )
 
     def _launch(self, name: str, grid: tuple[int, ...], *args: Any) -> None:
-        kernel = compiled(self.device, self.code, "forest_rows", self.settings).get(name)
+        kernel = compiled(self.device, self.code, kernel_texts.FOREST_ROWS, self.settings).get(name)
         kernel(grid, (self.side,), (self.source.words(), self.rows, self.columns, *args))
 
     def exponents(self) -> Any:

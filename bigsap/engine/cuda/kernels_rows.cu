@@ -115,18 +115,6 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_merge(
     second_out[j] = second;
 }
 
-// Costs of some rows, columns first .. first + width, to out (n_rows, width).
-extern "C" __global__ void __launch_bounds__(SIDE) bigsap_gather(
-    const i64* cost_words, const int* rows, int n_rows, int first, int width, COST_T* out
-) {
-    const Costs costs = load_costs(cost_words);
-    for (int p = blockIdx.y; p < n_rows; p += gridDim.y) {
-        const Row row = open_row(costs, rows[p]);
-        for (int k = blockIdx.x * SIDE + threadIdx.x; k < width; k += gridDim.x * SIDE)
-            out[(i64)p * width + k] = cost_at(costs, row, first + k);
-    }
-}
-
 // Costs of some rows to slots of a row cache: those of row rows[p] to out[slots[p], :].
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_keep(
     const i64* cost_words, const int* rows, const int* slots, int n_rows, int n_columns,

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core import state as S
+from bigsap.engine.cuda import kernel_texts
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
-from bigsap.sources.cuda.device_kernels import Kernels, compiled, load_cupy, on
+from bigsap.sources.cuda.device_kernels import KernelFiles, Kernels, compiled, load_cupy, on
 
 _SIDE, _STRIP, _MOST_BLOCKS = 256, 256, 1 << 16
 #: Pairs of one launch.
@@ -17,7 +18,13 @@ _PAIRS = 1 << 33
 
 
 def row_kernels(
-    problem: Problem, price: np.dtype[Any], file: str, side: int, *, together: bool = False, **settings: int
+    problem: Problem,
+    price: np.dtype[Any],
+    files: KernelFiles,
+    side: int,
+    *,
+    together: bool = False,
+    **settings: int,
 ) -> Kernels:
     """Kernels of which a block goes through a row. side: its threads. together: blocks wait for one
     another; there may not be more than run at a time. settings: further macros."""
@@ -30,7 +37,7 @@ def row_kernels(
         "WIDTH": code.width,
         **settings,
     }
-    return compiled(source.device, code, file, tuple(macros.items()), cooperative=together)
+    return compiled(source.device, code, files, tuple(macros.items()), cooperative=together)
 
 
 def values_of(keys: Array, price: np.dtype[Any]) -> Array:
@@ -47,7 +54,7 @@ def column_minima(problem: Problem, price: np.dtype[Any]) -> Any:
     cupy = load_cupy()
     source: Any = problem.source
     n, m = problem.shape
-    kernels = row_kernels(problem, price, "columns", _SIDE)
+    kernels = row_kernels(problem, price, kernel_texts.COLUMNS, _SIDE)
     least_of_rows, columns_least, prices = map(
         kernels.get, ("bigsap_rows_least", "bigsap_columns_least", "bigsap_prices")
     )

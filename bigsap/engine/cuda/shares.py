@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.engine.cuda import kernel_texts
 from bigsap.errors import BigsapError, OptionError
 from bigsap.sources.cuda.device_kernels import Settings, attributes_of, compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
@@ -76,10 +77,12 @@ class DevicePart:
         self.cluster = bool(dense["USE_CLUSTER"])
         settings: Settings = tuple(sorted(dense.items()))
         with self.here():
-            self._dense = compiled(self.device, code, "dense", settings, cooperative=not self.cluster)
+            self._dense = compiled(
+                self.device, code, kernel_texts.DENSE, settings, cooperative=not self.cluster
+            )
             batch = {"SPAN": 8, "ROWS": 8, "WITH_FREE": 0, "WIDTH": code.width}
             batch |= {name: basic[name] for name in ("PRICE_IS_INT", "SIGN")}
-            self.batch = compiled(self.device, code, "rows", tuple(sorted(batch.items())))
+            self.batch = compiled(self.device, code, kernel_texts.ROWS, tuple(sorted(batch.items())))
             words = 2 + 2 * self.group + 2 * self.group * (self.threads // 32) * 4
             self.board = cupy.zeros(words, np.uint64)
             self.spill_size = n_columns + 1

@@ -353,7 +353,7 @@ class ListEngine(ListStore):
         if n_pairs >= self._most_pairs:
             self._most_pairs = paced(self._most_pairs)
 
-    def _search_arguments(self, epsilon: float, postpone: float, *, named: bool = True) -> tuple[Any, ...]:
+    def _search_arguments(self, epsilon: float, postpone: float) -> tuple[Any, ...]:
         kind = self.price.type
         unit = kind(0 if self.problem.integer else UNIT)
         pairs = F.Pairs(
@@ -370,12 +370,8 @@ class ListEngine(ListStore):
             self._most_entries,
             self._most_pairs,
         )
-        evaluator = self.evaluator(self.slots, self.scratch, named=named)
+        evaluator = self.evaluator(self.slots, self.scratch)
         return self.roots, pairs, self.frontier, self.lists, evaluator, rules
-
-    def search_kernel(self) -> tuple[Any, tuple[Any, ...]]:
-        """The kernel of a phase, and arguments as it is called with."""
-        return run_searches, self._search_arguments(0.0, 0.0, named=False)
 
     def _next_fit(self) -> int:
         """The number of evaluations at which majorants are fitted anew: they loosen as prices

@@ -23,7 +23,6 @@ from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Crewed
 from bigsap.sources.offloadable import read_by_kernels
 
-_LISTS = "bigsap.engine.lists.on_workers:lists_of"
 #: int64: pairs looked at, first bad row's place or -1, entries noted.
 _HEAD = 3
 #: Minima of blocks are kept for all rows at once: up to so many bytes on a worker.
@@ -92,7 +91,7 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
 
     try:
         for positions, body in source.wave(
-            _LISTS,
+            lists_of,
             rows[first:],
             kind="list",
             row_bytes=source.row_bytes,

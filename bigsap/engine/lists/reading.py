@@ -44,12 +44,9 @@ class Costs(NamedTuple):
     plain: bool
 
 
-def costs_in(slots: Array, price: np.dtype[Any], *, there: bool, named: bool = True) -> Costs:
-    """The rows of a matrix, or with ``there`` False rows of its dtype that kernels compute.
-
-    named: False for arguments of the right types only, with nothing compiled.
-    """
-    judge, reduce, copy = _functions(slots.dtype, price) if named else (0, 0, 0)
+def costs_in(slots: Array, price: np.dtype[Any], *, there: bool) -> Costs:
+    """The rows of a matrix, or with ``there`` False rows of its dtype that kernels compute."""
+    judge, reduce, copy = _functions(slots.dtype, price)
     start, stride = (slots.ctypes.data, slots.strides[0]) if there else (0, 0)
     plain = bool(slots.dtype == price)
     return Costs(judge, reduce, copy, start, stride, slots.itemsize, plain)

@@ -315,18 +315,13 @@ class ListStore:
         counts.evaluations += rows.size
         return slots, int(counts.bad_row)
 
-    def _evaluation_arguments(self, rows: Array, slots: Array, *, named: bool = True) -> tuple[Any, ...]:
-        evaluator = self.evaluator(slots, self.scratches, named=named)
+    def _evaluation_arguments(self, rows: Array, slots: Array) -> tuple[Any, ...]:
+        evaluator = self.evaluator(slots, self.scratches)
         return rows, not self.immediate, self.v, self.open_price, evaluator, self.lists
 
-    def evaluation_kernel(self) -> tuple[Any, tuple[Any, ...]]:
-        """The kernel of evaluations, and arguments as it is called with."""
-        rows = np.empty(0, S.ID)
-        return run_evaluations, (0, 1, *self._evaluation_arguments(rows, self.slots, named=False))
-
-    def evaluator(self, slots: Array, scratch: L.Scratch, *, named: bool = True) -> Evaluator:
-        """How rows in ``slots`` are evaluated now. named: see ``costs_in``."""
-        costs = costs_in(slots, self.price, there=not self.from_fill, named=named)
+    def evaluator(self, slots: Array, scratch: L.Scratch) -> Evaluator:
+        """How rows in ``slots`` are evaluated now."""
+        costs = costs_in(slots, self.price, there=not self.from_fill)
         return Evaluator(costs, self.from_fill, self.terms, self.blocks, self.seed, scratch, self.longest)
 
     def check_size(self, row: int, costs: Array, limit: int | None) -> None:

@@ -211,14 +211,6 @@ class Engine:
         self.pairs_skipped += int(self.state.fronts["skipped"].sum()) * S.LANES
         self.state = self.state._replace(**S.no_front(self.price))
 
-    def phase_kernel(self, square: bool) -> tuple[Any, tuple[Any, ...]]:
-        """The kernel of a phase, and arguments as it is called with."""
-        order, none = np.empty(0, S.ID), self.price.type(0)
-        head = (0, 1, self.state, self.rows.table, self.terms, order, False, none)
-        if square:
-            return run_square, (*head, self._budget)
-        return run_phase, (*head, 0, self._budget)
-
     def matching(self) -> Array:
         """The column of each row so far, FREE where it has none; a copy, intp."""
         if self.sweeping:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from bigsap.errors import ClusterError, OptionError
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, Task
 from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.sharing import Line, Shared
 
@@ -88,7 +88,7 @@ class ClusterConnection:
         self.threads: dict[str, int] = {}
         self._looked = -math.inf
         #: Seconds a row, by what is made of it; and of one that the costs are asked for.
-        self._pace: dict[tuple[str, bool], float] = {}
+        self._pace: dict[tuple[Task, bool], float] = {}
         self._dear: float | None = None
         #: Who evaluated each row last, and has probably kept it: by place in ``_known``, or -1.
         self.row_owners: dict[str, Array] = {}
@@ -203,19 +203,19 @@ class ClusterConnection:
 
     # -- waves ------------------------------------------------------------------------
 
-    def pace(self, name: str, *, kept: bool = False) -> float | None:
+    def pace(self, task: Task, *, kept: bool = False) -> float | None:
         """Seconds that a row takes a worker which has to make it, or which should have ``kept``
         it; as far as is known."""
         if not kept or self._dear is None:
-            return self._pace.get((name, True), self._dear)
-        quick = self._pace.get((name, False), self._dear)
+            return self._pace.get((task, True), self._dear)
+        quick = self._pace.get((task, False), self._dear)
         return quick + self.forgotten * self._dear
 
-    def learn(self, name: str, seconds: float, n_rows: int, n_asked: int) -> None:
+    def learn(self, task: Task, seconds: float, n_rows: int, n_asked: int) -> None:
         """Take note of a block, of which ``n_asked`` rows were made. Rows differ, so the pace
         rises at once, and falls by halves. What looking up takes tells nothing of making: blocks
         sized by a mean of both would keep the other workers waiting."""
-        new, key = seconds / (n_asked or n_rows), (name, n_asked > 0)
+        new, key = seconds / (n_asked or n_rows), (task, n_asked > 0)
         self._pace[key] = max(1e-7, new, self._pace.get(key, 0.0) / 2)
         if n_asked:
             self._dear = self._pace[key]

@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, ClusterError
-from bigsap.sources.base import Array, CostSource, Grouped, Ids, Prefetching, Waiting, range_of
+from bigsap.sources.base import Array, CostSource, Grouped, Ids, Prefetching, Task, Waiting, range_of
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.cluster.on_worker import rows_of
 from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
 from bigsap.sources.cluster.workers import Workers, cores_here
 from bigsap.sources.convert import check_rows
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.offloadable import read_by_kernels
 
-_ROWS = "bigsap.sources.cluster.on_worker:rows_of"
-_DUALS = "bigsap.run.part_proof:duals_of"
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20
 #: A row that is asked for is on its way for about so long; so many others at most come from a
@@ -42,12 +41,15 @@ def spread(source: CostSource, crew: Workers) -> ClusterCosts:
 
 
 @contextmanager
-def connect(cluster: Any) -> Iterator[Workers | None]:
-    """The workers that ``solve(cluster=...)`` names, for one solve; None for None."""
+def connect(cluster: Any, duals_of: Task) -> Iterator[Workers | None]:
+    """The workers that ``solve(cluster=...)`` names, for one solve; None for None.
+
+    duals_of: the task by which they make the certificate's pass over some rows.
+    """
     if cluster is None:
         yield None
         return
-    with Workers(cluster, cores_here()) as crew:
+    with Workers(cluster, cores_here(), duals_of) as crew:
         yield crew
 
 
@@ -160,7 +162,7 @@ class ClusterCosts:
     def foresees(self) -> int:
         """As many as the workers make in about the time of a round trip, one by each thread at
         least; the row that is asked for is one of them."""
-        pace = self.crew.pace(_ROWS)
+        pace = self.crew.pace(rows_of)
         each = 1 if pace is None else max(1, min(_MOST_EACH, int(_TRIP_SECONDS / pace)))
         return min(self.crew.n_threads * each, self._most_ahead) - 1
 
@@ -197,7 +199,7 @@ class ClusterCosts:
 
     def wave(
         self,
-        name: str,
+        task: Task,
         rows: Array,
         *,
         kind: str,
@@ -208,7 +210,7 @@ class ClusterCosts:
     ) -> Iterator[tuple[Array, Array]]:
         """See ``Crewed`` and ``Workers.wave``."""
         return self.crew.wave(
-            self.costs, name, rows, kind=kind, row_bytes=row_bytes, tick=tick, shared=shared, args=args
+            self.costs, task, rows, kind=kind, row_bytes=row_bytes, tick=tick, shared=shared, args=args
         )
 
     def show(
@@ -216,7 +218,7 @@ class ClusterCosts:
     ) -> None:
         """Hand every row of costs to ``take(row, costs)`` as it arrives, in no fixed order."""
         m = self.shape[1]
-        wave = self.wave(_ROWS, rows, kind="row", row_bytes=self.row_bytes, tick=tick or self._waiting.look)
+        wave = self.wave(rows_of, rows, kind="row", row_bytes=self.row_bytes, tick=tick or self._waiting.look)
         for positions, body in wave:
             costs = body.view(self.dtype).reshape(positions.size, m)
             for row, line in zip(rows[positions].tolist(), costs, strict=True):
@@ -241,8 +243,9 @@ class ClusterCosts:
             pairs = None if matching is None else matching[positions]
             return prices.dtype.str, maximize, pairs
 
+        assert self.crew.duals_of is not None
         wave = self.wave(
-            _DUALS,
+            self.crew.duals_of,
             np.arange(n),
             kind="dual",
             row_bytes=self.row_bytes,

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, Task
 from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.connection import ClusterConnection
 from bigsap.sources.cluster.sharing import Shared
@@ -39,7 +39,7 @@ class Lookup:
 
 
 def look_up(
-    crew: ClusterConnection, token: str, name: str, shared: Shared | None, lookups: Sequence[Lookup]
+    crew: ClusterConnection, token: str, task: Task, shared: Shared | None, lookups: Sequence[Lookup]
 ) -> None:
     """Ask all workers at the same time; what they answer is in ``lookups`` then."""
     client = crew.client
@@ -51,7 +51,7 @@ def look_up(
         there = {} if shared is None else shared.line.there
         # Whether it arrives is not known until it is answered.
         there.pop(lookup.seat, None)
-        args = pickle.dumps((token, name, version, lookup.args), pickle.HIGHEST_PROTOCOL)
+        args = pickle.dumps((token, task, version, lookup.args), pickle.HIGHEST_PROTOCOL)
         crew.counts.sent_bytes += len(args) + len(function) + len(nothing)
         message = {"function": function, "args": args, "kwargs": nothing}
         try:

@@ -7,7 +7,6 @@ packed. So lists, rows and duals travel as arrays; only an error is an object.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import pickle
 import threading
@@ -23,7 +22,7 @@ import numpy as np
 
 from bigsap.errors import BigsapError
 from bigsap.memory import free_memory
-from bigsap.sources.base import Array, CostSource, Fillable, Ids, Resident
+from bigsap.sources.base import Array, CostSource, Fillable, Ids, Resident, Task
 from bigsap.sources.cluster.recipes import followed
 from bigsap.sources.cluster.sharing import applied
 
@@ -149,9 +148,9 @@ def hold(values: Array) -> Array:
 
 
 def perform(
-    recipe: Array, shared: Array | None, since: Array | None, token: str, name: str, args: Any
+    recipe: Array, shared: Array | None, since: Array | None, token: str, task: Task, args: Any
 ) -> Any:
-    """One block of a wave: ``module:function`` of the costs of this token.
+    """One block of a wave: ``task`` of the costs of this token.
 
     recipe: uint8, see ``recipes``. shared: what all blocks of the wave need (prices), but for the
     changes ``since``. args: of this block; ``args[0]`` are its rows. Returns uint8, or a Failure.
@@ -162,7 +161,7 @@ def perform(
         before = built.rows.asked
         if shared is not None and since is not None:
             shared = applied(shared, since)
-        body = _function(name)(built, shared, args[0].astype(np.int64), *args[1:])
+        body = task(built, shared, args[0].astype(np.int64), *args[1:])
     except BigsapError as error:
         first = getattr(error, "row", None)
         first = int(args[0][0]) if first is None else int(first)
@@ -170,17 +169,17 @@ def perform(
     return _answer(clock, built.rows.asked - before, address(), body)
 
 
-async def looked_up(token: str, name: str, version: Any, args: Any, dask_worker: Any = None) -> Array | None:
+async def looked_up(token: str, task: Task, version: Any, args: Any, dask_worker: Any = None) -> Array | None:
     """As ``perform``, called without a task, for rows that this worker has kept. version: of what
     blocks share, see ``Shared.message``. None for costs that it has not built and for a version
     that it cannot make; empty where it has not kept all of these rows."""
     loop = asyncio.get_running_loop()
-    call = partial(_kept_rows, token, name, version, args, dask_worker.address)
+    call = partial(_kept_rows, token, task, version, args, dask_worker.address)
     found: Array | None = await loop.run_in_executor(dask_worker.executors["default"], call)
     return found
 
 
-def _kept_rows(token: str, name: str, version: Any, args: Any, where: str) -> Array | None:
+def _kept_rows(token: str, task: Task, version: Any, args: Any, where: str) -> Array | None:
     clock = time.perf_counter()
     with _lock:
         built = _built.get(token)
@@ -196,15 +195,10 @@ def _kept_rows(token: str, name: str, version: Any, args: Any, where: str) -> Ar
         return np.empty(0, np.uint8)
     before = built.rows.asked
     try:
-        body = _function(name)(built, shared, rows, *args[1:])
+        body = task(built, shared, rows, *args[1:])
     except BigsapError:
         return None  # a task says which
     return _answer(clock, built.rows.asked - before, where, body)
-
-
-def _function(name: str) -> Any:
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
 
 
 def _answer(clock: float, n_asked: int, where: str, body: list[Array]) -> Array:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import ClusterError, SourceError
-from bigsap.sources.base import Array
+from bigsap.sources.base import Array, Task
 from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.connection import ClusterConnection
 from bigsap.sources.cluster.lookups import Lookup, look_up
@@ -83,14 +83,14 @@ class WaveBlocks:
         self,
         crew: ClusterConnection,
         costs: tuple[str, Shared],
-        name: str,
+        task: Task,
         rows: Array,
         kind: str,
         row_bytes: int,
         shared: Shared | None,
         args: Callable[[Array], tuple[Any, ...]],
     ) -> None:
-        self.crew, self.rows, self.name, self.kind = crew, rows, name, kind
+        self.crew, self.rows, self.task, self.kind = crew, rows, task, kind
         self.token, self.recipe = costs
         self.row_bytes, self.shared, self.args = max(1, row_bytes), shared, args
         self.arrived: queue.SimpleQueue[tuple[_Block, Any]] = queue.SimpleQueue()
@@ -148,7 +148,7 @@ class WaveBlocks:
     def _look_up(self) -> Iterator[tuple[Array, Array]]:
         """Ask workers for the few rows of theirs without tasks, see ``lookups``."""
         crew, lookups = self.crew, []
-        pace = crew.pace(self.name, kept=True) or _LEAST_SECONDS
+        pace = crew.pace(self.task, kept=True) or _LEAST_SECONDS
         for seat, positions in self.kept.items():
             bytes_ = positions.size * self.row_bytes
             short = positions.size * pace < _LEAST_SECONDS and bytes_ <= _LOOKUP_BYTES
@@ -156,7 +156,7 @@ class WaveBlocks:
                 lookups.append(Lookup(seat, positions, self._args(positions)))
         if not lookups:
             return
-        look_up(crew, self.token, self.name, self.shared, lookups)
+        look_up(crew, self.token, self.task, self.shared, lookups)
         for lookup in lookups:
             if isinstance(lookup.body, np.ndarray):
                 self.kept[lookup.seat] = _NONE
@@ -221,7 +221,7 @@ class WaveBlocks:
     def _size(self, kept: bool) -> int:
         """Smaller towards the end, so that all workers are done at about the same time, but never
         too small to be worth its way."""
-        pace = self.crew.pace(self.name, kept=kept)
+        pace = self.crew.pace(self.task, kept=kept)
         if pace is None:
             return 1
         even = max(-(-self._left() // (2 * self.crew.n_threads)), int(_LEAST_SECONDS / pace))
@@ -252,7 +252,7 @@ class WaveBlocks:
         elif block.owner is not None and not anywhere and block.owner in crew.threads:
             where = {"workers": [block.owner], "allow_other_workers": True}
         future = crew.submit(
-            on_worker.perform, recipe, shared, since, self.token, self.name, args, label=self.kind, **where
+            on_worker.perform, recipe, shared, since, self.token, self.task, args, label=self.kind, **where
         )
         block.copies.append(future)
         future.add_done_callback(lambda done: self.arrived.put((block, done)))
@@ -351,7 +351,7 @@ class WaveBlocks:
         crew, counts = self.crew, self.crew.counts
         seconds, asked, address, body = opened(answer)
         n_rows = positions.size
-        crew.learn(self.name, seconds, n_rows, asked)
+        crew.learn(self.task, seconds, n_rows, asked)
         if self.token in crew.row_owners:
             crew.row_owners[self.token][self.rows[positions]] = crew.number(address)
         # What workers say, not for how long blocks were out: a block that waits for a worker that

@@ -1,7 +1,7 @@
 """Compiling kernels around costs, and launching them: the only place that talks to CuPy's
 compiler.
 
-Kernels are CUDA C++ files of this package, compiled at run time (NVRTC; nvcc is not
+Kernels are CUDA C++ files, compiled at run time (NVRTC; nvcc is not
 needed) for the device at hand, once for each combination of costs and settings; CuPy
 keeps the machine code on disk.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from bigsap.errors import KernelError, OptionError
 from bigsap.sources.cuda.code import PRELUDE, DeviceCode
@@ -21,25 +21,16 @@ from bigsap.sources.cuda.code import PRELUDE, DeviceCode
 #: Macros and their values.
 Settings = tuple[tuple[str, int], ...]
 
-#: The package of a module's texts, and the texts in their order.
-_FILES = {
-    "dense": (
-        "bigsap.engine.cuda",
-        ("kernels_group", "kernels_post", "kernels_agree", "kernels_dense", "kernels_start"),
-    ),
-    "rows": ("bigsap.engine.cuda", ("kernels_price", "kernels_rows", "kernels_lists")),
-    "tight": ("bigsap.engine.cuda", ("kernels_price", "kernels_rows", "kernels_tight")),
-    "forest": ("bigsap.engine.cuda", ("kernels_grid", "kernels_forest")),
-    "forest_rows": ("bigsap.engine.cuda", ("kernels_forest_rows",)),
-    "bids": ("bigsap.engine.cuda", ("kernels_price", "kernels_least", "kernels_grid", "kernels_bids")),
-    "columns": ("bigsap.engine.cuda", ("kernels_price", "kernels_least", "kernels_columns")),
-    "classical": (
-        "bigsap.engine.cuda",
-        ("kernels_price", "kernels_least", "kernels_grid", "kernels_classical"),
-    ),
-    "pairs": ("bigsap.sources.cuda", ("kernels_pairs",)),
-    "proof": ("bigsap.sources.cuda", ("kernels_proof",)),
-}
+
+class KernelFiles(NamedTuple):
+    """CUDA files of one package that are compiled together, in this order."""
+
+    package: str
+    names: tuple[str, ...]
+
+
+PAIRS = KernelFiles(__package__, ("kernels_pairs",))
+PROOF = KernelFiles(__package__, ("kernels_proof",))
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 #: Contraction would make equal formulas differ from the CPU in the last bit.
 OPTIONS = ("-std=c++17", "-fmad=false")
@@ -77,26 +68,26 @@ def attributes_of(device: int) -> dict[str, int]:
 
 
 @cache
-def _kernel_text(file: str) -> str:
-    package, names = _FILES[file]
-    folder = resources.files(package)
+def _kernel_text(files: KernelFiles) -> str:
+    folder = resources.files(files.package)
     return "".join(
-        f'#line 1 "{name}.cu"\n{folder.joinpath(f"{name}.cu").read_text(encoding="utf-8")}' for name in names
+        f'#line 1 "{name}.cu"\n{folder.joinpath(f"{name}.cu").read_text(encoding="utf-8")}'
+        for name in files.names
     )
 
 
-def full_text(file: str, code: DeviceCode, settings: Settings) -> str:
+def full_text(files: KernelFiles, code: DeviceCode, settings: Settings) -> str:
     """The whole text of a module: macros, the costs' code, the kernels."""
-    return _full_text(file, code.text, settings)
+    return _full_text(files, code.text, settings)
 
 
-def _full_text(file: str, costs: str, settings: Settings) -> str:
+def _full_text(files: KernelFiles, costs: str, settings: Settings) -> str:
     macros = dict(settings)
     macros.setdefault("WIDTH", 1)
     macros.setdefault("SIGN", 1)
     macros.setdefault("DEVICES", 1)
     defines = "".join(f"#define {key} ({value})\n" for key, value in macros.items())
-    return f"{defines}{PRELUDE}{costs}\n{_kernel_text(file)}"
+    return f"{defines}{PRELUDE}{costs}\n{_kernel_text(files)}"
 
 
 class Kernels:
@@ -129,19 +120,24 @@ class Kernels:
 
 @cache
 def _compiled(
-    device: int, text: str, file: str, settings: Settings, options: tuple[str, ...], cooperative: bool
+    device: int,
+    text: str,
+    files: KernelFiles,
+    settings: Settings,
+    options: tuple[str, ...],
+    cooperative: bool,
 ) -> Kernels:
     # By what the text is made of: the whole one has tens of thousands of characters to hash.
-    return Kernels(device, _full_text(file, text, settings), options, cooperative)
+    return Kernels(device, _full_text(files, text, settings), options, cooperative)
 
 
 def compiled(
-    device: int, code: DeviceCode, file: str, settings: Settings, *, cooperative: bool = False
+    device: int, code: DeviceCode, files: KernelFiles, settings: Settings, *, cooperative: bool = False
 ) -> Kernels:
-    """The kernels of ``file`` around these costs. KernelError when the costs' code is wrong."""
+    """The kernels of ``files`` around these costs. KernelError when the costs' code is wrong."""
     # The last of two contradicting options counts.
     options = (*OPTIONS, *code.options)
-    return _compiled(device, code.text, file, settings, options, cooperative)
+    return _compiled(device, code.text, files, settings, options, cooperative)
 
 
 def compile_error(log: str, text: str) -> KernelError:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bigsap.errors import CertificateError
 from bigsap.sources.base import Array
-from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.device_kernels import PROOF, compiled, load_cupy, on
 
 #: Rows in one launch: a fraction of a second of work.
 _PAIRS = 1 << 34
@@ -97,7 +97,7 @@ def _minima(
     settings = (("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1), ("WIDTH", code.width))
     u, rest, costs = np.empty(n, prices.dtype), np.empty(n), np.empty(n, source.dtype)
     with on(source.device):
-        kernel = compiled(source.device, code, "proof", settings).get("bigsap_proof")
+        kernel = compiled(source.device, code, PROOF, settings).get("bigsap_proof")
         given = [prices] if columns is None else [prices, columns]
         there = cupy.asarray(np.concatenate([one.view(np.uint8) for one in given]))
         own_prices = there[: prices.nbytes].view(prices.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.sources.base import Array
-from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.device_kernels import PAIRS, compiled, load_cupy, on
 from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice
 from bigsap.sources.cuda.row_blocks import RowsOnDevices
 from bigsap.sources.cuda.slabs import SlabsOnDevices
@@ -42,7 +42,7 @@ def device_pairs(source: Any, rows: Array, columns: Array) -> Array | None:
         code = source.code()
         there = cupy.zeros(rows.size, code.dtype)
         if rows.size:
-            kernel = compiled(source.device, code, "pairs", ()).get("bigsap_pairs")
+            kernel = compiled(source.device, code, PAIRS, ()).get("bigsap_pairs")
             grid = min(_MOST_BLOCKS, -(-rows.size // _BLOCK))
             kernel((grid,), (_BLOCK,), (source.words(), i, j, np.int32(rows.size), there))
         return np.asarray(there.get())

@@ -35,7 +35,7 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
 from bigsap.sources.cuda.code import DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
+from bigsap.sources.cuda.device_kernels import PAIRS, compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, copy_of, empty, free_bytes, no_room, panels
 
 
@@ -123,7 +123,7 @@ class _Device:
             return
         cupy = load_cupy()
         with on(self.device):
-            kernel = compiled(self.device, self.code(), "rows", ROW_SETTINGS).get("bigsap_gather")
+            kernel = compiled(self.device, self.code(), PAIRS, ()).get("bigsap_gather")
             step = max(1, PANEL_BYTES // (width * self.dtype.itemsize))
             for first in range(0, len(rows), step):
                 part = cupy.asarray(np.asarray(rows[first : first + step], np.int32))
@@ -164,10 +164,6 @@ class _Device:
         if isinstance(self.host, Fingerprinted):
             return self.host.fingerprint()
         return fingerprint_of(self)
-
-
-#: The macros of the row kernels that do not depend on the problem.
-ROW_SETTINGS = (("SPAN", 8), ("ROWS", 8), ("PRICE_IS_INT", 0), ("WITH_FREE", 0), ("SIGN", 1))
 
 
 class MatrixOnDevice(_Device):

@@ -1,0 +1,18 @@
+"""Which CUDA files of this package are compiled together."""
+
+from __future__ import annotations
+
+from bigsap.sources.cuda.device_kernels import KernelFiles
+
+
+def _files(*names: str) -> KernelFiles:
+    return KernelFiles(__package__, tuple(f"kernels_{name}" for name in names))
+
+
+DENSE = _files("group", "post", "agree", "dense", "start")
+ROWS = _files("price", "rows", "lists")
+FOREST = _files("grid", "forest")
+FOREST_ROWS = _files("forest_rows")
+BIDS = _files("price", "least", "grid", "bids")
+COLUMNS = _files("price", "least", "columns")
+CLASSICAL = _files("price", "least", "grid", "classical")
