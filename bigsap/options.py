@@ -47,6 +47,10 @@ class Options:
     variant: str = "auto"
 
     def __post_init__(self) -> None:
+        for name in ("maximize", "epsilon"):
+            object.__setattr__(self, name, bool(getattr(self, name)))
+        if not isinstance(self.certify, str):
+            object.__setattr__(self, "certify", bool(self.certify))
         if self.method not in ("auto", *METHODS):
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
         if self.start not in STARTS:

@@ -1,4 +1,4 @@
-"""solve() and resume(): options in, problem built, one ``Run``, result out."""
+"""``solve`` and ``resume``: check options, open the source, climb the ladder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy.typing as npt
@@ -30,22 +31,16 @@ from bigsap.run.execute import execute
 from bigsap.run.part_proof import duals_of
 from bigsap.run.run import Run
 from bigsap.run.small_call import begins, small_costs, solve_small_call
-from bigsap.run.warm_start import parse_warm_start, unmasked_start
+from bigsap.run.warm_start import GivenStart, parse_warm_start, unmasked_start
 from bigsap.sources import as_source
-from bigsap.sources.base import Guarded, intact_throughout
+from bigsap.sources.base import CostSource, Guarded, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
 from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
 
-
-@dataclass(frozen=True)
-class _Continued:
-    """Costs with the checkpoint of a solve of them: how ``resume`` calls ``solve``."""
-
-    cost: Any
-    saved: checkpoints.Saved
+_OPTIONS = tuple(field.name for field in fields(Options))
 
 
 @quiet
@@ -190,96 +185,8 @@ def solve(
     ``ssp`` and ``start="estimate"``, eleven vectors of 8 bytes a row; about four more when it can
     be stopped. Levels take the costs of a sixteenth of the pairs for a matrix, and their lists.
     """
-    monitor = Monitor(
-        time_limit=time_limit,
-        callback=callback,
-        interval=callback_every,
-        cancel=cancel,
-        save_every=checkpoint_every,
-        interval_rows=callback_rows,
-    )
-    options = Options(
-        maximize=bool(maximize),
-        method=method,
-        epsilon=bool(epsilon),
-        dtype=dtype,
-        cache=cache,
-        memory_limit=memory_limit,
-        threads=threads,
-        device=device,
-        gap=gap,
-        checkpoint=checkpoint,
-        seed=seed,
-        start=start,
-        variant=variant,
-        certify=certify if isinstance(certify, str) else bool(certify),
-    )
-    saved = None
-    if isinstance(cost, _Continued):
-        cost, saved = cost.cost, cost.saved
-    source = as_source(cost, shape=shape, args=args, dtype=dtype)
-    gated, plain = None, source
-    if unassigned_cost is not None:
-        source = gated = ClippedCosts(source, unassigned_cost, maximize=options.maximize)
-        warm_start = extend_warm_start(unmasked_start(warm_start), gated)
-    warm = parse_warm_start(warm_start, Problem(source, options.maximize))
-    small = None if progress or saved is not None else small_costs(plain, gated, options)
-    if small is not None:
-        if cluster is not None:
-            with connect(cluster, duals_of):  # judged, and not needed: the bits are those without it
-                pass
-        if not begins(monitor, gated.shape if gated is not None else small.shape):
-            small = None
-    if small is not None:
-        found = solve_small_call(small, gated, options, monitor, warm)
-        if found is not None:
-            return found  # what is hard for its size needs epsilon phases
-    if cluster is not None and device != "cpu":
-        raise OptionError('cluster= evaluates rows on the CPUs of its workers: leave device="cpu"')
-    source = place_costs(
-        source,
-        options.device,
-        options.memory_limit,
-        monitor,
-        options.cache,
-        by_rows=options.method == "hungarian",
-    )
-    if monitor.ended:
-        # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
-        saved, options = None, replace(options, checkpoint=None)
-    given = Problem(source, options.maximize)
-    problem = orient(given)
-    if isinstance(problem.source, Guarded):
-        monitor.guards.append(problem.source.intact)
-    monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
-    most = max(1, problem.shape[1] // policy.COLUMNS_PER_THREAD) if threads is None else math.inf
-    n_threads = 1 if most == 1 else int(min(most, check_threads(threads)))
-    n_threads = useful_threads(n_threads, problem.shape[1])
-    bar = Bar() if progress else None
-    told = compilation_told()
-    if bar is not None:
-        monitor.listeners.append(bar.update)
-        told = compilation_told(bar.say, bar.compiling)
-    try:
-        with told, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
-            if crew is not None:
-                problem = replace(problem, source=spread_out(problem.source, crew))
-                monitor.progress.workers = crew.counts.by_worker
-            run = partial(
-                Run, given, problem, monitor, options, n_threads, warm, saved, gated=gated, crew=crew
-            )
-            try:
-                result = execute(run())
-            except LargeCosts:
-                result = execute(run(large=True), large=True)
-            if crew is not None:
-                warn_of_little(problem.source, crew)
-        if small is not None:
-            result.stats["why"] = "a small matrix that is hard for its size"
-        return result if gated is None else drop_clipped_pairs(result, gated)
-    finally:
-        if bar is not None:
-            bar.close()
+    asked = dict(locals())
+    return _solve(asked.pop("cost"), asked, None)
 
 
 @quiet
@@ -309,4 +216,100 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     options.setdefault("checkpoint", path)
     if callable(cost) and not hasattr(cost, "shape"):
         options.setdefault("shape", facts.get("asked_shape"))
-    return solve(_Continued(cost, saved), **options)
+    asked = signature(solve).bind(cost, **options)
+    asked.apply_defaults()
+    return _solve(asked.arguments.pop("cost"), asked.arguments, saved)
+
+
+def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) -> Result:
+    """Check the options, open the source, climb the ladder.
+
+    asked: every option of ``solve`` by name. saved: the checkpoint to continue.
+    """
+    monitor = Monitor(
+        time_limit=asked["time_limit"],
+        callback=asked["callback"],
+        interval=asked["callback_every"],
+        cancel=asked["cancel"],
+        save_every=asked["checkpoint_every"],
+        interval_rows=asked["callback_rows"],
+    )
+    options = Options(**{name: asked[name] for name in _OPTIONS})
+    source = as_source(cost, shape=asked["shape"], args=asked["args"], dtype=options.dtype)
+    gated, plain, start = None, source, asked["warm_start"]
+    if asked["unassigned_cost"] is not None:
+        source = gated = ClippedCosts(source, asked["unassigned_cost"], maximize=options.maximize)
+        start = extend_warm_start(unmasked_start(start), gated)
+    warm = None if start is None else parse_warm_start(start, Problem(source, options.maximize))
+    # The first rung is apart: a small array is solved before a general solve's state would be made.
+    small = None if asked["progress"] or saved is not None else small_costs(plain, gated, options)
+    if small is not None:
+        if asked["cluster"] is not None:
+            with connect(asked["cluster"], duals_of):  # checked, and not needed: the bits are the same
+                pass
+        if begins(monitor, source.shape):
+            found = solve_small_call(small, gated, options, monitor, warm)
+            if found is not None:
+                return found
+        else:
+            small = None
+    result = _general(source, gated, asked, options, monitor, warm, saved)
+    if small is not None:
+        result.stats["why"] = "a small matrix that is hard for its size"
+    return result if gated is None else drop_clipped_pairs(result, gated)
+
+
+def _general(
+    source: CostSource,
+    gated: ClippedCosts | None,
+    asked: dict[str, Any],
+    options: Options,
+    monitor: Monitor,
+    warm: GivenStart | None,
+    saved: checkpoints.Saved | None,
+) -> Result:
+    """Solve by the ladder of ``run.ladder``: place the costs, choose the threads, connect workers."""
+    cluster = asked["cluster"]
+    if cluster is not None and options.device != "cpu":
+        raise OptionError('cluster= evaluates rows on the CPUs of its workers: leave device="cpu"')
+    by_rows = options.method == "hungarian"
+    source = place_costs(
+        source, options.device, options.memory_limit, monitor, options.cache, by_rows=by_rows
+    )
+    if monitor.ended:
+        # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
+        saved, options = None, replace(options, checkpoint=None)
+    given = Problem(source, options.maximize)
+    problem = orient(given)
+    if isinstance(problem.source, Guarded):
+        monitor.guards.append(problem.source.intact)
+    monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
+    bar = Bar() if asked["progress"] else None
+    compiling = compilation_told()
+    if bar is not None:
+        monitor.listeners.append(bar.update)
+        compiling = compilation_told(bar.say, bar.compiling)
+    try:
+        with compiling, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
+            if crew is not None:
+                problem = replace(problem, source=spread_out(problem.source, crew))
+                monitor.progress.workers = crew.counts.by_worker
+            threads = _threads(options.threads, problem.shape[1])
+            run = partial(Run, given, problem, monitor, options, threads, warm, saved, gated=gated, crew=crew)
+            try:
+                result = execute(run())
+            except LargeCosts:
+                result = execute(run(large=True), large=True)
+            if crew is not None:
+                warn_of_little(problem.source, crew)
+        return result
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _threads(asked: int | None, n_columns: int) -> int:
+    """How many threads a solve uses: those asked for, or as many as its rows are long enough for."""
+    most = max(1, n_columns // policy.COLUMNS_PER_THREAD) if asked is None else math.inf
+    n_threads = 1 if most == 1 else int(min(most, check_threads(asked)))
+    return useful_threads(n_threads, n_columns)
