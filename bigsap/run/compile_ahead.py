@@ -1,7 +1,7 @@
-"""Which kernels a solve will need, named before its first sweep: see ``compile.ahead``.
+"""Kernels that a solve will need, requested before its first sweep (see ``compile.ahead``).
 
-Their types follow from the costs' dtype, the prices', and how kernels read the costs. Arguments
-of those types are taken from engines of a problem of one pair.
+The kernels' types follow from the dtypes of costs and prices and from how kernels read the
+costs. Arguments of these types come from engines built for a problem of one pair.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from bigsap.sources.filling import fill_of
 from bigsap.strategies import ON_LISTS
 from bigsap.strategies.placement import device_name
 
-#: What was named in this process.
+#: Kinds of solve whose kernels were requested in this process.
 _named: set[tuple[object, ...]] = set()
 
 
 class _Matrix:
-    """One pair, lying in memory as the costs do."""
+    """A matrix of one pair in memory, with the dtype and writability of the costs."""
 
     shape = (1, 1)
 
@@ -47,7 +47,7 @@ class _Matrix:
 
 
 class _OneRow:
-    """One pair, which Python reads; with ``fill``, kernels."""
+    """One pair read by Python, or by kernels where the source has ``fill``."""
 
     shape = (1, 1)
 
@@ -68,8 +68,11 @@ class _Filled(_OneRow):
 
 
 def compile_ahead(problem: Problem, method: str, price: np.dtype[Any]) -> None:
-    """Have the long kernels of this solve compiled by another process, where there is a core
-    for it and they are not on the disk. O(1) once they are named."""
+    """Request compilation of this solve's long kernels by another process.
+
+    Does nothing if the kernels are cached on disk or only one core is available. O(1) after the
+    first request of a kind.
+    """
     source = problem.source
     if device_name(source) != "cpu":
         return
@@ -90,7 +93,10 @@ def compile_ahead(problem: Problem, method: str, price: np.dtype[Any]) -> None:
 def _kernels(
     source: CostSource, price: np.dtype[Any], team: Team, method: str, square: bool, levels: bool
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """The longest first; sweeps, which come first, are left to whoever makes them."""
+    """Yield kernels with their arguments, the slowest to compile first.
+
+    Sweep kernels are needed first and are therefore compiled by the solve itself.
+    """
     problem, monitor = Problem(source), Monitor()
     if method in ON_LISTS:
         if method == "compressed":
@@ -111,7 +117,7 @@ def _kernels(
 
 
 def _read_as(source: CostSource) -> str:
-    """How kernels read these costs: what, with their dtype, decides about the kernels' types."""
+    """Return how kernels read these costs, which with the dtype determines the kernels' types."""
     matrix = source.resident() if isinstance(source, Resident) else None
     if matrix is not None:
         return "writeable matrix" if matrix.flags.writeable else "matrix"
@@ -119,7 +125,7 @@ def _read_as(source: CostSource) -> str:
 
 
 def _one_pair(source: CostSource) -> CostSource:
-    """One pair, read as these costs are."""
+    """Return a source of one pair that is read the same way as these costs."""
     matrix = source.resident() if isinstance(source, Resident) else None
     if matrix is not None:
         return _Matrix(matrix)
