@@ -94,8 +94,8 @@ def solve_hungarian(
         solved.outcome = solve_classical(problem, setting, solved, engine, snapshot or {}, phases, warm)
         return
     if snapshot and "forest_words" not in snapshot:
-        # Rows left by tight pairs or trees are searched row by row; the first record shows whether trees
-        # ran.
+        # Rows left by tight pairs or trees are searched row by row; the first record has the counts of
+        # trees.
         lists.solve_compressed(problem, setting, solved, snapshot, phases)
         solved.trees = {name: phases[0][name] for name in COUNTS if phases and name in phases[0]}
         return
