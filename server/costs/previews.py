@@ -23,7 +23,7 @@ _Array = np.ndarray[Any, Any]
 
 
 def points_in(cost: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the spec of the points whose distances are the costs, below scale, mask or sum members."""
+    """Return the spec of the points whose distances are the costs, perhaps inside other members."""
     if cost["type"] == "points":
         return cost
     if cost["type"] in ("scale", "mask", "forbid_above"):
