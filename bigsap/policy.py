@@ -85,7 +85,7 @@ SHORT_RANGE_PER_COLUMN = 300
 #: Trees on a device whatever the costs are: fewest columns per distinct value. With 200 values at n = 2,048
 #: to 8,192 trees took 3.3 to 4.7 ms, lists 6.6 to 20.
 COLUMNS_PER_VALUE = 8
-#: Lists on a device: most distinct whole-number values, as a multiple of the columns.
+#: Lists on a device: largest range of whole-number costs, as a multiple of the columns.
 VALUES_PER_COLUMN = 4
 #: Most unrelated rows for lists with costs on a device: hardly a row is evaluated twice, and a scan of a
 #: list takes half as long as a device's scan of a row.
@@ -109,7 +109,7 @@ TREES_IN_VAIN = 0.5
 QUICK_PAIRS = 1 << 16
 #: Pairs of a row used to measure the time of a pair.
 TIMED_PAIRS = 4096
-#: The first measurement's share of them, and the approximate limit in seconds.
+#: The first measurement takes the row's pairs divided by this; and the approximate limit in seconds.
 TIMED_FIRST_SHARE, TIMING_SECONDS = 64, 0.05
 #: Compiled costs that take this many seconds per pair are kept. This is about fifty times a memory look-up,
 #: so that timing noise does not decide close cases.
@@ -137,7 +137,7 @@ MOST_SENT = 256 << 20
 #: Coarse levels end in a matrix that is solved by whole rows, from this many rows on.
 AHEAD_WITH_LEVELS = 4096
 
-# -- costs that sorting makes Monge -----------------------------------------------------
+# -- costs that are Monge after sorting -------------------------------------------------
 
 #: Rows and columns of the two samples: most other costs are rejected by the first.
 MONGE_SAMPLES = (6, 16)
@@ -263,7 +263,7 @@ LEAST_LIST_SIZE = 16
 #: little memory.
 TREE_LIST_SIZE, LEAST_TREE_LIST_SIZE = 32, 8
 
-# -- when lists are given up for whole rows ---------------------------------------------
+# -- when lists are abandoned for whole rows --------------------------------------------
 
 #: Lists are abandoned once evaluations have taken this multiple of all pairs, if they still take longer
 #: than scans of whole rows would. Most problems take one to three.
@@ -286,7 +286,7 @@ NARROW_SAMPLE = 64
 #: in the lower one; for clusters and normal points 1.6 to 3 times.
 UNEVEN = 1.45
 
-# -- when another way goes on -----------------------------------------------------------
+# -- when another method takes over -----------------------------------------------------
 
 #: Trees: work, as a multiple of the entries of all lists, without a sixty-fourth of the first roots being
 #: matched, after which row-by-row searches take over.
@@ -301,7 +301,7 @@ LAST_PHASE_SCANS = 60
 #: Auction: bids per row in one phase after which searches solve the rest.
 AUCTION_BIDS = 1000
 
-# -- a gap that is enough ---------------------------------------------------------------
+# -- a sufficient gap -------------------------------------------------------------------
 
 #: A whole pass for ``gap`` is tried once epsilon times the rows is at most this many gaps: a phase's
 #: matching is usually much closer to optimal than an epsilon per row.
@@ -316,8 +316,8 @@ PROOF_BOUNDS_PAIRS = 3 << 24
 PROOF_BOUNDS_SHARE = 4
 #: or, at the start, the pairs of this many probed rows divided by it.
 PROOF_BOUNDS_PROBED = 256
-#: Seconds per row and column of a proof by bounds, tree included: two to three times the measured time; and
-#: the least factor.
+#: Seconds per row and column of a proof by bounds, tree included: two to three times the
+#: measured time; and the least value of that factor.
 PROOF_BOUNDS_ROW_SECONDS, PROOF_BOUNDS_GENEROUS = 5e-6, 2.0
 #: ``certify=False``: if the accumulated rounding of the duals may reach this share of the pairs' costs, it
 #: may have decided the assignment. Then the proof is made.

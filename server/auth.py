@@ -157,8 +157,9 @@ class Keys:
         return cls(keys, limits)
 
     def caller(self, authorization: str | None, api_key: str | None) -> Caller:
-        """Return the caller that sent these headers. Raises HttpProblem: unauthorized, or too many
-        requests.
+        """Return the caller that sent these headers.
+
+        Raises HttpProblem: unauthorized, or too many requests.
         """
         if not self.required:
             return self._anybody

@@ -67,8 +67,8 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
 def _without_column(u: Array, problem: Problem) -> Array:
     """Return the rows that prove an infinite bound.
 
-    This is one row without an allowed column, or all such rows where rows may stay unassigned. The
-    certificate pass of a stopped solve may be the first to find them.
+    This is one row without an allowed column, or all such rows if there are more rows than columns.
+    The certificate pass of a stopped solve may be the first to find them.
     """
     rows = np.flatnonzero(np.isinf(u))
     return rows if problem.n_virtual_columns else rows[:1]

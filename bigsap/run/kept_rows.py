@@ -180,7 +180,7 @@ class KeptRows:
 
     @property
     def kind(self) -> str | None:
-        """For a function, its calling convention."""
+        """Calling convention of a function; None for other sources."""
         return getattr(self.source, "kind", None)
 
     @property
@@ -193,21 +193,17 @@ class KeptRows:
         return KeptRows(self.source, self.rows, keep=False)
 
     def cost_range(self) -> tuple[float, float] | None:
-        """Of the source."""
         return range_of(self.source)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Passed on to a source that can be left while it is read."""
         if isinstance(self.source, Interruptible):
             self.source.while_waiting(check)
 
     @property
     def foresees(self) -> int:
-        """Of the source."""
         return self.source.foresees if isinstance(self.source, Foreseeing) else 0
 
     def predict_slot(self, rows: Array) -> None:
-        """Passed on."""
         if isinstance(self.source, Foreseeing):
             self.source.predict_slot(rows)
 

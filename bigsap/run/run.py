@@ -118,7 +118,7 @@ class Run:
             self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
         self.reading = problem  # the same costs, of which rows may be kept
 
-    # -- what strategies ask ------------------------------------------------------------
+    # -- interface for strategies -------------------------------------------------------
 
     @property
     def snapshot(self) -> Snapshot:
@@ -203,7 +203,7 @@ class Run:
             problem, engine = engine_where(
                 self.problem, self.rows, self.team, self.monitor, self.arithmetic.price
             )
-            if problem is not self.problem:  # the host's cache
+            if problem is not self.problem:  # the host's, after a stopped copy
                 self.problem, self.known = problem, engine.known
             engine.known, engine.reader.resting = self.known, self.resting
             engine.reader.seconds_per_row = self._seconds_per_row

@@ -262,7 +262,7 @@ def _run(
     warm = bool(growth.pairs.size)
     if growth.stage == SURVEY:
         monitor.save_phase()
-        # All columns count as free: no list gives a place to one that is not among its best.
+        # All columns count as free, so that lists contain only their best columns.
         engine.open_price[:] = engine.v
         if engine.wave is None:
             engine.evaluate(np.arange(n, dtype=S.ID))

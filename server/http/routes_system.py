@@ -99,7 +99,7 @@ def _checks(service: Service) -> dict[str, bool]:
     try:
         service.store.counts()
         store = True
-    except Exception:  # noqa: BLE001  whatever it is, the store does not work
+    except Exception:  # noqa: BLE001 - any error means that the store does not work
         store = False
     try:
         disk = shutil.disk_usage(service.settings.data).free > _LEAST_FREE_BYTES

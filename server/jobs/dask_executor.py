@@ -211,7 +211,7 @@ class DaskExecutor:
                 except (OSError, TimeoutError, RuntimeError) as error:
                     _log.warning("closing: %s: %s", type(error).__name__, error)
 
-    # Inside
+    # Internal
 
     def _connect(self) -> None:
         if self._client is not None:
@@ -277,7 +277,7 @@ class DaskExecutor:
         if future.status == "finished":
             try:
                 outcome = future.result(timeout=_CONNECT_S)
-            except Exception as error:  # noqa: BLE001 - the outcome's file will tell
+            except Exception as error:  # noqa: BLE001 - the outcome's file decides
                 self._land(key, "lost", {"detail": f"{type(error).__name__}: {error}"})
             else:
                 self._land(key, "over", outcome)

@@ -207,7 +207,7 @@ class Supervisor:
                 result_of = None if job.result is None else job.result["attempt"]
                 folder.prune(job.attempt - 1, result_of)
                 self._executor.submit(watch.order)
-            except Exception as error:  # noqa: BLE001 - whatever the executor is made of
+            except Exception as error:  # noqa: BLE001 - any executor, any error
                 _log.warning("%s cannot be submitted: %s", job.id, error)
                 if is_disk_full(error):
                     slug, detail = "disk-full", "the disk is full"

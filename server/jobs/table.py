@@ -130,7 +130,7 @@ class JobStore:
             raise WrongState(f"{job.id} has no result", job.state)
         return self.folder(job.id) / f"result-{job.result['attempt']}" / f"{name}.npy"
 
-    # Clients
+    # For clients
 
     def submit(
         self,
@@ -305,7 +305,7 @@ class JobStore:
         with self._read() as db:
             return sql.count_active(db, owner)
 
-    # Supervisor
+    # For the supervisor
 
     def claim(self) -> JobRow | None:
         """Take the oldest job that is due, as ``starting`` with its attempt incremented."""
@@ -371,7 +371,7 @@ class JobStore:
         with self._read() as db:
             return {row[0] for row in db.execute("SELECT id FROM job")}
 
-    # Inside
+    # Internal
 
     def _set(self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> JobRow:
         """Write ``new`` into the row of a running transaction."""

@@ -95,7 +95,7 @@ def refuse_many_costs(problem: Problem, memory: int | None) -> None:
 
 
 def _on_grid(epsilon: float, grid: float) -> float:
-    """Return the smallest multiple of the grid, on which sums are exact, that is at least epsilon."""
+    """Return epsilon rounded down to a multiple of the grid, on which sums are exact, but not to 0."""
     return max(grid, float(np.floor(epsilon / grid) * grid)) if grid else epsilon
 
 
@@ -109,7 +109,7 @@ class HostBids:
         self.shape, self.monitor = problem.shape, monitor
 
     def range(self) -> tuple[float, float]:
-        """Smallest and largest signed cost among allowed pairs.
+        """Return the smallest and largest signed cost among allowed pairs.
 
         Not finite if a cost is invalid. The first is not below the second if no pair is allowed.
         """
