@@ -1,42 +1,42 @@
-"""The thresholds by which a solve takes one way and not another, each with its reason.
+"""Thresholds by which a solve chooses its strategies, each with its reason.
 
-Grouped by what is decided. A module says ``policy.NAME`` where it decides. What says how a way
-goes stays with that way: sizes of blocks and slices, tolerances of arithmetic, epsilon's factors.
-Modules of kernels do not import this one, so that a change here compiles none of them again.
+Grouped by decision. A module refers to ``policy.NAME`` where it decides. Parameters of the methods
+themselves stay in their modules: sizes of blocks and slices, tolerances of arithmetic, epsilon's
+factors. Kernel modules do not import this one, so that a change here recompiles no kernel.
 """
 
 from __future__ import annotations
 
 # -- outliers ---------------------------------------------------------------------------
 
-#: Of so many numbers or more, a few (at most one of FEW_OUTLIERS) are outliers when they are so
-#: many times as large, or as far apart, as the others.
+#: Among at least OUTLIERS_AMONG numbers, a few (at most one of FEW_OUTLIERS) are outliers when they are
+#: larger, or farther apart, than the others by this factor.
 OUTLIERS_AMONG = 200
 FEW_OUTLIERS = 20
 OUTLYING = 1e3
-#: A point is outlying so many times as far from the middle as nine of ten are apart; and at most
-#: so many rows, or columns, are.
+#: A point is outlying if its distance from the middle exceeds the extent of nine tenths of the points by
+#: this factor; and at most this many rows, or columns, are outlying.
 FAR_POINT = 100.0
 MOST_FAR_POINTS = 64
 
 # -- shapes -----------------------------------------------------------------------------
 
-#: With a side so many times as long as the other, rows hardly compete for columns: first prices
-#: are not needed, nor phases.
+#: With a ratio of sides of at least this, rows hardly compete for columns: first prices and phases are not
+#: needed.
 SKINNY = 2
-#: The same on lists with more rows than columns.
+#: The same for lists with more rows than columns.
 TALL_ON_LISTS = 4
 
 # -- small arrays and batches -----------------------------------------------------------
 
-#: Costs of the largest array that the dense kernel takes: 8 MiB as float64.
+#: Most costs of an array for the dense kernel: 8 MiB as float64.
 MOST_SMALL_COSTS = 1 << 20
-#: The same where rows may stay unassigned. Beyond, searches of the pairs that are worth it
-#: are faster, since many clipped costs tie.
+#: The same where rows may stay unassigned. Beyond this, searches on the pairs below the price are faster,
+#: since many clipped costs tie.
 MOST_SMALL_GATED_COSTS = 1 << 17
-#: Of a batch, so many costs are solved by one call from Python, at least.
+#: Fewest costs of a batch that one call from Python solves.
 BATCH_COSTS_PER_CALL = 1 << 16
-#: So many are looked at together, which is what copies of them may take.
+#: Most costs examined together, which bounds the memory of their copies.
 BATCH_COSTS_AT_ONCE = 1 << 24
 #: Problems taken from an iterable ahead of the oldest unfinished one, for each thread: enough to
 #: keep the threads busy, few enough to keep a generator's arrays out of memory.
@@ -44,184 +44,182 @@ BATCH_AHEAD = 4
 
 # -- threads ----------------------------------------------------------------------------
 
-#: Fewer columns a thread are scanned faster by one thread alone: a barrier costs as much as
-#: about a thousand pairs.
+#: With fewer columns per thread, one thread alone scans faster: a barrier costs as much as about a thousand
+#: pairs.
 COLUMNS_PER_THREAD = 2048
-#: Fewer pairs of rows that may stay unassigned are not worth waking the team for.
+#: Rows that may stay unassigned: with fewer pairs, waking the team does not pay.
 TEAM_PAIRS = 1 << 20
 
 # -- functions --------------------------------------------------------------------------
 
-#: Matrices with fewer pairs are not worth the fraction of a second that compiling takes.
+#: Fewest pairs for which compiling a function pays; compilation takes a fraction of a second.
 COMPILED_PAIRS = 1 << 14
 
 # -- device or host ---------------------------------------------------------------------
 
-#: ``device="auto"``: fewer rows or columns stay on the CPU (tests/bench/GPU.md).
+#: ``device="auto"``: with fewer rows or columns the CPU is used (tests/bench/GPU.md).
 DEVICE_ROWS = 4096
 
 # -- the method -------------------------------------------------------------------------
 
-#: From so many rows (and columns) on a start that looks at the costs first is worth it: by tight
-#: pairs, and by the sample that chooses first prices.
+#: Fewest rows (and columns) for a start that first examines the costs: by tight pairs, and by the sample
+#: that chooses first prices.
 TIGHT_PAIRS_ROWS = FIRST_PRICES_ROWS = 1500
-#: With fewer rows or columns lists save nothing over scanning whole rows.
+#: With fewer rows or columns, lists save nothing over scanning whole rows.
 FEW_ROWS = 700
-#: The same for matrices in memory, square or not: lists took longer than whole rows in the median
-#: of random families (docs/decisions/2026-11-23-families.md). Lists of square ones try tight
-#: pairs first.
+#: The same for matrices in memory, square or not: lists took longer than whole rows in the median of random
+#: families (docs/decisions/2026-11-23-families.md). Square matrices on lists try tight pairs first.
 FEW_ROWS_SQUARE, FEW_ROWS_RECTANGULAR = TIGHT_PAIRS_ROWS, 1400
-#: Unless rows are evaluated again and again otherwise, for want of room: from so many rows on.
+#: Exception: fewest rows for lists where a lack of memory would otherwise cause rows to be evaluated
+#: repeatedly.
 LEAST_ROWS_ON_LISTS = 64
 
-# Rows whose costs tell about all, and columns of them; a glance is at fewer.
+# Rows of the sample of costs, its columns, and the columns of a smaller sample.
 METHOD_SAMPLE, METHOD_SAMPLE_COLUMNS, METHOD_GLANCE_COLUMNS = 16, 1 << 16, 1 << 10
-#: Trees: of so many smallest costs of a row at most so many are different, in most rows. Of i.i.d.
-#: whole numbers up to n/2, n, 2n, 10n there are 14, 20, 25, 30 different ones among 32.
+#: Trees: among the SMALLEST_COSTS smallest costs of a row, at most DIFFERENT_COSTS are different, in most
+#: rows. For i.i.d. whole numbers up to n/2, n, 2n, 10n, 14, 20, 25, 30 of 32 are different.
 SMALLEST_COSTS, DIFFERENT_COSTS = 32, 31
-#: Trees on a device: whole numbers of at most such a range, in columns. I.i.d. up to 100 n took
-#: 1/2.4 of the time of lists on an H100, up to 1,000 n 1/1.3, up to 10,000 n as much.
+#: Trees on a device: largest range of whole-number costs, as a multiple of the columns. I.i.d. up to 100 n
+#: took 1/2.4 of the time of lists on an H100, up to 1,000 n 1/1.3, up to 10,000 n as much.
 SHORT_RANGE_PER_COLUMN = 300
-#: The same whatever the costs are: so many columns for each value. Of 200 values at n = 2,048 to
-#: 8,192 trees took 3.3 to 4.7 ms, lists 6.6 to 20.
+#: Trees on a device whatever the costs are: fewest columns per distinct value. With 200 values at n = 2,048
+#: to 8,192 trees took 3.3 to 4.7 ms, lists 6.6 to 20.
 COLUMNS_PER_VALUE = 8
-#: Lists on a device: whole numbers of at most so many values a column.
+#: Lists on a device: largest range of whole-number costs, as a multiple of the columns.
 VALUES_PER_COLUMN = 4
-#: So are rows that have nothing to do with one another, if fewer than this: hardly a row is
-#: evaluated twice, and a scan of a list takes half as long as one on the device.
+#: Most unrelated rows for lists with costs on a device: hardly a row is evaluated twice, and a scan of a
+#: list takes half as long as a device's scan of a row.
 UNRELATED_ROWS = 20_000
-#: Rows of m unrelated costs correlate by 0.8 / sqrt(m) on average; so are those below this.
+#: Rows of m unrelated costs correlate by 0.8 / sqrt(m) on average. Rows count as unrelated below this
+#: factor over sqrt(m).
 UNRELATED_CORRELATION = 2.0
-#: But not of so many times as many columns as rows: whole rows are scanned on the CPU too.
+#: Exception: for these ratios of columns to rows, whole rows are scanned, as on the CPU.
 SOMEWHAT_WIDE = (1.2, 2.0)
-#: From so many rows on lists beat a device's whole rows where the source gives bounds.
+#: Fewest rows for which lists beat a device's whole rows, where the source gives bounds.
 MANY_ROWS = 50_000
-#: Square matrices of so many rows on a device are begun on lists, see
-#: ``placement.lists_on_trial``.
+#: Fewest rows of a square matrix on a device for a trial of lists, see ``placement.lists_on_trial``.
 TRIED_ROWS = 4096
-#: Trees on a device were in vain if they leave more than this share of their roots: so it is with
-#: distances and products, hardly with unrelated costs.
+#: Trees on a device have failed if they leave more than this share of their roots, as with distances and
+#: products but hardly with unrelated costs.
 TREES_IN_VAIN = 0.5
 
 # -- rows that are kept -----------------------------------------------------------------
 
-#: Smaller problems are quick either way: nothing is timed, nothing handed to workers.
+#: Smaller problems are fast in any case: nothing is timed or sent to workers.
 QUICK_PAIRS = 1 << 16
-#: Pairs of a row that tell how long pairs take.
+#: Pairs of a row used to measure the time of a pair.
 TIMED_PAIRS = 4096
-#: The share of them to begin with, and seconds that may be spent on it, about.
+#: The first measurement takes the row's pairs divided by this; and the approximate limit in seconds.
 TIMED_FIRST_SHARE, TIMING_SECONDS = 64, 0.05
-#: Compiled costs that take so many seconds a pair are kept: some fifty times what a look into
-#: memory does, so that no clock decides about what is near.
+#: Compiled costs that take this many seconds per pair are kept. This is about fifty times a memory look-up,
+#: so that timing noise does not decide close cases.
 DEAR_SECONDS = 5e-8
-#: Compiled costs of so many bytes in all are kept whatever they take: without levels, which small
-#: problems have none of, lists would compute them three to eight times.
+#: Compiled costs of at most this many bytes in all are kept whatever they take: small problems have no
+#: levels, and without levels lists would compute each cost three to eight times.
 KEPT_BYTES = 64 << 20
 
 # -- workers beside kernels -------------------------------------------------------------
 
-#: Bytes a second that come from all workers together: an assumption.
+#: Bytes a second received from all workers together: an assumption.
 WORKERS_BYTES_A_SECOND = 5e8
-#: Rows that take less time here are not worth their way; nor is a gain of less than a fifth.
+#: Rows that take less time here are not sent to workers, nor are they for a gain of less than a fifth.
 WORKERS_LEAST_SECONDS = 1.0
 WORKERS_WORTH = 0.8
-#: What handing them over takes in any case.
+#: Fixed time in seconds to hand rows over.
 WORKERS_WAVE_SECONDS = 0.1
-#: Rows that are read here to tell how long all take.
+#: Rows read here to estimate the time of all.
 WORKERS_TIMED_ROWS = 3
-#: Matrices in memory that are part of the costs, such as the mask of a function's, are sent along
-#: up to so many bytes.
+#: Most bytes of matrices in memory, part of the costs such as a function's mask, that are sent along.
 MOST_SENT = 256 << 20
 
 # -- kernels compiled ahead -------------------------------------------------------------
 
-#: Coarse levels end in a matrix, which is solved by whole rows, from so many rows on.
+#: Coarse levels end in a matrix that is solved by whole rows, from this many rows on.
 AHEAD_WITH_LEVELS = 4096
 
-# -- costs that sorting makes Monge -----------------------------------------------------
+# -- costs that are Monge after sorting -------------------------------------------------
 
-#: Rows and columns of the two samples: most other costs fail in the first.
+#: Rows and columns of the two samples: most other costs are rejected by the first.
 MONGE_SAMPLES = (6, 16)
-#: Numbers that must be told apart in the larger one: costs of few values have better starts.
+#: Fewest distinct numbers in the larger sample: costs of few values have better starts.
 MONGE_DISTINCT = 4
-#: Pairs a row that are compared with the prices before all are.
+#: Pairs per row compared with the prices before all pairs are.
 MONGE_CHECKS = 4
 
 # -- rows that may stay unassigned ------------------------------------------------------
 
-#: Rows sampled first.
+#: Rows of the first sample.
 OPTIONAL_SAMPLE = 64
-#: With more pairs below their price than one of so many of a row, or than OPTIONAL_MANY, epsilon
-#: phases on the clipped problem take less; so few are never too many.
+#: With more pairs of a row below their price than m / OPTIONAL_SHARE, or than OPTIONAL_MANY, epsilon phases
+#: on the clipped problem are faster. OPTIONAL_FEW pairs are always accepted.
 OPTIONAL_SHARE, OPTIONAL_FEW, OPTIONAL_MANY = 8, 16, 1024
-#: So many times the pairs that the sample foretold end the collection,
+#: The collection ends at this multiple of the pairs predicted by the sample.
 OPTIONAL_SURPRISE = 4
-#: and so many times all pairs, as entries of lists, the search: it has then taken longer than a
-#: reading of the costs, and what follows takes some readings.
+#: The search ends at this multiple of all pairs, counted in entries of lists: it has then taken longer than
+#: reading the costs, and the alternative takes a few readings.
 OPTIONAL_PATIENCE = 4
-#: Rounds for the pairs of a warm start; after more of them the search begins from nothing.
+#: Most rounds for the pairs of a warm start; after them the search starts anew.
 OPTIONAL_WARM_ROUNDS = 64
 
 # -- tight pairs ------------------------------------------------------------------------
 
-#: The first rows of a pass are so many times sqrt(n), from all over the matrix. Of rows that
-#: like random columns, some two then compete already.
+#: The first rows of a pass, as a multiple of sqrt(n), from all parts of the matrix. If rows prefer random
+#: columns, some two of these compete already.
 TIGHT_FIRST = 2
-#: Rows whose costs make the second guess.
+#: Rows whose costs give the second guess.
 TIGHT_SAMPLE = 16
-#: A guess is wrong when more than one of so many columns is likely to have no tight pair.
+#: A guess is wrong when more than n / TIGHT_LONELY columns are likely to have no tight pair.
 TIGHT_LONELY = 64
-#: One of so many rows may be left to the search, or a few; with more, other first prices are
+#: At most n / TIGHT_LEFT rows, or TIGHT_FEW, may be left to the search; with more, other first prices are
 #: better.
 TIGHT_LEFT, TIGHT_FEW = 200, 8
 
 # -- first prices: none, the estimator's or those of levels -----------------------------
 
-#: Rows of the sample that tells whether levels pay. It has at most so many times as many rows, or
-#: columns, as its shorter side should.
+#: Rows of the sample that shows whether levels pay. Its longer side is at most LONGEST_SAMPLE times the
+#: intended length of its shorter side.
 SAMPLE_ROWS = 512
 LONGEST_SAMPLE = 4
-#: Rows and columns on which the estimator is tried, and tried again: it may end few of them by
-#: chance. The same of fewer rows that only Python delivers, where two sweeps may solve all.
+#: Rows and columns of the first and second trial of the estimator, which may solve a few of them by chance;
+#: also the limits for problems whose rows only Python evaluates, where two sweeps may solve all.
 ESTIMATOR_TRIED, ESTIMATOR_TRIED_AGAIN = 256, 512
 ESTIMATOR_TRIED_BY_PYTHON = 32
-#: Nuggets of the trial from which on nothing else is read, unless they fall by more than
-#: NUGGET_STEADY with twice the rows; and rows, and columns, that place the others.
+#: If the trial's nugget exceeds NUGGET_UNRELATED, nothing else is read, unless it falls below NUGGET_STEADY
+#: times its value with twice the rows; and the number of landmark rows, and columns, that order the others.
 NUGGET_UNRELATED, NUGGET_STEADY = 0.9, 0.95
 PLACING_ROWS = 8
-#: Of how many rows the cheapest pair may be on the diagonal, as a share.
+#: Largest share of rows whose cheapest pair may be on the diagonal.
 DIAGONAL_SHARE = 0.1
-#: Of every fourth row two ranks, and how many times as far from the smallest cost the second is
-#: where costs pile up: 4 times for uniform ones, 12 for their squares, 37 for third powers, from
-#: which on the estimator's prices are worth what they take.
+#: Every PILE_APART-th row gives two ranks. Costs pile up where the ratio of their distances from the
+#: smallest cost is large: 4 for uniform costs, 12 for their squares, 37 for third powers. From PILED_UP on,
+#: the estimator's prices are worth their time.
 PILE_APART, PILE_RANKS, PILED_UP = 4, (4, 16), 25
-#: Nuggets of at most NUGGET_SMOOTH, and those that fall by NUGGET_FALLING with twice the sample,
-#: need no further proof; from NUGGET_ROUGH on there is none.
+#: Nuggets of at most NUGGET_SMOOTH, and those that fall by NUGGET_FALLING with twice the sample, show that
+#: levels pay; from NUGGET_ROUGH on levels do not pay.
 NUGGET_SMOOTH, NUGGET_FALLING, NUGGET_ROUGH = 0.03, 0.67, 0.75
-#: The share of the optimum's dual value that prices of a quarter must recover.
+#: Share of the optimum's dual value that a quarter's prices must recover.
 GAIN = 0.5
-#: A half of the sample recovers up to 0.4 less than all of it, or 0.2 more.
+#: Half of the sample recovers up to 0.4 less than all of it, or 0.2 more.
 DOUBTFUL_GAIN = (0.0, 0.8)
-#: Columns whose means have more than this share of the variance need prices, whatever is left.
+#: Prices are needed if the columns' means have more than this share of the variance, whatever is left.
 MEANS_SHARE = 0.05
-#: From so many times as many columns as rows on, and so many different columns among the rows'
-#: picks, as a share of what chance would give, prices are hardly needed.
+#: Prices are hardly needed if the ratio of columns to rows is at least WIDE and the rows' picks contain at
+#: least this share of the different columns expected by chance.
 WIDE, DIFFERENT_PICKS = 1.15, 0.83
 #: With more forbidden pairs than this share, samples have no solutions to learn from.
 FORBIDDEN_SHARE = 0.75
 
 # -- levels -----------------------------------------------------------------------------
 
-#: Levels of at most so many rows or columns are solved densely, and have none below them.
+#: Levels of at most this many rows or columns are solved densely and have no level below them.
 COARSEST_LEVEL = 2500
-#: Fewer rows or columns are no problem worth solving.
+#: Problems with fewer rows or columns are not solved.
 LEAST_LEVEL = 8
-#: From so many coordinates on many columns lie at the edge, and levels begin at higher prices.
+#: From this number of coordinates on, many columns lie at the edge, and levels begin at higher prices.
 RAISED_COORDINATES = 3
-#: From so many rows on a device's scans from levels repay the levels, which the host solves.
+#: From this many rows on, a device's scans from levels repay the levels, which the host solves.
 LEVELS_ON_DEVICE_ROWS = 8192
-#: The share of the time so far that bounds told by levels may take. Levels take a quarter of a
-#: solve, or less.
+#: Share of the elapsed time that bounds from levels may take. Levels take a quarter of a solve, or less.
 LEVEL_BOUNDS_SHARE = 0.2
 
 # -- warm starts ------------------------------------------------------------------------
@@ -234,112 +232,111 @@ LOOSE_SHARE_OF_PICKS = 0.3
 
 # -- how rows are evaluated -------------------------------------------------------------
 
-#: Of up to so many coordinates boxes always bound well enough; of more a probe decides.
+#: With up to this many coordinates bounds of boxes are always good enough; with more, a probe decides.
 FEW_COORDINATES = 6
-#: Problems with fewer rows or columns are not worth the probe.
+#: With fewer rows or columns a probe does not pay.
 PROBE_ROWS = 2000
-#: Rows probed, and rows whose costs place the columns.
+#: Rows probed, and landmark rows that order the columns.
 PROBED_ROWS, PROBE_LANDMARKS = 32, 4
 #: Bounds are dropped when they leave more than this share of the pairs open.
 OPEN_SHARE = 0.6
-#: Minima of more blocks, for each entry of a row's list, take more than twice its memory.
+#: With more block minima per list entry than this, minima take more than twice the lists' memory.
 MOST_MINIMA_PER_ENTRY = 6
-#: Shares of the blocks that may hold the k best of a row for minima to pay: a block of columns
-#: from all over the row costs several times one of neighbours. And how much smaller the share must
-#: be to repay that.
+#: Largest shares of the blocks that may hold the k best of a row for minima to pay, with blocks of
+#: neighbouring columns and of scattered ones: a scattered block costs several times as much. And how much
+#: smaller the scattered share must be to repay that.
 NEIGHBOURS_SHARE, SCATTERED_SHARE, SCATTERED_GAIN = 0.5, 0.2, 0.7
 
 # -- how long lists are -----------------------------------------------------------------
 
-#: Entries a list starts with; with many rows, whose searches go further, some more; and from how
-#: many rows on.
+#: Initial entries of a list; with many rows, whose searches go further, some more; and that number of rows.
 LIST_SIZE, LONG_LIST_SIZE, LONG_LIST_ROWS = 128, 160, 10_000
-#: The same where bounds make an evaluation cheap: shorter lists are evaluated more often, but scans
-#: of them take less, and so does memory.
+#: The same where bounds make an evaluation cheap: shorter lists are evaluated more often, but scans of them
+#: take less, and so does memory.
 CLOSE_LIST_SIZE, LONG_CLOSE_LIST_SIZE, LONG_CLOSE_LIST_ROWS = 48, 64, 100_000
-#: Unless more than this share of the columns repeats others: short lists of ties are used up all
-#: the time, and searches pass through all that ties.
+#: Exception: more than this share of the columns repeats others. Short lists of ties run out all the time,
+#: and searches pass through all ties.
 REPEATED_SHARE = 0.125
-#: However little memory there is: shorter lists are used up all the time.
+#: Minimum with little memory: shorter lists run out all the time.
 LEAST_LIST_SIZE = 16
-#: For trees: of random whole numbers hardly a list ends before the solve does. And with little
-#: memory.
+#: For trees: with random whole numbers hardly any list runs out before the solve ends. And the minimum with
+#: little memory.
 TREE_LIST_SIZE, LEAST_TREE_LIST_SIZE = 32, 8
 
-# -- when lists are given up for whole rows ---------------------------------------------
+# -- when lists are abandoned for whole rows --------------------------------------------
 
-#: Once evaluations have taken so many times all pairs, if they still take longer than scans of
-#: whole rows would. Most problems take one to three.
+#: Lists are abandoned once evaluations have taken this multiple of all pairs, if they still take longer
+#: than scans of whole rows would. Most problems take one to three.
 EXHAUSTED = 2
-#: The same where lists were asked for, or where whole rows have to be evaluated first.
+#: The same where lists were requested, or where whole rows have to be evaluated first.
 EXHAUSTED_LATE = 8
-#: So many times more of rectangles, where whole rows would take three times as long to scan.
+#: Added to the multiple for rectangles, where whole rows would take three times as long to scan.
 EXHAUSTED_MORE = 1
-#: An evaluation takes about as long as so many scans of a whole row: from 3 to 9 on random
-#: families; of a rectangle scans take three times as long.
+#: An evaluation takes about as long as this many scans of a whole row: from 3 to 9 on random families; for
+#: a rectangle scans take three times as long.
 EVALUATION_SCANS, EVALUATION_SCANS_RECTANGULAR = 6, 2
-#: Beyond so many times those pairs scans say little: those of lists are many more, then.
+#: Beyond this multiple of those pairs the count of scans is ignored: lists then need many more scans.
 EXHAUSTED_ANYWAY, EXHAUSTED_ANYWAY_RECTANGULAR = 2.5, 1.3
-#: Lists that reach fewer first epsilons are exhausted within a phase or two; those of wide
-#: problems, whose rows hardly compete, reach further with as many.
+#: Lists whose reach is fewer first epsilons than this are exhausted within a phase or two; lists of wide
+#: problems, whose rows hardly compete, last longer with the same reach.
 NARROW, NARROW_RECTANGULAR = 3.0, 1.5
-#: Rows that tell so before all others are evaluated.
+#: Rows sampled for this before all others are evaluated.
 NARROW_SAMPLE = 64
-#: On trial: lists of points that lie as densely everywhere reach 1.2 to 1.4 times as far in the
-#: upper quartile as in the lower one, those of clusters and normal points 1.6 to 3 times.
+#: On trial: for points of even density, the reach of lists in the upper quartile is 1.2 to 1.4 times that
+#: in the lower one; for clusters and normal points 1.6 to 3 times.
 UNEVEN = 1.45
 
-# -- when another way goes on -----------------------------------------------------------
+# -- when another method takes over -----------------------------------------------------
 
-#: Trees: work without a sixty-fourth of the first roots being matched after which searches from
-#: one row after the other go on: so many times the entries of all lists.
+#: Trees: work, as a multiple of the entries of all lists, without a sixty-fourth of the first roots being
+#: matched, after which row-by-row searches take over.
 TREE_PATIENCE = 24
 #: The same for levels on a device, a few microseconds each.
 TREE_LEVELS_ON_DEVICE = 1 << 15
-#: Evaluations a row after which they go on where memory is short: lists end at nearly each step.
+#: Evaluations per row after which searches take over where memory is short: lists end at nearly each step.
 TREE_EVALUATIONS = 16
-#: Whole rows: a last phase that has scanned so many rows a row, and more than all phases before
-#: it, is left for finer ones: of heavy-tailed costs the phases end too soon.
+#: Whole rows: a last phase that has scanned this many rows per row, and more than all phases before it, is
+#: replaced by finer phases: with heavy-tailed costs the phases end too soon.
 LAST_PHASE_SCANS = 60
-#: An auction: bids a row in one phase after which the rest is left to searches.
+#: Auction: bids per row in one phase after which searches solve the rest.
 AUCTION_BIDS = 1000
 
-# -- a gap that is enough ---------------------------------------------------------------
+# -- a sufficient gap -------------------------------------------------------------------
 
-#: A whole pass is worth trying for ``gap`` once epsilon times the rows is so many gaps: a phase's
-#: matching is usually much closer to optimal than an epsilon a row.
+#: A whole pass for ``gap`` is tried once epsilon times the rows is at most this many gaps: a phase's
+#: matching is usually much closer to optimal than an epsilon per row.
 PROMISING_GAPS = 8
 
 # -- the certificate --------------------------------------------------------------------
 
-#: With fewer rows, or pairs, the pass is over before kernels are loaded and a tree stands.
+#: With fewer rows, or pairs, the pass ends before kernels are loaded and a tree is built.
 PROOF_BOUNDS_ROWS = 4096
 PROOF_BOUNDS_PAIRS = 3 << 24
-#: Bounds are given up for the pass when they have cost one of so many of its pairs,
+#: Bounds are abandoned for the pass when their cost exceeds its pairs divided by this,
 PROOF_BOUNDS_SHARE = 4
-#: or of so many rows' pairs, before anything else.
+#: or, at the start, the pairs of this many probed rows divided by it.
 PROOF_BOUNDS_PROBED = 256
-#: Seconds that a row and a column take by bounds, tree included: two to three times as long as
-#: measured; and at least so many times.
+#: Seconds per row and column of a proof by bounds, tree included: two to three times the
+#: measured time; and the least value of that factor.
 PROOF_BOUNDS_ROW_SECONDS, PROOF_BOUNDS_GENEROUS = 5e-6, 2.0
-#: ``certify=False``: where the rounding of the duals, added up, may reach this share of the pairs'
-#: costs, it may have decided which pairs those are. Then the proof is made.
+#: ``certify=False``: if the accumulated rounding of the duals may reach this share of the pairs' costs, it
+#: may have decided the assignment. Then the proof is made.
 DANGEROUS_ROUNDING = 1e-12
 
 # -- refinement -------------------------------------------------------------------------
 
-#: A gap that is a larger share of the costs' sizes is not a matter of rounding.
+#: A gap that is a larger share of the costs' sizes is not due to rounding.
 ROUNDING_GAP = 1e-9
-#: Near pairs are looked for where the gap is at most so many times what the median row wins by.
+#: Near pairs are collected if the gap is at most this multiple of the median row's margin.
 NEAR_MARGINS = 4.0
-#: A square residual problem of a rectangle has at most so many times its pairs.
+#: Largest ratio of the pairs of a square residual problem to those of the rectangle.
 MOST_SQUARED = 64
-#: Residual costs of so many bytes are computed once, as a matrix, without a ``memory_limit``.
+#: Residual costs of at most this many bytes are computed once, as a matrix, without a ``memory_limit``.
 RESIDUAL_BYTES = 1 << 30
 
 # -- the answer of a stopped solve ------------------------------------------------------
 
-#: So few open rows are worth a search each.
+#: Most open rows that get a search each.
 FEW_OPEN_ROWS = 256
-#: So few pairs, cheap ones, are read even when the grace is over.
+#: Most pairs, cheap ones, that are read even when the grace period is over.
 FEW_LATE_PAIRS = 1024

@@ -1,5 +1,5 @@
-"""The BigSAP service: assignment problems as REST jobs.
+"""BigSAP service: assignment problems as REST jobs.
 
-``create_app`` (in ``app``) is the ASGI application, ``serve`` runs it. The package uses
-of the library only what ``bigsap`` exports, and holds no algorithm.
+``create_app`` (in ``app``) builds the ASGI application, ``serve`` runs it. The package uses
+only the library's public names, and contains no algorithm.
 """

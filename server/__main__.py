@@ -1,4 +1,4 @@
-"""``python -m bigsap_server``."""
+"""Entry point of ``python -m bigsap_server``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import sys
 
 from bigsap_server.serve import main
 
-# Worker processes import this module as well; they must not serve.
+# Worker processes import this module too, and must not start a server.
 if __name__ == "__main__":
     sys.exit(main())

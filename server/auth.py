@@ -1,4 +1,4 @@
-"""Keys: who may do what, how much and how often.
+"""API keys: permissions, quotas and request rates.
 
 A keys file is TOML, one table a key::
 
@@ -11,8 +11,8 @@ A keys file is TOML, one table a key::
     spread_workers = 4               # of one job with "spread"; 0: none may be spread
 
 ``python -m bigsap_server.auth alice read submit`` prints a new random key and its table.
-Keys are random 256-bit numbers, so that one round of SHA-256 is enough: there is nothing to
-guess. A client sends ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
+Keys are random 256-bit numbers and cannot be guessed, so one round of SHA-256 is enough.
+A client sends ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Key(BaseModel):
 
 @dataclass
 class Caller:
-    """Who makes a request. ``owner`` of what it creates; "" where there are no keys."""
+    """The sender of a request. ``owner`` of the objects it creates; "" for a service without keys."""
 
     owner: str
     scopes: frozenset[Scope]
@@ -67,12 +67,12 @@ class Caller:
 
     @property
     def sees(self) -> str | None:
-        """Whose jobs and arrays it may see: an owner, or None for everybody's."""
+        """The owner whose jobs and arrays the caller may see, or None for all owners."""
         return None if "admin" in self.scopes else self.owner
 
     @property
     def may_wait(self) -> bool:
-        """Whether one more request may stay open now."""
+        """Whether the caller may keep one more request open."""
         return self.streams < self.max_streams
 
     @contextmanager
@@ -96,14 +96,14 @@ class Caller:
 
 
 class Bucket:
-    """So many requests a second, and so many at once. Used on the event loop only."""
+    """Token bucket: a rate of requests per second, and a burst. Used on the event loop only."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self.rate, self.burst = rate, burst
         self._tokens, self._seen = float(burst), time.monotonic()
 
     def take(self) -> float:
-        """0 when the request may pass, else the seconds until one may."""
+        """Return 0 if the request is allowed, else the seconds until one is."""
         now = time.monotonic()
         self._tokens = min(self.burst, self._tokens + (now - self._seen) * self.rate)
         self._seen = now
@@ -137,12 +137,12 @@ class Keys:
             limits.streams,
             limits.spread_workers,
         )
-        # Guessing is hopeless anyway; this keeps it from being a load.
+        # Keys cannot be guessed, but the limit keeps attempts from loading the service.
         self._strangers = Bucket(limits.requests_per_s, limits.burst)
 
     @classmethod
     def read(cls, file: Path | None, limits: Limits) -> Keys:
-        """From a keys file. Raises ValueError or OSError naming the file."""
+        """Read a keys file. Raises ValueError or OSError naming the file."""
         if file is None:
             return cls(None, limits)
         try:
@@ -157,7 +157,10 @@ class Keys:
         return cls(keys, limits)
 
     def caller(self, authorization: str | None, api_key: str | None) -> Caller:
-        """Who sent these headers. Raises HttpProblem: unauthorized, or too many requests."""
+        """Return the caller that sent these headers.
+
+        Raises HttpProblem: unauthorized, or too many requests.
+        """
         if not self.required:
             return self._anybody
         text = api_key
@@ -181,12 +184,12 @@ class Keys:
 
 
 def hashed(key: str) -> str:
-    """As the keys file has it. Looking a hash up tells nothing about the others by its time."""
+    """Return the hash as the keys file has it. The time of a look-up reveals nothing about other keys."""
     return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def new_key() -> str:
-    """A random key."""
+    """Return a new random key."""
     return "bsk_" + secrets.token_urlsafe(32)
 
 
@@ -205,7 +208,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(f"{name!r} is no name: it needs printable characters\n")
         return 2
     key = new_key()
-    # TOML reads [a.b] as a table in a table. JSON's strings of printable characters are TOML's.
+    # TOML reads [a.b] as a nested table. JSON strings of printable characters are valid TOML strings.
     table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
     shown = ", ".join(f'"{scope}"' for scope in sorted(set(scopes)))
     sys.stdout.write(f'# key: {key}\n[{table}]\nhash = "{hashed(key)}"\nscopes = [{shown}]\n')

@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: Fields that every record of the present request or job carries.
+#: Fields added to every record of the present request or job.
 context: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
     "bigsap_log_context", default=None
 )
-# What records of all threads carry, in a process that runs one job.
+# Fields added to records of all threads, in a process that runs one job.
 _ambient: dict[str, Any] = {}
-# uvicorn says its messages twice, the second time for terminals.
+# Standard fields, and uvicorn's second copy of its message for terminals.
 _PLAIN = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", "color_message"}
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON; ``extra=`` fields become members."""
+    """Formatter of a record as one line of JSON; ``extra=`` fields become members."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without a line break."""
+        """Return the line, without a line break."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         found: dict[str, Any] = {
             "time": f"{stamp}.{int(record.msecs):03d}Z",
@@ -41,14 +41,14 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler[Any]):
-    """Writes JSON, and leaves out what Dask says about ordinary things."""
+    """Handler that writes JSON and drops Dask's routine messages."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(JsonFormatter())
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Not what Dask tells about every worker, nor that one was lost: the service does."""
+        """Drop Dask's messages about every worker and about lost ones, which the service logs itself."""
         if record.name.split(".")[0] in ("distributed", "tornado"):
             if record.levelno < logging.ERROR:
                 return False
@@ -58,10 +58,10 @@ class _Handler(logging.StreamHandler[Any]):
 
 
 def configure(level: str) -> None:
-    """Send everything of this process to stderr as JSON: our own from ``level`` on.
+    """Send all logs of this process to stderr as JSON, the service's own from ``level`` on.
 
-    For the server and for the workers that it starts. The one handler is the root's: where that
-    has one, Dask adds none of its own (a second line for each, in a format of its own).
+    For the server and for the workers that it starts. The only handler is the root logger's: if that
+    has one, Dask adds none of its own (a second line for each record, in another format).
     """
     root = logging.getLogger()
     root.handlers = [_Handler()]
@@ -77,14 +77,14 @@ def configure(level: str) -> None:
 
 
 def set_level(level: str) -> None:
-    """The lowest level of the service's own lines."""
+    """Set the lowest level of the service's own lines."""
     for name in ("bigsap_server", "bigsap"):
         logging.getLogger(name).setLevel(level.upper())
 
 
 @contextmanager
 def about(ambient: bool, **fields: Any) -> Iterator[None]:
-    """Have records carry ``fields``; ``ambient``: those of other threads as well."""
+    """Add ``fields`` to records; ``ambient``: to those of other threads as well."""
     token = context.set((context.get() or {}) | fields)
     if ambient:
         _ambient.update(fields)

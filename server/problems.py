@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents. Knows nothing of HTTP frameworks.
+"""Errors as RFC 9457 problem documents, independent of HTTP frameworks.
 
 A problem's ``type`` is ``urn:bigsap:problem:`` and a stable slug; ``pointer`` is the JSON
 pointer (RFC 6901) of the offending field, where there is one, and ``errors`` lists further ones.
@@ -58,18 +58,18 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "certificate-failed": (500, "The result is not what it claims"),
 }
 
-# Absolute paths of two names or more: in quotes, where they may hold anything, or bare. Not
-# addresses, nor what follows a name (``c/0/0``).
+# Absolute paths of at least two names: in quotes, where they may contain any character, or bare. Not URLs,
+# nor paths after a name (``c/0/0``).
 _QUOTED = re.compile(r"""(['"])/(?:(?!\1).)+/((?!\1)[^/])+\1""")
 _BARE = re.compile(r"""(?<![\w.:/~@%+)\]-])/(?:[^\s/'"<>:,;()]+/)+([^\s/'"<>:,;()]*)""")
 
 
 class HttpProblem(Exception):
-    """An answer that is a problem document.
+    """An error that is answered with a problem document.
 
     slug: a key of ``PROBLEMS``. pointer: JSON pointer into the body. errors: further
-    ``{"detail", "pointer"}``. headers: of the answer; 429 has a
-    Retry-After in any case. extra: further members.
+    ``{"detail", "pointer"}``. headers: of the answer; 429 always has a
+    Retry-After. extra: further members.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class HttpProblem(Exception):
         return PROBLEMS[self.slug][0]
 
     def document(self, instance: str | None = None) -> dict[str, Any]:
-        """The JSON of RFC 9457."""
+        """Return the JSON of RFC 9457."""
         status, title = PROBLEMS[self.slug]
         found: dict[str, Any] = {
             "type": PREFIX + self.slug,
@@ -124,15 +124,15 @@ def _rebuild(
 
 
 def pointer_to(*parts: object) -> str:
-    """A JSON pointer (RFC 6901)."""
+    """Return a JSON pointer (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
 def without_paths(text: str, settings: Mapping[str, Any] | None = None) -> str:
-    """A text for clients: they know names of stores and paths within them, and no others.
+    """Return a text for clients, without absolute paths of the server.
 
-    settings: the service's, or what workers get of them, for the names; other absolute paths
-    lose all but their last name.
+    Clients know only names of stores and paths within them. settings: the service's, or a worker's part
+    of them, for the names; other absolute paths are reduced to their last name.
     """
     places = {} if settings is None else {**settings.get("stores", {}), "data": settings["data"]}
     roots = {
@@ -154,7 +154,7 @@ def _last(path: str) -> str:
 def from_error(
     error: BaseException, pointer: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> HttpProblem:
-    """The problem that an exception of a source or a solve is, without its traceback.
+    """Return the problem for an exception of a source or a solve, without its traceback.
 
     settings: see ``without_paths``.
     """
@@ -179,7 +179,7 @@ def from_error(
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a write failed for want of space, quota or allowed file size."""
+    """Return whether a write failed for lack of space, quota or allowed file size."""
     import errno
 
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

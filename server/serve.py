@@ -1,4 +1,4 @@
-"""Run the service: one process that listens, with its workers."""
+"""Server process of the service, which also starts the workers."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from bigsap_server.jobs.executors import make_executor
 from bigsap_server.jobs.table import JobStore, JobStoreError
 from bigsap_server.settings import Settings, load
 
-# Open event streams and long polls end by themselves when the service stops; whoever
-# reads too slowly to notice is cut off after this.
+# Seconds after which connections are closed at a stop. Open event streams and long polls end by themselves,
+# unless the client reads too slowly.
 _GOODBYE_S = 5
-#: Idle connections are kept so long, longer than by clients (httpx 5 s, our own less): where both
-#: give up at the same time, a request meets a connection that is just being closed.
+#: Idle connections are kept longer than by clients (httpx 5 s, our own less): if both closed at the same
+#: time, a request could meet a connection that is just being closed.
 KEEP_ALIVE_S = 20
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens, once it does."""
+    """Server that prints its address once it listens."""
 
     def __init__(self, config: uvicorn.Config, app: Admission, address: str) -> None:
         super().__init__(config)
         self._app, self._said = app, address
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Streams and long polls end first: uvicorn waits for open connections."""
+        """End streams and long polls first, because uvicorn waits for open connections."""
         stop_waiting(self._app)
         super().handle_exit(sig, frame)
 
@@ -46,11 +46,11 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: Settings) -> int:
-    """Serve until SIGTERM or Ctrl-C; the exit code: 0, or 1 when it could not begin.
+    """Serve until SIGTERM or Ctrl-C; return the exit code: 0, or 1 when it could not begin.
 
     Prints ``BigSAP serves at http://HOST:PORT`` once it does. On SIGTERM running jobs write
-    a checkpoint and go on at the next start with the same data directory; a second signal
-    ends the process at once, from which the next start recovers just as well.
+    a checkpoint and continue at the next start with the same data directory; a second signal
+    ends the process at once, and the next start recovers from that too.
     """
     logs.configure(settings.log_level)
     try:
@@ -76,8 +76,8 @@ def serve(settings: Settings) -> int:
             timeout_graceful_shutdown=_GOODBYE_S,
         )
         server = _Server(config, app, _address(settings.host, listener))
-        # uvicorn raises a signal anew when it has stopped; by then it shall do nothing,
-        # and before uvicorn listens to signals it shall stop the start.
+        # uvicorn raises a signal again when it has stopped, which must then have no effect. Before uvicorn
+        # handles signals, a signal must stop the start.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda sig, frame: server.handle_exit(sig, frame))
         server.run(sockets=[listener])
@@ -90,7 +90,7 @@ def serve(settings: Settings) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """``python -m bigsap_server``: the same as ``bigsap serve``."""
+    """Run ``python -m bigsap_server``, the same as ``bigsap serve``."""
     parser = argparse.ArgumentParser("bigsap_server", description="run the BigSAP service")
     parser.add_argument("--host", metavar="ADDR", help="default 127.0.0.1; others need keys")
     parser.add_argument("--port", type=int, metavar="N", help="default 8765; 0: any free port")
@@ -111,8 +111,8 @@ def _listen(host: str, port: int) -> socket.socket:
         host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
     )
     family, kind, protocol, _, address = found[0]
-    # The protocol must be named: asyncio switches Nagle's algorithm off only for sockets that
-    # say they are TCP, and with it every answer would wait 40 ms for an acknowledgement.
+    # The protocol must be named: asyncio disables Nagle's algorithm only for sockets that are marked as
+    # TCP, and with it every answer would wait 40 ms for an acknowledgement.
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""What an operator can set: environment ``BIGSAP_*``, a TOML file, command line.
+"""Settings of the operator: environment ``BIGSAP_*``, a TOML file, command line.
 
 Precedence: command line over environment over file over the defaults here. Nested settings
 are written ``BIGSAP_LIMITS__BODY_BYTES`` in the environment and ``[limits]`` in the file.
@@ -100,7 +100,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment: no ``.env`` of whatever folder we run in."""
+        """Return the sources: arguments, then the environment, but no ``.env`` of the current folder."""
         return init_settings, env_settings
 
     @field_validator("root_path")
@@ -144,22 +144,22 @@ class Settings(BaseSettings):
 
     @property
     def default_workers(self) -> int:
-        """Worker processes when nothing is set: half the cores, at least one."""
+        """Worker processes by default: half the cores, at least one."""
         return self.workers or max(1, cores() // 2)
 
     @property
     def most_threads(self) -> int | None:
-        """Threads that a job may ask for; None: what an unknown machine has."""
+        """Most threads that a job may request; None if the workers' machine is unknown."""
         return self.limits.threads or (cores() if self.scheduler is None else None)
 
     @property
     def default_threads(self) -> int:
-        """Threads of one job when nothing is set: the cores divided fairly."""
+        """Threads of one job by default: the cores divided by the workers."""
         return self.threads_per_job or max(1, cores() // self.default_workers)
 
 
 def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
-    """Settings from a TOML file, the environment and arguments (None: not given).
+    """Return settings from a TOML file, the environment and arguments (None: not given).
 
     Raises ValueError (pydantic's ValidationError included) naming the setting, and
     FileNotFoundError.
@@ -176,22 +176,22 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
     arguments = {name: value for name, value in given.items() if value is not None}
 
     class Filed(Settings):
-        """The file comes after the environment."""
+        """Settings with a file, which comes after the environment."""
 
         @classmethod
         def settings_customise_sources(
             cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
         ) -> tuple[Any, ...]:
-            """Arguments, environment, file."""
+            """Return the sources: arguments, environment, file."""
             return named["init_settings"], named["env_settings"], lambda: values
 
-    Filed.__name__ = Settings.__name__  # as errors should call it
+    Filed.__name__ = Settings.__name__  # the name that errors show
     found = Filed(**arguments)
     return Settings.model_construct(**{name: getattr(found, name) for name in Settings.model_fields})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
+    """Return whether only this machine can reach ``host``."""
     if host == "localhost":
         return True
     try:
@@ -201,5 +201,5 @@ def is_loopback(host: str) -> bool:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

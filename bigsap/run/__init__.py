@@ -1,1 +1,1 @@
-"""One solve: from rows to a result, whatever stops it, and what it tells of its work."""
+"""Execution of one solve: the ladder of strategies, interruption, proof, result and statistics."""

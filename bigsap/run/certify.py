@@ -1,4 +1,4 @@
-"""The closing proof of a solve, and the refinement of an outcome that it does not bear out."""
+"""Certification of a solve's outcome, and refinement of outcomes whose gap is too large."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def prove_now(
     v_low: Array | None = None,
     deadline: Deadline | None = None,
 ) -> Certificate:
-    """Certify by code that shares nothing with the engine."""
+    """Certify an assignment with code that is independent of the engine."""
     clock = time.perf_counter()
     progress = run.monitor.progress
     stage, progress.stage = progress.stage, "certificate"
@@ -61,7 +61,8 @@ def prove_now(
     finally:
         run.seconds["certificate"] += time.perf_counter() - clock
         progress.stage = stage
-        # A pass that was left has read these rows; of bounds that were, nothing is told.
+        # An interrupted pass over rows has read these rows. An interrupted proof by bounds reports no
+        # count.
         whole_rows = n_read * run.problem.shape[1]
         looked = 0 if certificate is None else certificate.pairs + certificate.bounds
         run.certificate_pairs += whole_rows if certificate is None else looked
@@ -72,7 +73,7 @@ def prove_now(
 
 
 def looked_at(run: Run) -> CostSource:
-    """What a proof reads: kept rows where there are any."""
+    """Return the source that a proof reads: the kept rows where there are any."""
     source = run.reading.source
     if not isinstance(source, KeptRows):
         return source
@@ -81,16 +82,16 @@ def looked_at(run: Run) -> CostSource:
 
 
 def within_gap(run: Run, certificate: Certificate) -> None:
-    """Have the solve end with this certificate where its gap is within the one asked for."""
+    """End the solve with this certificate if its gap is within the requested one."""
     gap = run.options.gap
     if gap > 0 and certificate.gap is not None and certificate.gap <= gap:
         run.stopped, run.proved = Status.GAP_REACHED, certificate
 
 
 def certified(run: Run, outcome: Outcome, solve: Solve) -> Conclusion:
-    """Prove the outcome; where its gap is too large, refine it.
+    """Prove the outcome, and refine it where its gap is too large.
 
-    solve: a residual problem, see ``refine``.
+    solve: solves a residual problem, see ``refine``.
     """
     certificate = run.proved or prove_now(run, outcome.column_of_row, outcome.v)
     within_gap(run, certificate)
@@ -98,7 +99,8 @@ def certified(run: Run, outcome: Outcome, solve: Solve) -> Conclusion:
     if run.proved is not None or column_of_row is None:
         return Conclusion(column_of_row, certificate=certificate)
     if not settled(run, certificate):
-        # Not into the checkpoint: it holds the end of the search; a resumed solve refines too.
+        # Refinement is not checkpointed: the checkpoint holds the end of the search, and a resumed solve
+        # refines again.
         run.monitor.save = None
         _refuse_changed(run, column_of_row, outcome.v, certificate)
         column_of_row, certificate = refined(run, column_of_row, certificate, solve, partial(prove_now, run))
@@ -109,8 +111,11 @@ def certified(run: Run, outcome: Outcome, solve: Solve) -> Conclusion:
 
 
 def _searched_again(run: Run, outcome: Outcome, certificate: Certificate) -> Conclusion:
-    """An outcome of integer costs that is not optimal, which no rounding explains: by searches over
-    whole rows, from its prices, then from none."""
+    """Solve again by scans of whole rows, for integer costs whose outcome is not optimal.
+
+    Rounding cannot explain such a gap. The first search begins from the outcome's prices, the
+    second from none.
+    """
     run.monitor.save = None
     assert outcome.column_of_row is not None
     warm: Warm | None = Warm(outcome.v - outcome.v.max(), outcome.column_of_row, exact=True)
@@ -131,9 +136,9 @@ def _searched_again(run: Run, outcome: Outcome, certificate: Certificate) -> Con
 
 
 def _refuse_changed(run: Run, column_of_row: Array, v: Array, certificate: Certificate) -> None:
-    """Raise CertificateError where costs of assigned pairs are other ones when read again.
+    """Raise CertificateError if costs of assigned pairs differ when they are read again.
 
-    Only the optimum's own rounding can leave a gap, unless the costs change.
+    Unless the costs change, only rounding can leave a gap at the optimum.
     """
     again = prove_now(run, column_of_row, v)
     same = again.fun == certificate.fun and np.array_equal(again.u, certificate.u)
@@ -147,7 +152,7 @@ def _refuse_changed(run: Run, column_of_row: Array, v: Array, certificate: Certi
 
 
 def confirmed(run: Run, outcome: Outcome) -> Outcome:
-    """An infeasible outcome once Hall's theorem proves it, else the dense engine's."""
+    """Return the infeasible outcome once Hall's theorem proves it, else the dense engine's outcome."""
     dense = run.lists is None
     while run.options.certify:
         try:

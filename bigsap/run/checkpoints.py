@@ -1,4 +1,4 @@
-"""The checkpoint of a solve: refused if it is of another one, written as the solve goes on."""
+"""Checkpoint of a solve: validation on resumption, and saving while the solve runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bigsap.run.run import Run
 
 
 def open_checkpoint(run: Run, *, large: bool) -> None:
-    """Refuse a checkpoint of another solve; see that ours can be written, before any work.
+    """Refuse a checkpoint of another solve, and check before any work that the file can be written.
 
-    large: integer costs exceeded the usual range, as the solve has found out by now.
+    large: whether the solve has found integer costs that exceed the usual range.
     """
     path, saved = run.options.checkpoint, run.saved
     if path is None and saved is None:
@@ -22,7 +22,7 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
     facts = identity(run.given, run.gated, run.problem, run.options, run.method, run.arithmetic, run.asked)
     if saved is not None:
         if large:
-            # The costs that need int64 were met after the checkpoint: from the beginning.
+            # Costs that need int64 were found after the checkpoint was written, so the solve starts over.
             of_saved = {name: saved.facts.get(name) for name in ("price", "grid")}
             saved.refuse_unless(facts | of_saved)
             run.saved = replace(saved, snapshot={})
@@ -35,8 +35,8 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
     if saved is None:
         checkpoint.write(path, facts, {})
 
-    # A weak reference breaks the cycle run -> monitor -> save -> run: rows and lists of a finished
-    # solve would stay until Python looks for cycles, which it seldom does.
+    # A weak reference breaks the cycle run -> monitor -> save -> run. With a cycle, rows and lists of a
+    # finished solve would stay in memory until Python's garbage collector runs.
     reference = weakref.ref(run)
 
     def save(snapshot: Snapshot) -> None:

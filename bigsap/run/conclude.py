@@ -1,4 +1,4 @@
-"""The result of a solve as the user sees it: in the given orientation, with its message."""
+"""Result of a solve in the user's orientation, with its message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bigsap.strategies.orientation import exchanged, inverse, rows_outside
 
 
 def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Result:
-    """The result in the user's orientation."""
+    """Return the result in the user's orientation."""
     problem = run.problem
     certificate = found.certificate
     if violator is None and certificate is not None and math.isinf(certificate.bound):
@@ -65,14 +65,17 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
 
 
 def _without_column(u: Array, problem: Problem) -> Array:
-    """The violating rows of an infinite bound, which a stopped solve's pass may be the first to
-    find: one row without an allowed column, or all of them where rows may be left over."""
+    """Return the rows that prove an infinite bound.
+
+    This is one row without an allowed column, or all such rows if there are more rows than columns.
+    The certificate pass of a stopped solve may be the first to find them.
+    """
     rows = np.flatnonzero(np.isinf(u))
     return rows if problem.n_virtual_columns else rows[:1]
 
 
 def of_infinities(run: Run, violator: Array) -> str:
-    """What is to be said about infinite costs, unless that would take long."""
+    """Return a message about infinite costs; empty where the check would take long."""
     if run.seconds_per_row > BLOCK_SECONDS:
         return ""
     source = run.given.source if run.gated is None else run.gated
@@ -82,7 +85,7 @@ def of_infinities(run: Run, violator: Array) -> str:
 
 
 def explain(violator: Array) -> str:
-    """The message of an infeasible result."""
+    """Return the message of an infeasible result."""
     if violator.size == 1:
         return f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
     shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")

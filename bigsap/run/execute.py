@@ -32,7 +32,7 @@ from bigsap.strategies.orientation import orient
 
 
 def execute(run: Run, *, large: bool = False) -> Result:
-    """Solve, prove, and put the answer together. large: as ``Run`` has it."""
+    """Solve, prove, and return the result. large: see ``Run``."""
     open_checkpoint(run, large=large)
     n, m = run.problem.shape
     if n == 0 or m == 0:
@@ -43,7 +43,7 @@ def execute(run: Run, *, large: bool = False) -> Result:
         if not run.options.certify and run.rows.policy != "in place":
             run.resting = Resting(run.rows.table)
         if run.method == "ssp":
-            run.dense()  # costs that several devices share are copied there first
+            run.dense()  # costs shared by several devices are copied there first
         first_bounds(run)
         found: Array | None = None
         try:
@@ -62,13 +62,13 @@ def execute(run: Run, *, large: bool = False) -> Result:
             try:
                 return conclude(run, _stopped(run, stop, found))
             finally:
-                # Frames that carried it to another thread's caller hold it, and so each
-                # other: a stopped solve's arrays would wait for Python's collector.
+                # The frames of the traceback and the exception form a reference cycle. Without clearing, a
+                # stopped solve's arrays would stay in memory until Python's garbage collector runs.
                 clear_frames(stop.__traceback__)
 
 
 def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
-    """The outcome as it is, its costs and duals from what the search holds."""
+    """Return the outcome without a certificate, with costs and duals from the search."""
     found = outcome.column_of_row
     if found is None:
         return Conclusion(None)
@@ -76,7 +76,7 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
     costs = pair_costs(run.problem, run.rows, held, found, run.monitor.tick)
     told = unproved(run.problem, found, costs, outcome.v)
     if told.doubtful:
-        # Prices so large that their rounding may have decided.
+        # The prices are so large that rounding may have decided the assignment.
         proved = certified(run, outcome, partial(_residual, run))
         certificate = proved.certificate
         if certificate is not None and not settled(run, certificate):
@@ -88,8 +88,7 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
 
 
 def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcome | None:
-    """Solve a residual problem, see ``refine``; from zero prices and an assignment, where one is
-    given."""
+    """Solve a residual problem (see ``refine``), from zero prices and an assignment if one is given."""
     options = replace(
         run.options,
         maximize=False,
@@ -108,7 +107,7 @@ def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcom
     if column_of_row is not None:
         start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
     inner = Run(problem, orient(problem), monitor, options, run.n_threads, start, None)
-    inner.keeps = True  # its costs are made of rows that the outer solve keeps
+    inner.keeps = True  # its costs are computed from rows that the outer solve keeps
     try:
         with Team(inner.n_threads) as team:
             inner.team = team
@@ -122,7 +121,7 @@ def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcom
 
 
 def _stopped(run: Run, stop: Stopped, found: Array | None) -> Conclusion:
-    """The best that is known; see ``interrupted``."""
+    """Return the best known assignment and bound, see ``interrupted``."""
     run.stopped = Status(stop.reason)
     deadline = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
 

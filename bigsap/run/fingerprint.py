@@ -1,6 +1,6 @@
-"""What identifies a solve: the problem, and the options that change the answer.
+"""Identity of a solve: the problem, and the options that change the answer.
 
-A checkpoint holds it, and is refused by a solve that has another.
+A checkpoint stores it. A solve with another identity refuses the checkpoint.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def identity(
     arithmetic: Arithmetic,
     asked: str,
 ) -> dict[str, Any]:
-    """Plain values that two solves share when one may continue the other.
+    """Return plain values that are equal for two solves if one may continue the other.
 
-    given: the problem as the user has it, costs perhaps placed on a device. gated: its source
-    before that, where rows may stay unassigned. problem: as it is solved. method: the one
-    chosen, of asked.
+    given: the user's problem, its costs possibly placed on a device. gated: the source before that
+    placement, where rows may stay unassigned. problem: the problem as it is solved. method: the
+    method chosen. asked: the method requested.
     """
     source = given.source
     fingerprint = source.fingerprint() if isinstance(source, Fingerprinted) else None

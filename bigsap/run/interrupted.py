@@ -1,7 +1,7 @@
-"""The answer of a solve that was stopped: the best assignment known, and a bound.
+"""Answer of a stopped solve: the best assignment known, and a bound.
 
-All of it must be quick: a cancelled solve returns within a second. So each step is
-left when the grace is over, and what the start's sweeps proved is always at hand.
+Every step must be quick, since a cancelled solve returns within a second. So each step ends when
+the grace period is over. What the start's sweeps proved is always available.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from bigsap.sources.base import Array, read_while
 from bigsap.sources.filling import fill_of
 from bigsap.strategies.start.samples import pairs_are_cheap
 
-#: Ends the step at hand by raising ``Late``.
+#: Ends the current step by raising ``Late``.
 Tick = Callable[[], None]
 
 
 class Late(Exception):
-    """The grace is over."""
+    """The grace period is over."""
 
 
 @dataclass
 class Deadline:
-    """Raises ``Late`` from ``tick`` once ``seconds`` have passed, or when ``cancelled``
-    comes to be true."""
+    """Deadline whose ``tick`` raises ``Late`` after ``seconds``, or once ``cancelled`` is true."""
 
     seconds: float
     cancelled: Callable[[], bool]
@@ -47,7 +46,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that remain; negative when late."""
+        """Return the seconds that remain; negative when late."""
         return self._end - time.perf_counter()
 
     def tick(self) -> None:
@@ -58,9 +57,12 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """column_of_row, fun: None when no complete assignment of known cost was found.
+    """Assignment, bound and duals of a solve.
+
+    column_of_row, fun: None when no complete assignment of known cost was found.
     fun, bound: in the user's sense. u, v, u_low, v_low: signed duals that prove the bound, and
-    their low parts. certificate: when there was time for a pass over the costs."""
+    their low parts. certificate: present if there was time for a pass over the costs.
+    """
 
     column_of_row: Array | None
     fun: Any = None
@@ -80,13 +82,13 @@ def answer(
     costs: Array | None = None,
     by_bounds: float = math.inf,
 ) -> Conclusion:
-    """The best that is known when the solve is stopped.
+    """Return the best known assignment and bound of a stopped solve.
 
-    found: the assignment, when the search was over already. Otherwise the candidates are
-    that of the last whole phase, that of the phase at hand, its open rows given free
-    columns, and the sweeps' own. costs: (n,) signed, of the matching at hand where they
-    are known. prove: a certificate pass that raises ``Late``. by_bounds: seconds that it may
-    take where bounds spare it pairs.
+    found: the assignment, if the search had ended already. Otherwise the candidates are the matching
+    of the last complete phase, the matching of the current phase with its open rows given free
+    columns, and the sweeps' assignments. costs: (n,) signed costs of the current matching where they
+    are known. prove: a certificate pass that raises ``Late``. by_bounds: seconds that the pass may
+    take where bounds reduce the pairs it reads.
     """
     problem, known = run.problem, run.known
     matching, cost = known.column_of_row, known.cost
@@ -104,8 +106,8 @@ def answer(
         if cost is None:
             matching, cost = _at_once(run, [now] if found is None else [found])
     certificate = None
-    # What a row took lately may be far from what it takes, so without any bound a pass that
-    # can be left between its rows is begun in any case.
+    # Recent seconds per row may be a poor estimate. So if there is no bound yet, a pass that can be
+    # interrupted between rows is started in any case.
     expected = run.seconds_per_row * problem.shape[0] / run.n_threads
     light = run.rows.policy == "in place" or fill_of(problem.source) is not None
     if min(expected, by_bounds) <= max(0.0, deadline.left) or (known.bound is None and light):
@@ -131,10 +133,10 @@ def answer(
 
 
 def _completed(run: Run, candidate: Array, tick: Tick, costs: Array | None) -> tuple[Array, Any]:
-    """The candidate with its open rows matched, and its signed cost.
+    """Return the candidate with its open rows matched, and its signed cost.
 
-    A search reads at least one row for each open row; where there are many it is the last
-    resort, against forbidden pairs.
+    The search reads at least one row for each open row. Where there are many open rows it is used
+    only as a last resort against forbidden pairs.
     """
     problem = run.problem
     n_open = min(problem.shape) - int((candidate >= 0).sum())
@@ -150,8 +152,10 @@ def _completed(run: Run, candidate: Array, tick: Tick, costs: Array | None) -> t
 
 
 def _at_once(run: Run, candidates: list[Array | None]) -> tuple[Array | None, Any]:
-    """A candidate with its open rows given free columns in order, and its signed cost, where that
-    takes a moment: few pairs, each of which is cheap. Else None, twice."""
+    """Return a candidate with its open rows given free columns in order, and its signed cost.
+
+    Returns (None, None) unless there are few pairs to read and each is cheap.
+    """
     problem = run.problem
     if min(problem.shape) > policy.FEW_LATE_PAIRS or not pairs_are_cheap(problem):
         return None, None
@@ -165,8 +169,10 @@ def _at_once(run: Run, candidates: list[Array | None]) -> tuple[Array | None, An
 
 
 def _signed_cost(run: Run, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
-    """The signed cost of an assignment that differs in few rows from ``base``, of which the
-    signed costs (n,) may be known."""
+    """Return the signed cost of an assignment that differs from ``base`` in few rows.
+
+    costs: (n,) signed costs of ``base``, where they are known.
+    """
     problem = run.problem
     known: list[Any] = []
     if costs is not None:
@@ -178,7 +184,7 @@ def _signed_cost(run: Run, whole: Array, tick: Tick, base: Array, costs: Array |
 
 
 def in_order(problem: Problem, matching: Array) -> Array:
-    """``matching`` with open rows given the free columns in order: perhaps forbidden ones."""
+    """Return ``matching`` with open rows given the free columns in order; pairs may be forbidden."""
     whole = matching.copy()
     taken = np.zeros(problem.shape[1], bool)
     taken[whole[whole >= 0]] = True
@@ -189,12 +195,12 @@ def in_order(problem: Problem, matching: Array) -> Array:
 
 
 def complete(problem: Problem, matching: Array, tick: Tick) -> Array:
-    """``matching`` with its open rows matched, where forbidden pairs allow it.
+    """Return ``matching`` with its open rows matched, as far as forbidden pairs allow it.
 
-    A short search: each open row takes its cheapest free column, or the first that can be
-    freed along allowed pairs. Rows left when time is up, or for which there is none, get
-    free columns in order; such an assignment may be forbidden. Reads a row for each
-    open row, more around forbidden pairs. Does not raise Late.
+    A short search: each open row takes its cheapest free column, or the first column that can be
+    freed along allowed pairs. Rows that remain when time is up, or that cannot be matched, get
+    free columns in order; such an assignment may contain forbidden pairs. Reads one row for each
+    open row, and more around forbidden pairs. Does not raise Late.
     """
     n, m = problem.shape
     column_of_row = matching.copy()
@@ -223,8 +229,8 @@ def complete(problem: Problem, matching: Array, tick: Tick) -> Array:
 def _augment(
     root: int, column_of_row: Array, row_of_column: Array, allowed: Callable[[int], tuple[Array, Array]]
 ) -> int:
-    """Breadth first from ``root`` to a free column; 1 when it was matched, else 0."""
-    parent = np.full(row_of_column.size, FREE, np.intp)  # row by which a column was reached
+    """Search breadth first from ``root`` for a free column; return 1 if root was matched, else 0."""
+    parent = np.full(row_of_column.size, FREE, np.intp)  # row from which a column was reached
     seen = np.zeros(row_of_column.size, bool)
     queue = [root]
     for row in queue:
@@ -246,7 +252,7 @@ def _augment(
 
 
 def as_float(dual: Array | None) -> Array | None:
-    """Duals as results have them: float64, but int64 where float64 cannot hold them."""
+    """Return duals as results store them: float64, or int64 where float64 is not exact."""
     if dual is None or dual.dtype.kind == "f" or np.abs(dual).max(initial=0) > 2**53:
         return dual
     return dual.astype(np.float64)

@@ -1,12 +1,12 @@
-"""Rows that were evaluated are kept, where evaluating them again would be dear.
+"""Cache of evaluated rows, used where evaluating a row again would be slow.
 
-What lies in memory needs no keeping, and what compiled code computes in some nanoseconds a
-pair is computed again sooner than it is found. Everything else is asked for once, as far as
-there is room: rows that Python delivers (functions, stores, providers), and compiled costs
-without bounds that would spare most of them, if a pair takes many nanoseconds or there are few.
-With room for all rows these are read before anything else, by all threads, and the solve is that
-of a matrix in memory, whatever the method; with less room the row cache keeps what the lists ask
-for. The proof's pass looks at the same rows.
+Costs in memory need no cache, and compiled costs of a few nanoseconds a pair are recomputed faster
+than they are looked up. All other costs are read once, as far as memory allows: rows evaluated by
+Python (functions, stores, providers), and compiled costs without bounds that would exclude most
+pairs, if a pair takes many nanoseconds or there are few pairs.
+With memory for all rows, all threads read them before the search, and the solve is that of a
+matrix in memory, whatever the method. With less memory, the row cache keeps the rows that lists
+request. The certificate pass reads the same rows.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.strategies import ON_LISTS
 from bigsap.strategies.placement import device_name
 
-#: Python functions are asked for blocks of so many bytes: what a stop cuts off is lost.
+#: Bytes per block requested from a Python function. A stop loses the block being read.
 _FUNCTION_BYTES = 1 << 17
 
 
 def keep_rows(run: Run) -> None:
-    """Have ``run.reading`` keep its rows where that pays; once a solve."""
+    """Make ``run.reading`` keep its rows where that pays. Called once per solve."""
     if not run.keeps:
         run.keeps = True
         run.reading = kept_problem(run)
 
 
 def kept_problem(run: Run) -> Problem:
-    """``run.problem``, or the same with rows that are kept in ``run.rows`` as they are read.
+    """Return ``run.problem``, or the same problem with rows kept in ``run.rows`` as they are read.
 
-    With room for all rows, those that a method on lists asks for are all read here, and an array's
-    whatever the method. Raises what the source raises, InvalidCostError, and ``Stopped``.
+    With memory for all rows, all are read here if a method on lists needs them, and for an array
+    whatever the method. Raises the source's exceptions, InvalidCostError, and ``Stopped``.
     """
     problem, rows = run.problem, run.rows
     source = problem.source
@@ -67,10 +67,10 @@ def kept_problem(run: Run) -> Problem:
         return problem
     behind = not isinstance(source, Fillable) or source.fill() is None
     lists = run.method in ON_LISTS
-    # An array across memory, or of another type: scans of whole rows would copy row by row.
+    # For an array with strided rows or of another dtype, scans of whole rows would copy each row.
     whole = lists or (isinstance(source, ArraySource) and not source.mapped)
     if whole and rows.n_slots == problem.shape[0] and (behind or _worth_keeping(problem)):
-        # Should the solve be stopped meanwhile: what is here by then need not be read again.
+        # If the solve is stopped during the read, rows that are already here are not read again.
         seen = KeptRows(source, rows, keep=False)
         run.reading = Problem(seen, problem.maximize, problem.transposed)
         _read_all(run, source if behind else rows_elsewhere(run, source))
@@ -85,21 +85,21 @@ def kept_problem(run: Run) -> Problem:
 
 
 def _worth_keeping(problem: Problem) -> bool:
-    """Whether compiled costs are to be looked up rather than computed again, with room for all."""
+    """Return whether compiled costs should be looked up instead of recomputed, given memory for all."""
     n, m = problem.shape
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
     return (few and not _bounded(problem)) or is_dear(problem)
 
 
 def _bounded(problem: Problem) -> bool:
-    """Whether bounds spare most pairs."""
+    """Return whether bounds exclude most pairs."""
     source = problem.source
     terms = source.separable() if isinstance(source, Separable) else None
     return terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES
 
 
 def is_dear(problem: Problem) -> bool:
-    """Whether compiled costs take so long that looking them up is many times cheaper."""
+    """Return whether compiled costs are so slow that a look-up is many times faster."""
     n, m = problem.shape
     source = problem.source
     if n * m < policy.QUICK_PAIRS or _bounded(problem):
@@ -115,19 +115,19 @@ def is_dear(problem: Problem) -> bool:
         try:
             source.read(np.array([row]), slice(0, part), costs[:, :part])
         except BigsapError:
-            return False  # the solve says so
+            return False  # the solve reports the error
         seconds = time.perf_counter() - clock
         spent += seconds
         least = min(least, seconds / part)
         if least < policy.DEAR_SECONDS:
-            return False  # a call of few pairs seems dearer, never cheaper
+            return False  # a call for few pairs can only seem slower per pair, never faster
         if least > policy.TIMING_SECONDS / width or spent > policy.TIMING_SECONDS:
             break
     return True
 
 
 def _read_all(run: Run, source: CostSource) -> None:
-    """Read every row into its slot, once, by all threads; the monitor hears how far it is."""
+    """Read every row into its slot, once, with all threads, and report progress to the monitor."""
     problem, table, monitor = run.problem, run.rows.table, run.monitor
     m = problem.shape[1]
     slots = table.slots
@@ -158,15 +158,15 @@ def _read_all(run: Run, source: CostSource) -> None:
         table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)
         seconds = time.perf_counter() - clock
         run.seconds["start"] += seconds
-        # What follows a stop must know how slow rows are.
+        # The stop handling needs to know how slow rows are.
         run.seconds_per_row = seconds * run.n_threads / max(1, int(table.head[MISSES]))
 
 
 class KeptRows:
-    """A source whose rows are looked for in the row cache first.
+    """Source whose rows are looked up in the row cache first.
 
-    keep: rows that were read whole are put there; otherwise they are only looked up. Rows and
-    pairs that were found are counted.
+    keep: rows that are read whole are stored in the cache; otherwise they are only looked up. Rows
+    and pairs found in the cache are counted.
     """
 
     def __init__(self, source: CostSource, rows: Rows, *, keep: bool) -> None:
@@ -180,34 +180,30 @@ class KeptRows:
 
     @property
     def kind(self) -> str | None:
-        """Of a function: how it is called."""
+        """Calling convention of a function; None for other sources."""
         return getattr(self.source, "kind", None)
 
     @property
     def complete(self) -> bool:
-        """Whether every row is here."""
+        """Whether the cache holds every row."""
         return bool((self.rows.table.slot_of_row != ABSENT).all())
 
     def looking(self) -> KeptRows:
-        """The same rows, none of which is put away or counted any more: for the proof."""
+        """Return the same source without storing or counting, for the certificate pass."""
         return KeptRows(self.source, self.rows, keep=False)
 
     def cost_range(self) -> tuple[float, float] | None:
-        """Of the source."""
         return range_of(self.source)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Passed on to a source that can be left while it is read."""
         if isinstance(self.source, Interruptible):
             self.source.while_waiting(check)
 
     @property
     def foresees(self) -> int:
-        """Of the source."""
         return self.source.foresees if isinstance(self.source, Foreseeing) else 0
 
     def predict_slot(self, rows: Array) -> None:
-        """Passed on."""
         if isinstance(self.source, Foreseeing):
             self.source.predict_slot(rows)
 
@@ -230,7 +226,7 @@ class KeptRows:
                 self._put(wanted, costs)
 
     def _find(self, rows: Ids, columns: slice, out: Array) -> Array:
-        """Fill in what is here; the places of the rows that are not."""
+        """Fill in cached rows, and return the positions of the rows that are not cached."""
         table = self.rows.table
         with self._lock:
             slots = table.slot_of_row[rows]

@@ -1,8 +1,8 @@
-"""The ladder: which ways to an answer a solve tries, and in which order.
+"""Ladder of strategies: which strategies a solve tries, and in which order.
 
-A strategy that declines has changed nothing but counts and ``run.hints``: prices from which a later
-one begins. The ladder is a list of strategies, made before the search from what was asked for and
-from the problem; the last one never declines.
+A strategy that declines has changed only counts and ``run.hints``, which are prices for a later
+strategy to begin from. The ladder is built before the search from the request and the problem.
+Its last strategy never declines.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from bigsap.strategies import Outcome
 
 
 class Strategy(Protocol):
-    """One way to an answer."""
+    """Strategy that may solve a problem or decline it."""
 
     def fits(self, run: Run) -> bool:
-        """Whether the strategy is tried at all. Reads no costs beyond a sample."""
+        """Return whether the strategy is tried. Reads at most a sample of the costs."""
         ...
 
     def attempt(self, run: Run) -> Outcome | None:
-        """Solve; None if the strategy declines."""
+        """Solve, or return None if the strategy declines."""
         ...
 
 
-#: Ways that end without a search where the costs allow it, cheapest first: tried unless a certain
-#: way was asked for.
+#: Strategies that need no search where the costs allow it, cheapest first. Tried unless a certain strategy
+#: was requested.
 SHORT_WAYS: tuple[Strategy, ...] = (OptionalRows(), SortedMatrices())
-#: What follows, by method. Lists may be given up, and whole rows then go on from their prices.
+#: Search strategies by method. Where lists are abandoned, whole rows continue from their prices.
 SEARCHES: dict[str, tuple[Strategy, ...]] = {
     "ssp": (WholeRows(),),
     "auction": (Auction(), WholeRows()),

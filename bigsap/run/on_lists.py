@@ -1,4 +1,4 @@
-"""Strategies on compressed rows: searches row by row, and trees from all free rows."""
+"""Strategies on compressed rows: row-by-row searches, and trees from all free rows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Lists:
     """``method="compressed"``: successive shortest paths on lists."""
 
     def fits(self, run: Run) -> bool:
-        """Always: where lists do not pay they are given up."""
+        """Return True; lists are abandoned later where they do not pay."""
         return True
 
     def attempt(self, run: Run) -> Outcome | None:
-        """None once lists are given up; ``run.hints`` are the prices they have come to."""
+        """Solve, or return None once lists are abandoned, with their prices in ``run.hints``."""
         keep_rows(run)
         solved = run.lists = run.lists or ListSolve()
         clock = time.perf_counter()
@@ -66,7 +66,7 @@ class Trees(Lists):
 
 
 def setting_of(run: Run) -> ListSettings:
-    """How lists are to solve what the call asks for."""
+    """Return the list settings for the options of the call."""
     options = run.options
     return ListSettings(
         run.team,
@@ -86,9 +86,9 @@ def setting_of(run: Run) -> ListSettings:
 
 
 def _enough(run: Run) -> bool:
-    """After a phase on lists: what it proves, and whether that is the gap asked for.
+    """Return whether the matching after a phase on lists is within the requested gap.
 
-    The pass over the costs is made only when the lists' own bound says that it is.
+    The pass over the costs is made only when the lists' own bound indicates success.
     """
     assert run.lists is not None
     known, solved = run.known, run.lists
@@ -103,9 +103,9 @@ def _enough(run: Run) -> bool:
 
 
 def give_up(run: Run, solved: ListSolve) -> None:
-    """Leave to whole rows the prices that the lists have come to."""
+    """Save the lists' current prices for scans of whole rows."""
     known, first = solved.known(), solved.first_known()
-    run.whole_rows, run.monitor.save = True, None  # a resumed solve comes here again
+    run.whole_rows, run.monitor.save = True, None  # a resumed solve reaches this point again
     if run.lists_are_on_trial and not run.phases:
         run.why = "the device scans whole rows: some lists end long before others"
         if first is not None and run.takes_levels:
@@ -113,7 +113,7 @@ def give_up(run: Run, solved: ListSolve) -> None:
     elif known is not None and not run.exhausted:
         run.hints = Warm(known[1], known[0])
     elif known is not None:
-        # Lists leave prices that fell where lists ended, which take whole rows 3 to 8 times the
-        # scans that the levels' own take. Phases follow either: few rows may be left, but their
-        # plain searches would go through all others.
+        # Where lists ended, their prices have fallen, and scans from them are 3 to 8 times as many as from
+        # the levels' prices. Epsilon phases follow in either case: few rows may be left, but plain searches
+        # for them would pass through all others.
         run.hints = Warm(known[1] if first is None else first, guided=True)

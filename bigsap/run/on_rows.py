@@ -1,4 +1,4 @@
-"""Strategies on whole rows: A1015's scans, alone, after lists, or after an auction."""
+"""Strategies on whole rows: the scans of A1015, alone, after lists, or after an auction."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from bigsap.strategies.start.warm import Warm
 
 
 class Auction:
-    """``method="auction"``: bids, whose prices whole rows begin from."""
+    """``method="auction"``: bids whose prices are the start of whole-row scans."""
 
     def fits(self, run: Run) -> bool:
-        """Not where old prices or a checkpoint say where to begin."""
+        """Return False if a warm start or a checkpoint determines the start."""
         return not run.is_continued and run.warm_start is None
 
     def attempt(self, run: Run) -> None:
-        """Decline, with the bids' prices in ``run.hints``."""
+        """Decline, and store the prices of the bids in ``run.hints``."""
         keep_rows(run)
         clock = time.perf_counter()
         try:
@@ -47,13 +47,13 @@ class WholeRows:
     """``method="ssp"``: scans of whole rows. Never declines."""
 
     def fits(self, run: Run) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def attempt(self, run: Run) -> Outcome:
         """Solve, from ``run.hints`` if an earlier strategy left any."""
         keep_rows(run)
-        # What lists left has no checkpoints: a resumed solve takes the same way again.
+        # There is no checkpoint after lists were abandoned: a resumed solve repeats the same path.
         snapshot = {} if run.whole_rows else run.snapshot
         clock = time.perf_counter()
         try:
@@ -84,7 +84,7 @@ class WholeRows:
 
 
 def _first_prices(run: Run) -> Warm | None:
-    """Prices of levels for whole rows, where they pay; None for the method's own start."""
+    """Return prices of levels where they pay; None for the method's own start."""
     snapshot = run.snapshot
     if "levels" in snapshot:
         run.levels = ListSolve()
@@ -100,10 +100,10 @@ def _first_prices(run: Run) -> Warm | None:
 
 
 def _enough(run: Run, column_of_row: Array, v: Array, epsilon: float) -> bool:
-    """Whether a phase's matching is within the gap asked for.
+    """Return whether a phase's matching is within the requested gap.
 
-    One pass over the costs, made only when the phase's epsilon gives hope; what it learns is kept
-    either way.
+    Makes one pass over the costs, and only when the phase's epsilon makes success likely. The bound
+    it finds is kept in either case.
     """
     if epsilon * len(column_of_row) > policy.PROMISING_GAPS * run.options.gap:
         return False

@@ -1,4 +1,4 @@
-"""Rows that may stay unassigned: the answer from the few pairs that are worth it."""
+"""Strategy for rows that may stay unassigned: a search on the few pairs below the rows' prices."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from bigsap.strategies.placement import device_name
 
 
 class OptionalRows:
-    """The strategy of ``strategies.optional_rows``.
+    """Strategy of ``strategies.optional_rows``.
 
-    Not for rows that Python delivers: with a cluster, workers evaluate these as the lists ask for
-    them, and the answer is to have the same bits.
+    Rows evaluated by Python are excluded: with a cluster, workers evaluate them as the lists request
+    them, and the answer must have the same bits.
     """
 
     def fits(self, run: Run) -> bool:
-        """Whether rows may stay unassigned, and no other way was asked for."""
+        """Return whether rows may stay unassigned and no other strategy was requested."""
         return isinstance(run.problem.source, ClippedCosts) and not run.is_continued and not run.is_way_named
 
     def attempt(self, run: Run) -> Outcome | None:
-        """None where most pairs are worth it. A stop finds the matching at hand."""
+        """Solve, or return None where most pairs cost less than the price.
+
+        If the solve is stopped, the current matching is available.
+        """
         source, first, solved = run.problem.source, _reads_source(run), run.short_way()
         if not first:
             keep_rows(run)
@@ -60,8 +63,10 @@ class OptionalRows:
 
 
 def _reads_source(run: Run) -> bool:
-    """Whether the source itself is to be read: a matrix, or points of which most pairs are spared.
-    Rows that are slower to evaluate are kept first."""
+    """Return whether the source itself is read: a matrix, or points most of whose pairs are excluded.
+
+    Rows that are slower to evaluate are cached first.
+    """
     source = run.problem.source
     if not isinstance(source, ClippedCosts):
         return False

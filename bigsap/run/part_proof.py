@@ -1,4 +1,4 @@
-"""The certificate's pass over some rows, on a worker of a cluster."""
+"""Certificate pass over some rows, on a worker of a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigsap.sources.cluster.on_worker import Built
 
 
 class _Some:
-    """Some rows of what a worker keeps."""
+    """Source of some rows that a worker keeps."""
 
     def __init__(self, built: Built, rows: Array) -> None:
         self._built, self._rows = built, rows
@@ -25,10 +25,11 @@ class _Some:
 def duals_of(
     built: Built, prices: Array, rows: Array, number: str, maximize: bool, matching: Array | None
 ) -> list[Array]:
-    """Task: row duals and assigned costs of ``rows``, see ``row_minima``; the same bits.
+    """Return row duals and assigned costs of ``rows``, with the same bits as ``row_minima``.
 
-    prices: (m,), or (2 m,) with their low parts behind them. Returns the parts of the minima, one
-    of integers and three of floats, and the costs. Errors name the rows of the whole problem.
+    A task of the cluster. prices: (m,), or (2 m,) with the low parts appended. Returns the parts of
+    the minima, one of integers and three of floats, and the costs. Errors name rows of the whole
+    problem.
     """
     some = _Some(built, rows)
     values = np.asarray(prices).view(np.dtype(number))

@@ -1,4 +1,4 @@
-"""Passes over costs that kernels here read too, handed to workers where these are faster."""
+"""Passes over costs on cluster workers, used where they are faster than local kernels."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Crewed
 
-#: Of a row's dual, in three parts, and the cost of its pair.
+#: Bytes per row: the dual in three parts, and the cost of its pair.
 _DUAL_BYTES = 32
 
 
 def seconds_of_pass(source: CostSource, n_threads: int) -> float:
-    """About how long so many threads here take to read all costs."""
+    """Return the approximate seconds that this many local threads take to read all costs."""
     n, m = source.shape
     width = min(m, policy.TIMED_PAIRS) if gives_parts(source) else m
     out = np.empty((1, width), source.dtype)
@@ -33,7 +33,7 @@ def seconds_of_pass(source: CostSource, n_threads: int) -> float:
 
 
 def proof_elsewhere(run: Run, source: CostSource) -> CostSource:
-    """``source``, or as workers have it, who then make the certificate's pass."""
+    """Return ``source``, or its copy on the workers if these should make the certificate pass."""
     if run.beside is None or isinstance(source, Crewed) or in_memory(source):
         return source
     if math.prod(source.shape) < policy.QUICK_PAIRS or seconds_by_bounds(source) < math.inf:
@@ -42,14 +42,14 @@ def proof_elsewhere(run: Run, source: CostSource) -> CostSource:
 
 
 def rows_elsewhere(run: Run, source: CostSource) -> CostSource:
-    """``source``, or as workers have it, who then bring all rows."""
+    """Return ``source``, or its copy on the workers if these should evaluate all rows."""
     if run.beside is None or isinstance(source, Crewed):
         return source
     return _where_faster(run, source, source.shape[1] * source.dtype.itemsize)
 
 
 def in_memory(source: CostSource) -> bool:
-    """Whether it is a matrix in the memory of this process."""
+    """Return whether the source is a matrix in this process's memory."""
     return isinstance(source, ArraySource) and not source.mapped
 
 

@@ -1,15 +1,15 @@
-"""Refinement: prices as pairs of doubles, found by solving what they leave of the costs.
+"""Iterative refinement: prices as pairs of doubles, from solutions of residual problems.
 
 A forced pair of a huge cost, or an outlier, drives prices to its own size, and all other costs
-lose the digits below. As in iterative refinement of linear systems, the *residual* problem
-(``bigsap.sources.residual``) has none of these sizes: its solution tells a better assignment, and
-its prices, added to the old ones as pairs of doubles, prove it.
+lose their low digits. As in iterative refinement of linear systems, the *residual* problem
+(``bigsap.sources.residual``) has no such sizes: its solution is a better assignment, and its
+prices, added to the old ones as pairs of doubles, prove it.
 
-Where the gap is so small that few pairs of a row leave as little, these are the whole residual
-problem, and one more pass notes them (``bigsap.proof.near_matching``).
+Where the gap is so small that each row has few pairs with so small a reduced cost, these pairs
+are the whole residual problem. One more pass collects them (``bigsap.proof.near_matching``).
 
-Where bounds of the costs spare most evaluations they must not be lost: there costs that are too
-large for any optimal assignment are clipped first, which leaves the bounds as they are.
+Where bounds of the costs avoid most evaluations they must be preserved. There, costs too large for
+any optimal assignment are clipped first, which leaves the bounds valid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.residual import Residual
 from bigsap.strategies import Outcome
 
-#: Rounds at most; each at least halves the gap.
+#: Maximum number of rounds; each at least halves the gap.
 ROUNDS = 24
 _AT_ONCE = 1 << 20
 
@@ -44,8 +44,11 @@ Solve = Callable[[Problem, Array | None], Outcome | None]
 
 
 def settled(run: Run, certificate: Certificate) -> bool:
-    """Whether a certificate needs no refinement: for integers, where it is within the gap asked
-    for, or where it is optimal and clear."""
+    """Return whether a certificate needs no refinement.
+
+    For integers: the gap is within the requested one. Otherwise: the assignment is optimal and the
+    certificate is clear.
+    """
     if certificate.gap is None or isinstance(certificate.fun, int):
         return True
     if 0 < certificate.gap <= run.options.gap:
@@ -56,10 +59,10 @@ def settled(run: Run, certificate: Certificate) -> bool:
 def refined(
     run: Run, column_of_row: Array, certificate: Certificate, solve: Solve, prove: Prove
 ) -> tuple[Array, Certificate]:
-    """A better assignment and certificate, as far as other problems lead to them.
+    """Return a better assignment and certificate, as far as residual problems lead to them.
 
-    solve: such a problem, from zero prices and the assignment at hand where that is given; None
-    when it is infeasible. prove: an assignment by prices in two parts.
+    solve: solves such a problem, from zero prices and the current assignment if that is given; None
+    when it is infeasible. prove: certifies an assignment by prices in two parts.
     """
     few = True
     for _ in range(ROUNDS):
@@ -87,8 +90,10 @@ def refined(
 def _by_near_pairs(
     run: Run, column_of_row: Array, certificate: Certificate
 ) -> tuple[Array, Array, Array | None] | None:
-    """The next assignment and prices of a square problem, from pairs that leave at most the gap;
-    None where these are not few."""
+    """Return the next assignment and prices of a square problem from pairs with small reduced costs.
+
+    A pair is included if its reduced cost is at most the gap. None where these pairs are not few.
+    """
     source, gap, margin = run.reading.source, certificate.gap or 0.0, certificate.margin
     n, m = source.shape
     if n != m or isinstance(source, ClippedCosts) or not margin or gap > policy.NEAR_MARGINS * margin:
@@ -114,11 +119,11 @@ def _by_near_pairs(
 def _next(
     run: Run, column_of_row: Array, certificate: Certificate, solve: Solve
 ) -> tuple[Array, Array, Array | None] | None:
-    """The next assignment, and prices in two parts; None where there is no way to one."""
+    """Return the next assignment, and prices in two parts; None if no method applies."""
     source = run.reading.source
     n, m = source.shape
     gap = certificate.gap or 0.0
-    # By more than rounding: the assignment is another one's.
+    # The gap exceeds rounding, so another assignment is optimal.
     far = gap > policy.ROUNDING_GAP * certificate.size
     if far and not run.refined and n <= m and (n < m or boundable(source) is not None):
         clipped = clipped_costs(run, certificate)
@@ -137,10 +142,10 @@ def _next(
 
 
 def clipped_costs(run: Run, certificate: Certificate) -> Problem | None:
-    """The problem with costs that no optimal assignment uses clipped; n <= m.
+    """Return the problem with costs clipped that no optimal assignment uses; n <= m.
 
-    The assignment at hand costs so much more than the rows' minima together; a pair that costs as
-    much more than its row's minimum is in no better one. Bounds of the source stay.
+    The current assignment exceeds the sum of the rows' minima by some amount. A pair that exceeds its
+    row's minimum by as much is in no better assignment. Bounds of the source are preserved.
     """
     problem, source = run.problem, run.reading.source
     found, _ = minima(
@@ -156,7 +161,7 @@ def clipped_costs(run: Run, certificate: Certificate) -> Problem | None:
     if certificate.fun is None or not np.isfinite(low).all():
         return None
     cost = problem.sign * certificate.fun
-    # Generous: no rounding here may clip what an optimal assignment uses.
+    # Generous, so that rounding never clips a cost that an optimal assignment uses.
     caps = problem.sign * (low + 2.0 * (cost - float(low.sum())) + np.abs(low))
     given = source
     if isinstance(source, ClippedCosts):
@@ -168,7 +173,7 @@ def clipped_costs(run: Run, certificate: Certificate) -> Problem | None:
 
 
 def signed_duals(run: Run, certificate: Certificate) -> tuple[Array, Array, Array, Array]:
-    """u, v and their low parts, all in the minimising sense: u, u_low, v, v_low."""
+    """Return u, u_low, v, v_low: duals and their low parts in the minimising sense."""
     sign = run.problem.sign
     parts = []
     for dual, low in ((certificate.u, certificate.u_low), (certificate.v, certificate.v_low)):
@@ -177,7 +182,7 @@ def signed_duals(run: Run, certificate: Certificate) -> tuple[Array, Array, Arra
 
 
 def in_memory(run: Run, residual: Residual) -> CostSource:
-    """The residual costs as a matrix, where there is room."""
+    """Return the residual costs as a matrix, where there is memory for it."""
     n, m = residual.shape
     limit = run.options.memory_limit
     room = policy.RESIDUAL_BYTES if limit is None else parse_bytes(limit, "memory_limit") // 4
@@ -193,7 +198,7 @@ def in_memory(run: Run, residual: Residual) -> CostSource:
 
 
 def padded(column_of_row: Array, side: int) -> Array:
-    """An assignment of a rectangle as one of the square: rows and columns left over in order."""
+    """Return a rectangular assignment padded to a square: unassigned rows and columns paired in order."""
     found = np.full(side, -1, np.intp)
     found[: column_of_row.size] = column_of_row
     free = np.ones(side, bool)
@@ -203,16 +208,16 @@ def padded(column_of_row: Array, side: int) -> Array:
 
 
 def unpadded(column_of_row: Array, n: int, m: int) -> Array:
-    """The rectangle's part of an assignment of the square."""
+    """Return the rectangular part of a square assignment."""
     found = column_of_row[:n].astype(np.intp)
     found[found >= m] = -1
     return found
 
 
 def raised(run: Run, certificate: Certificate, w: Array) -> tuple[Array, Array]:
-    """The certificate's prices and those of its residual problem, in two parts.
+    """Return the certificate's prices plus those of its residual problem, in two parts.
 
-    In square problems most of them are brought near 0, so that their low parts are small.
+    In square problems most prices are shifted close to 0, so that their low parts are small.
     """
     _, _, v, v_low = signed_duals(run, certificate)
     high, low = two_sum(v, w[: v.size])

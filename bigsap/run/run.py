@@ -1,4 +1,4 @@
-"""The state of one solve: what was asked for, and where it stands."""
+"""State of one solve: the request, and its progress."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from bigsap.strategies.placement import (
 )
 from bigsap.strategies.start.warm import Warm
 
-# The certificate looks at the clock after each block or part: one of slow rows is no longer.
+# The certificate checks the clock after each block; blocks of slow rows take no longer than this.
 BLOCK_SECONDS = 0.1
 
 
 class Run:
-    """One call of ``solve`` or ``resume``: what was asked, and where its solve stands.
+    """State of one call of ``solve`` or ``resume``.
 
-    given: the problem as the user has it; problem: as it is solved. saved: the
-    checkpoint to continue. gated: the source of ``given`` before it was placed on a device,
-    where rows may stay unassigned. large: integer costs exceeded the usual range, see
-    ``precision``. crew: the workers of a cluster, where one was given; beside: the same for costs
-    that stay here. hints: where whole rows are to begin, as an earlier strategy left it. keeps:
-    whether ``reading`` keeps what it reads, as far as that pays.
+    given: the user's problem. problem: the problem as it is solved. saved: the checkpoint to continue.
+    gated: the source of ``given`` before it was placed on a device, where rows may stay unassigned.
+    large: integer costs exceeded the usual range, see ``precision``. crew: the workers of a cluster,
+    if one was given. beside: the same, for costs that stay in this process. hints: prices from an
+    earlier strategy for the start of whole rows. keeps: whether ``reading`` caches the rows it reads,
+    where that pays.
     """
 
-    team: Team  # from the beginning of the search on
+    team: Team  # set when the search begins
 
     def __init__(
         self,
@@ -74,7 +74,8 @@ class Run:
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
         stays = crew is not None and not isinstance(problem.source, Crewed)
         self.beside = Offload(crew) if crew is not None and stays else None
-        # What was asked for once, where a checkpoint continues: what may be given up hangs on it.
+        # The method of the original request, if a checkpoint is continued: it determines which strategies
+        # may be abandoned.
         facts = {} if saved is None else saved.facts
         self.asked = facts.get("asked_method", options.method)
         self.method, self.why = options.method, "asked for"
@@ -91,15 +92,15 @@ class Run:
         large = large or facts.get("price") == "int64"
         self.arithmetic = choose(problem, large=large)
         self.lists: ListSolve | None = None  # of methods on lists
-        self.auction: dict[str, Any] = {}  # what bids did, see methods.auction
-        self.levels: ListSolve | None = None  # what "ssp" took its first prices from
-        self.whole_rows = False  # which went on without them
+        self.auction: dict[str, Any] = {}  # counts of the auction, see methods.auction
+        self.levels: ListSolve | None = None  # source of the first prices of "ssp"
+        self.whole_rows = False  # whether whole rows continued after lists
         self.hints: Warm | None = None
         self.keeps = False
-        self.engine: Engine | None = None  # that scans whole rows, once something needs it
+        self.engine: Engine | None = None  # scans whole rows; built on first use
         self.known = Incumbent(problem, infinity(self.arithmetic.price), active=monitor.can_stop)
-        self.resting: Resting | None = None  # rows that left the cache, where that matters
-        # Matching and prices that were found without the engine, as long as it has no better.
+        self.resting: Resting | None = None  # rows evicted from the cache, where these matter
+        # Matching and prices found without the engine, until it has better ones.
         self.standing: tuple[Array, Array] | None = None
         self._seconds_per_row = 0.0
         self.stopped: Status | None = None
@@ -117,21 +118,21 @@ class Run:
             self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
         self.reading = problem  # the same costs, of which rows may be kept
 
-    # -- what strategies ask ------------------------------------------------------------
+    # -- interface for strategies -------------------------------------------------------
 
     @property
     def snapshot(self) -> Snapshot:
-        """Where to continue; empty for the beginning."""
+        """State to continue from; empty for a new solve."""
         return self.saved.snapshot if self.saved is not None else {}
 
     @property
     def is_continued(self) -> bool:
-        """Whether a checkpoint says where the search stands."""
+        """Whether the solve continues from a checkpoint."""
         return bool(self.snapshot)
 
     @property
     def is_way_named(self) -> bool:
-        """Whether a certain way to the answer was asked for."""
+        """Whether a certain strategy was requested."""
         options = self.options
         named = self.asked in ("ssp", "hungarian", "auction")
         return options.start != "auto" or named or not options.epsilon
@@ -143,14 +144,18 @@ class Run:
 
     @property
     def lists_are_on_trial(self) -> bool:
-        """Whether lists may still give way to whole rows, as they do where searches ask for too
-        many evaluations."""
+        """Whether lists may still be abandoned for whole rows.
+
+        This happens where searches need too many evaluations.
+        """
         return self.asked == "auto" and lists_on_trial(self.problem.source)
 
     @property
     def exhausted(self) -> int:
-        """After how many times all pairs lists give way to scans of whole rows: never, where
-        these are not in the host's memory and may not stay in its cache."""
+        """Evaluations, as a multiple of all pairs, after which lists are abandoned for whole rows.
+
+        Never, where whole rows are not in the host's memory and may not stay in its cache.
+        """
         fit = self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
         if device_name(self.problem.source) != "cpu" or not fit:
             return 0
@@ -158,13 +163,13 @@ class Run:
         return policy.EXHAUSTED_LATE if chosen else policy.EXHAUSTED
 
     def warm(self) -> Warm | None:
-        """The warm start in the problem's orientation; None without one, or once continued."""
+        """The warm start in the problem's orientation; None without one, or for a resumed solve."""
         if self.warm_start is None or self.is_continued:
             return None
         return self.warm_start.oriented(self.given, self.problem, self.monitor.tick, self.n_threads)
 
     def short_way(self) -> ListSolve:
-        """What takes note of a way that needs no phases; other ways may follow."""
+        """Return the record of a strategy that needs no phases; other strategies may follow."""
         if self.method in ON_LISTS:
             self.lists = self.lists or ListSolve()
             return self.lists
@@ -174,7 +179,7 @@ class Run:
         return self.levels
 
     def add_seconds(self, outcome: Outcome) -> None:
-        """Count what a search took, by stage."""
+        """Count the seconds of a search, by stage."""
         for stage, seconds in outcome.seconds.items():
             self.seconds[stage] += seconds
 
@@ -182,7 +187,7 @@ class Run:
 
     @property
     def seconds_per_row(self) -> float:
-        """The slowest that a row of whole rows was lately; 0 while unknown."""
+        """Longest recent time to read a whole row; 0 while unknown."""
         return self._seconds_per_row if self.engine is None else self.engine.reader.seconds_per_row
 
     @seconds_per_row.setter
@@ -192,13 +197,13 @@ class Run:
             self.engine.reader.seconds_per_row = seconds
 
     def dense(self) -> Engine:
-        """The engine that scans whole rows, built when it is asked for first."""
+        """Return the engine that scans whole rows, built on first use."""
         self.standing = None
         if self.engine is None:
             problem, engine = engine_where(
                 self.problem, self.rows, self.team, self.monitor, self.arithmetic.price
             )
-            if problem is not self.problem:  # that of the host
+            if problem is not self.problem:  # the host's, after a stopped copy
                 self.problem, self.known = problem, engine.known
             engine.known, engine.reader.resting = self.known, self.resting
             engine.reader.seconds_per_row = self._seconds_per_row
@@ -206,13 +211,13 @@ class Run:
         return self.engine
 
     def renewed(self) -> Engine:
-        """That engine with nothing found yet: prices 0, only its counts stay."""
+        """Return that engine reset to prices 0 and no matching; counts are kept."""
         if self.engine is not None:
             self.engine.renew()
         return self.dense()
 
     def at_hand(self) -> tuple[Array, Array]:
-        """Matching, FREE where a row has no column, and prices of the moment; copies."""
+        """Return copies of the current matching, FREE for a row without a column, and prices."""
         if self.standing is not None:
             matching, v = self.standing
             return np.maximum(matching, FREE).astype(np.intp), v.astype(self.arithmetic.price)
@@ -222,10 +227,10 @@ class Run:
         return np.full(n, FREE, np.intp), np.zeros(m, self.arithmetic.price)
 
     def block_bytes(self) -> int:
-        """Of a pass over the costs, for each thread."""
+        """Return the block size in bytes, for each thread, of a pass over the costs."""
         most = BLOCK_BYTES
         if self.options.memory_limit is not None:
-            # Two blocks a thread, of a quarter of it together.
+            # Two blocks a thread, which together take a quarter of the limit.
             limit = parse_bytes(self.options.memory_limit, "memory_limit")
             most = min(most, max(1, limit // (8 * self.n_threads)))
         per_row = self.seconds_per_row

@@ -1,9 +1,9 @@
-"""Arrays that fit a cache, solved by the dense kernel: one compiled call, one thread.
+"""Small arrays that fit a cache, solved by the dense kernel: one compiled call, one thread.
 
-What ``solve`` and ``linear_sum_assignment`` do with small problems; ``small_batches`` does it with
-many of them. The results are what ``certify`` proves; whatever the kernel is not sure of
-(an overflow, integers beyond float64, problems that are hard for their size) is
-left to the general method by returning None.
+``solve`` and ``linear_sum_assignment`` use it for small problems, ``small_batches`` for many of
+them. Results are the same as those that ``certify`` proves. Where the kernel is not certain of a
+result (an overflow, integers beyond float64, problems that are hard for their size), None leaves
+the problem to the general method.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Array
 from bigsap.strategies.orientation import inverse
 
-# Integers of float64 are exact below; sums stay within so many costs a row, as in ``precision``.
+# float64 represents integers exactly below the first; sums stay within this many costs a row, as in
+# ``precision``.
 _EXACT, _TERMS_PER_ROW = 1 << 53, 4
 
-# Costs that are converted while they are in a core's own cache: 256 KiB of them.
+# Costs converted at a time, so that they stay in a core's own cache: 256 KiB.
 _AT_ONCE = 1 << 15
-# Whole prices that are given begin above: with the costs and their sums they stay below _EXACT.
+# Lower limit of given integer prices: with the costs, their sums stay below _EXACT.
 _LOWEST = -(_EXACT >> 2)
 
 WHY = "a small matrix in memory"
@@ -38,8 +39,10 @@ WHY = "a small matrix in memory"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a square problem's search may begin: signed finite prices (m,), and the column of each
-    row (n,), -1 for none, no column twice."""
+    """Start of the search of a square problem.
+
+    Signed finite prices (m,), and the column of each row (n,), -1 for none, no column twice.
+    """
 
     prices: Array
     column_of_row: Array
@@ -47,11 +50,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the kernel told of one problem, rows no longer than columns.
+    """Kernel output for one problem with rows no longer than columns.
 
-    shape: as the user has it; kept: see ``engine.dense.small_search``.
-    seconds: of a batch the mean. v_low: low parts of the prices that are kept. warm: begun from a
-    start that was given. proved: False to tell nothing of the proof.
+    shape: as the user has it. kept: see ``engine.dense.small_search``. seconds: the mean in a batch.
+    v_low: low parts of the stored prices. warm: whether the search began from a given start.
+    proved: False to omit the proof from the result.
     """
 
     status: int
@@ -68,7 +71,7 @@ class Told:
 
 
 def suits(costs: Any) -> bool:
-    """Whether an object is an array that may be solved here (at once, without options)."""
+    """Return whether an object is an array that can be solved here directly, without options."""
     return (
         type(costs) is np.ndarray
         and costs.ndim == 2
@@ -79,7 +82,7 @@ def suits(costs: Any) -> bool:
 
 
 def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
-    """``(row_ind, col_ind)`` of costs that ``suits``, or None.
+    """Return ``(row_ind, col_ind)`` of costs that ``suits`` accepts, or None.
 
     Raises InvalidCostError and InfeasibleError as ``linear_sum_assignment``.
     """
@@ -106,11 +109,12 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
 def solve_small(
     costs: Array, maximize: bool, *, gated: bool = False, start: Start | None = None, proved: bool = True
 ) -> Result | None:
-    """The result of costs that ``suits``, or None. Raises InvalidCostError as ``solve``.
+    """Return the result for costs that ``suits`` accepts, or None.
 
-    gated: some columns may stay free, so that no price may be above 0. start: of square costs; one
-    that does not lead to a proof is left. proved: False for a result without its proof. It is made
-    all the same, by the same call, and tells whether rounding decided.
+    Raises InvalidCostError as ``solve``. gated: some columns may stay free, so no price may be above
+    0. start: for square costs; a start that does not lead to a proof is dropped. proved: False for a
+    result without its proof. The proof is computed nevertheless, by the same call, and shows whether
+    rounding decided the assignment.
     """
     clock = time.perf_counter()
     prepared = signed_costs(costs, maximize)
@@ -150,8 +154,11 @@ def solve_small(
 def tightened(
     matrix: Array, column_of_row: Array, kept: Array, *, gated: bool = False
 ) -> tuple[Array, Array | None] | None:
-    """What is kept of a problem whose prices have a gap, with corrected prices, and their low
-    parts; None where that does not make it optimal. gated: see ``solve_small``."""
+    """Return the stored numbers of a problem with corrected prices, and the prices' low parts.
+
+    For a problem whose prices leave a gap. None where the correction does not make it optimal.
+    gated: see ``solve_small``.
+    """
     n, m = matrix.shape
     prices = kept[2 * n : 2 * n + m]
     try:
@@ -168,11 +175,10 @@ def tightened(
 
 
 def signed_costs(costs: Array, maximize: bool) -> tuple[Array, bool] | None:
-    """Costs (..., n, m) as the kernel takes them, and whether they are integers whose sums are
-    exact; None if they cannot be.
+    """Return costs (..., n, m) as the kernel takes them, and whether they are integers with exact sums.
 
-    In place where they are float64, minimised, and rows are contiguous and not longer than
-    columns.
+    None if they cannot be converted. No copy where they are float64, minimised, and rows are
+    contiguous and no longer than columns.
     """
     n, m = costs.shape[-2:]
     matrix = costs if n <= m else costs.swapaxes(-1, -2)
@@ -224,7 +230,7 @@ def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[
 
 
 def _complain(costs: Array, maximize: bool) -> None:
-    """Raise InvalidCostError for the first bad pair."""
+    """Raise InvalidCostError for the first invalid pair."""
     bad = np.isnan(costs) | (costs == (np.inf if maximize else -np.inf))
     row, column = divmod(int(bad.argmax()), costs.shape[1])
     if bad[row, column]:
@@ -233,15 +239,15 @@ def _complain(costs: Array, maximize: bool) -> None:
 
 
 def _violator(n: int, m: int, column_of_row: Array, kept: Array) -> Array:
-    """Rows of the user whose allowed columns are too few, in order."""
+    """Return the user's rows that have too few allowed columns, in order."""
     if n <= m:
         return column_of_row[: int(kept[2 * n + m + 2])]
-    # Found of columns: the rows that allow none of these have too few themselves.
+    # The violator consists of columns. The rows that allow none of them have too few columns themselves.
     return np.flatnonzero(kept[2 * m : 2 * m + n] == 0)
 
 
 def fields_of(told: Told) -> dict[str, Any]:
-    """The fields of a result; as ``certify`` and ``Result.from_assignment`` have them."""
+    """Return the fields of a result, equal to those of ``certify`` and ``Result.from_assignment``."""
     n, m = told.shape
     few, many = min(n, m), max(n, m)
     kept = told.kept
@@ -313,7 +319,7 @@ def fields_of(told: Told) -> dict[str, Any]:
 
 
 def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
-    """As ``stats.solve_stats``."""
+    """Return the same fields as ``stats.solve_stats``."""
     n, m = told.shape
     seconds = told.seconds
     proved = told.proved and told.status == OPTIMAL

@@ -1,6 +1,6 @@
-"""Many small arrays at once: each as ``small_arrays`` solves one, by threads that Python starts.
+"""Batches of small arrays, each solved as in ``small_arrays``, on threads started by Python.
 
-For a problem of an array (k, n, m) nothing is done in Python but to make its result.
+For a problem of an array (k, n, m), Python does nothing but create its result.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Problems (k, 7) as ``engine.dense.small_search.solve_some`` has them, and what came of them.
+    """Problems (k, 7) as ``engine.dense.small_search.solve_some`` takes them, and their results.
 
-    shapes: (n, m) of the user, of each or of all; integer: likewise. proved: see ``Told``.
+    shapes: the user's (n, m), of each or of all; integer: likewise. proved: see ``Told``.
     """
 
     problems: Array
@@ -44,11 +44,11 @@ class _Batch:
 
 
 def solve_batch(costs: Any, maximize: bool, threads: int, proved: bool = True) -> list[Result | None] | None:
-    """The results of an array (k, n, m), or of a list of matrices of any shapes.
+    """Return the results of an array (k, n, m), or of a list of matrices of any shapes.
 
-    None in the place of one that is not proved (bad costs too); altogether None where not all
-    problems can be solved here. For a problem of an array nothing is done in Python but
-    to make its result, empty as yet; for one of a list its array is looked at, too. proved: see
+    None in place of a result that is not proved (invalid costs too); None for the whole batch if not
+    all problems can be solved here. For a problem of an array, Python only creates its result, which
+    is filled on first access; for one of a list it inspects the array too. proved: see
     ``small_arrays.solve_small``.
     """
     count = len(costs)
@@ -70,7 +70,7 @@ def solve_batch(costs: Any, maximize: bool, threads: int, proved: bool = True) -
     prepared = _prepared(costs, maximize)
     if prepared is None:
         return None
-    problems, _owners = prepared  # the owners of the memory stay until all is solved
+    problems, _owners = prepared  # keep the owners of the memory alive until all is solved
     n_kept = _starts(problems)
     columns, kept = np.empty(int(problems[:, _ROWS].sum()), np.intp), np.empty(n_kept)
     statuses = np.empty(count, np.int64)
@@ -90,7 +90,7 @@ def solve_batch(costs: Any, maximize: bool, threads: int, proved: bool = True) -
 
 
 def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
-    """Addresses, strides and shapes of the signed costs; and who owns these."""
+    """Return addresses, strides and shapes of the signed costs, and the arrays that own them."""
     problems = np.empty((len(costs), 7), np.int64)
     if not isinstance(costs, np.ndarray):
         kinds = {(c.dtype, c.shape) for c in costs}
@@ -121,7 +121,7 @@ def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
 
 
 def _starts(problems: Array) -> int:
-    """Say where each problem's results begin; how many numbers are kept of all."""
+    """Set where each problem's results begin; return how many numbers are stored in all."""
     rows = problems[:, _ROWS]
     sizes_kept = kept_of(rows, problems[:, _COLUMNS])
     problems[0, _FIRST_ROW] = problems[0, _FIRST_KEPT] = 0
@@ -131,7 +131,7 @@ def _starts(problems: Array) -> int:
 
 
 def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: int, threads: int) -> None:
-    """Solve all of them, in parts that the threads take one after the other."""
+    """Solve all problems, in parts that the threads take from a queue."""
     _, real, whole = sizes(int(problems[:, _ROWS].max()), int(problems[:, _COLUMNS].max()))
 
     def solve(first: int, last: int) -> None:
@@ -148,7 +148,7 @@ def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: i
     try:
         list(pool.map(solve, ends, ends[1:]))
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)  # after an interrupt, none that waits
+        pool.shutdown(wait=True, cancel_futures=True)  # after an interrupt, drop the waiting parts
 
 
 def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""One call of ``solve`` for a small array: what its options ask of the dense kernel.
+"""One call of ``solve`` for a small array: the options that the dense kernel supports.
 
-The kernel is done before a clock is looked at again, keeps no rows, and proves optima, which are
-within any gap. So options decide whether a call is solved here, what listeners are told before and
-after, and where the search begins. Where rows may stay unassigned, clipped costs are solved.
+The kernel finishes before the clock is checked again, caches no rows, and proves optima, which are
+within any gap. So the options decide whether a call is solved here, what listeners are sent before
+and after, and where the search begins. Where rows may stay unassigned, clipped costs are solved.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from bigsap.sources.base import Array, CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.orientation import orient
 
-# What a solve takes at most: clipped costs and signed ones, and vectors (``small_search.sizes``).
+# Most memory of a solve: clipped and signed costs, and vectors (``small_search.sizes``).
 _BYTES_PER_COST, _BYTES_PER_LINE = 16, 14 * 8
 
 
 def small_costs(given: CostSource, gated: ClippedCosts | None, options: Options) -> Array | None:
-    """The array of a call that is for the dense kernel, else None.
+    """Return the array of a call that the dense kernel can solve, else None.
 
-    given: the costs as the user has them; gated: the same where rows may stay unassigned.
+    given: the user's costs. gated: the same where rows may stay unassigned.
     """
     ways = (options.method, options.variant, options.device, options.start, options.epsilon)
     if ways != ("auto", "auto", "cpu", "auto", True) or options.checkpoint is not None:
@@ -45,7 +45,7 @@ def small_costs(given: CostSource, gated: ClippedCosts | None, options: Options)
 
 
 def _fits(source: CostSource, options: Options) -> bool:
-    """Whether ``memory_limit`` allows for it. Raises OptionError as the general way."""
+    """Return whether ``memory_limit`` allows it. Raises OptionError as the general path does."""
     if options.memory_limit is None:
         options.cache_bytes(0)
         return True
@@ -56,7 +56,7 @@ def _fits(source: CostSource, options: Options) -> bool:
 
 
 def begins(monitor: Monitor, shape: tuple[int, int]) -> bool:
-    """Tell listeners that a search begins; False if there is no time for one, or they refuse."""
+    """Notify listeners that a search begins; return False if time is up or a listener cancels."""
     if monitor.over is not None:
         return False
     progress = monitor.progress
@@ -73,8 +73,10 @@ def begins(monitor: Monitor, shape: tuple[int, int]) -> bool:
 def solve_small_call(
     costs: Array, gated: ClippedCosts | None, options: Options, monitor: Monitor, warm: GivenStart | None
 ) -> Result | None:
-    """The result of ``small_costs``; None for what is hard for its size. Raises InvalidCostError
-    as ``solve``."""
+    """Return the result of ``small_costs``; None for problems that are hard for their size.
+
+    Raises InvalidCostError as ``solve``.
+    """
     if gated is not None:
         costs = _clipped(costs, gated)
     found = solve_small(
@@ -90,7 +92,7 @@ def solve_small_call(
     if monitor.has_listeners:
         last_report(monitor, found)
     if gated is not None:
-        # At once, not when somebody looks at it: the array may be another frame's by then.
+        # At once, not on access: the caller may have changed the array by then.
         found = drop_clipped_pairs(found, gated)
         found.stats["source"] = "ClippedCosts"
     return found
@@ -107,8 +109,11 @@ def _clipped(costs: Array, gated: ClippedCosts) -> Array:
 
 
 def _start(warm: GivenStart | None, costs: Array, options: Options) -> Start | None:
-    """Where a square problem's search begins. Free columns of others must have the highest price,
-    which given prices seldom leave them: they begin anew, which takes less time than to see."""
+    """Return the start of a square problem's search.
+
+    Free columns of other shapes must have the highest price, which given prices seldom satisfy. Such
+    problems start from zero, which takes less time than checking.
+    """
     n, m = costs.shape
     if warm is None or n != m:
         return None

@@ -1,4 +1,4 @@
-"""Costs that sorting makes Monge: an answer without a search, accepted once it is proved."""
+"""Strategy for costs that sorting makes Monge: an answer without a search, accepted once proved."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bigsap.strategies.placement import device_name
 
 
 class SortedMatrices:
-    """The strategy of ``strategies.monge``."""
+    """Strategy of ``strategies.monge``."""
 
     def fits(self, run: Run) -> bool:
-        """Whether the costs are the host's, and neither a way nor prices were given."""
+        """Return whether the costs are on the host and neither a strategy nor prices were given."""
         return run.warm_start is None and not run.is_continued and not run.is_way_named
 
     def attempt(self, run: Run) -> Outcome | None:
-        """None for costs that are not Monge; the counts and ``run.known`` keep what the pass found.
+        """Solve, or return None for costs that are not Monge.
 
-        Where no certificate is asked for, the pass still decides, and counts as the search's. A
-        stop within it finds the answer at hand.
+        Counts and ``run.known`` keep what the pass found. Without a certificate the pass still decides,
+        and counts as search. A stop during the pass can use the assignment.
         """
         keep_rows(run)
         problem, options, solved = run.reading, run.options, run.short_way()
@@ -42,7 +42,7 @@ class SortedMatrices:
         try:
             certificate = prove_now(run, start.column_of_row, start.v)
         except (CertificateError, InvalidCostError):
-            pass  # the search meets the same costs, and says what is wrong with them
+            pass  # the search meets the same costs and reports the error
         finally:
             if not options.certify:
                 pairs = run.certificate_pairs - before[1]

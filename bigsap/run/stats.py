@@ -1,4 +1,4 @@
-"""What a solve tells about its work: ``Result.stats``, first and last reports."""
+"""Statistics of a solve: ``Result.stats``, and the first and last reports to listeners."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bigsap.run.run import Run
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies.placement import device_name, device_rows
 
-# That pricing the pairs in order may take; and its share of the time limit.
+# Most seconds for pricing the pairs in order, and its share of the time limit.
 _FIRST_SECONDS = 0.2
 _FIRST_SHARE = 0.1
 
 
 def solve_stats(run: Run) -> dict[str, Any]:
-    """``Result.stats`` of a solve, ended or stopped: counts of work, bytes, seconds, bounds."""
+    """Return ``Result.stats`` of a finished or stopped solve: counts, bytes, seconds, bounds."""
     engine, rows = run.engine, run.rows
     there = device_rows(None if run.lists is None else run.lists.engine)
     m = run.problem.shape[1]
@@ -68,7 +68,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "rows_evaluated": evaluated,
         "pairs_evaluated": pairs,
         "certificate_pairs": run.certificate_pairs,
-        "proof": None,  # the result tells both, where there is a certificate
+        "proof": None,  # the result sets both, where there is a certificate
         "proof_bounds": 0,
         "rows_scanned": scanned,
         "pairs_skipped": engine.pairs_skipped if engine is not None else 0,
@@ -91,7 +91,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
 
 
 def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:
-    """Rows and pairs that the source was asked for: kept ones are not asked for again."""
+    """Return the rows and pairs read from the source, without those served from kept rows."""
     source = run.reading.source
     if isinstance(source, KeptRows):
         return evaluated - source.rows_found, pairs - source.pairs_found
@@ -101,8 +101,10 @@ def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:
 
 
 def first_bounds(run: Run) -> None:
-    """Tell listeners what is known before any work: the costs' floor, the price of the pairs
-    in order. ``run.known`` is not told: a pass over the costs finds better."""
+    """Report what is known before any work: the costs' floor, and the cost of the pairs in order.
+
+    ``run.known`` is not updated: a pass over the costs finds better bounds.
+    """
     problem, monitor = run.problem, run.monitor
     if not monitor.has_listeners:
         return
@@ -123,8 +125,10 @@ def first_bounds(run: Run) -> None:
 
 
 def list_bounds(run: Run) -> None:
-    """Tell listeners what the lists prove in the midst of a phase. Not ``run.known``: ``gap`` is
-    judged at the end of each phase, never by the clock."""
+    """Report the bounds that the lists prove in the middle of a phase.
+
+    ``run.known`` is not updated: ``gap`` is checked at the end of each phase, never by the clock.
+    """
     if run.lists is not None:
         known = Incumbent(run.problem, infinity(run.arithmetic.price), active=False)
         run.lists.report_to(known)
@@ -132,7 +136,7 @@ def list_bounds(run: Run) -> None:
 
 
 def last_report(monitor: Monitor, result: Result) -> None:
-    """Tell listeners what the result says."""
+    """Report the result to listeners."""
     progress = monitor.progress
     low, high = result.bound, result.fun
     if result.maximize:

@@ -1,4 +1,4 @@
-"""``warm_start=``: what users may give, as prices and pairs of the oriented problem."""
+"""``warm_start=``: validation of the user's value, and conversion to the oriented problem."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from bigsap.sources.missing import mask_of, parted
 from bigsap.strategies.orientation import inverse
 from bigsap.strategies.start.warm import Warm
 
-# Differences of prices beyond this leave float64 when costs are added.
+# Differences of prices beyond this overflow float64 when costs are added.
 _FARTHEST = 1e300
 
 
 @dataclass(frozen=True)
 class GivenStart:
-    """What the user gave, checked: column prices v (m,), and the column of each row (n,) where
-    known; and a result's row prices u (n,), checked when they are needed. In the user's sense and
-    orientation."""
+    """The user's start, validated, in the user's sense and orientation.
+
+    Column prices v (m,), the column of each row (n,) where known, and a result's row prices u (n,),
+    which are validated on use.
+    """
 
     v: Array
     u: Array | None
     col4row: Array | None
 
     def oriented(self, given: Problem, problem: Problem, tick: Callable[[], None], threads: int) -> Warm:
-        """The start of ``problem``, which is ``given`` or its transpose, signed.
+        """Return the start of ``problem``, which is ``given`` or its transpose, signed.
 
-        When that is solved by columns and only column prices are known, one pass over the
-        costs turns them into row prices.
+        If the transpose is solved and only column prices are known, one pass over the costs computes
+        row prices from them.
         """
         pairs = self.col4row
         if not problem.transposed:
@@ -48,7 +50,7 @@ class GivenStart:
 
 
 def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
-    """Judge ``warm_start=``; reads no costs.
+    """Validate ``warm_start=`` without reading costs.
 
     value: None, a ``Result``, column prices (m,), or a pair of prices and ``col4row``
     (n,), all in the user's sense and of the user's shape.
@@ -74,7 +76,10 @@ def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
 
 
 def unmasked_start(value: Any) -> Any:
-    """``warm_start=`` as it is; OptionError for masked values, which conversions bring back."""
+    """Return ``warm_start=`` unchanged; raise OptionError for masked values.
+
+    A conversion to an array would expose the values under the mask.
+    """
     for part in value if isinstance(value, tuple) else (value,):
         mask = mask_of(part)
         if mask is not None and mask.any():
@@ -94,7 +99,7 @@ def _prices(value: Any, m: int) -> Array:
         )
     whole = prices.dtype.kind == "i"
     prices = prices.astype(np.int64 if whole else np.float64)
-    if not whole and not np.abs(prices).max(initial=0) <= _FARTHEST:  # NaN, too, is not
+    if not whole and not np.abs(prices).max(initial=0) <= _FARTHEST:  # NaN fails, too
         raise OptionError("warm_start needs finite prices")
     if whole and m and max(-int(prices.min()), int(prices.max())) > 2**61:
         raise OptionError("warm_start has prices beyond the range of exact integers")
@@ -129,7 +134,7 @@ def _pairs(value: Any, n: int, m: int) -> Array:
 
 
 def _row_prices(given: Problem, v: Array, tick: Callable[[], None], threads: int) -> Array:
-    """Signed row duals at these column prices: the best prices of the transposed problem."""
+    """Return signed row duals at these column prices: the best prices of the transposed problem."""
     n = given.shape[0]
     signed = v.astype(np.float64) * given.sign
     if 0 in given.shape:

@@ -1,7 +1,8 @@
-"""What an assignment costs, and the duals it comes with, from what the search holds.
+"""Cost and duals of an assignment without a certificate, from the state of the search.
 
-``certify=False`` asks for no pass over the costs. Most of its pairs' costs are at hand, and of
-the others single pairs are read: but of Python one pair may take as long as its row.
+With ``certify=False`` there is no pass over the costs. Most costs of the assigned pairs are in
+memory; the others are read as single pairs. With Python sources one pair may take as long as its
+row.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from bigsap.sources.filling import fill_of
 
 
 def pair_costs(problem: Problem, rows: Rows, held: Sequence[Held], column_of_row: Array, tick: Tick) -> Array:
-    """Costs (n,) of the source's dtype, in the user's sense, of each row's pair; 0 without one.
+    """Return the cost (n,) of each row's pair, of the source's dtype, in the user's sense; 0 without one.
 
-    With the bits that ``read`` gives. Taken from a matrix in memory; gathered on a device;
-    computed, where a pair costs its share of a row; from what is ``held``; and what is still
-    unknown then is read, pair by pair. O(n) but for the last.
+    The bits are those of ``read``. Costs come from a matrix in memory; from a device; from
+    computation, where a pair takes its share of a row's time; from ``held``; and the rest is read pair
+    by pair. O(n) without the last.
     """
     source = problem.source
     n = column_of_row.size
@@ -59,11 +60,11 @@ def pair_costs(problem: Problem, rows: Rows, held: Sequence[Held], column_of_row
 
 @dataclass(frozen=True)
 class Unproved:
-    """An assignment without a certificate, in the solve's orientation.
+    """Assignment without a certificate, in the solve's orientation.
 
-    fun: as a certificate has it, user's sense. u, v: signed duals, normalised as in
-    ``bigsap.proof.certificate``, of which nobody has looked whether they are feasible; None where
-    unknown. doubtful: rounding may have decided the assignment.
+    fun: as in a certificate, user's sense. u, v: signed duals, normalised as in
+    ``bigsap.proof.certificate``, whose feasibility is not checked; None where unknown. doubtful:
+    rounding may have decided the assignment.
     """
 
     fun: Any
@@ -73,9 +74,9 @@ class Unproved:
 
 
 def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array) -> Unproved:
-    """What ``costs`` of the assignment's pairs and the search's signed prices tell. O(n + m).
+    """Return fun and duals from the ``costs`` of the assigned pairs and the search's signed prices.
 
-    The optimum's pairs are tight, which tells u of every row that has one.
+    O(n + m). Pairs of the optimum are tight, which determines u of every row that has one.
     """
     n, m = problem.shape
     wanted = column_of_row >= 0
@@ -88,7 +89,7 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
         number = np.int64 if integer and prices.dtype.kind == "i" else np.float64
         v = prices.astype(number)
         largest = max(float(v.max()), -float(v.min())) if v.size else 0.0
-        # In place: no more vectors than the search's own (see tests/test_memory.py).
+        # In place, to use no more vectors than the search itself (see tests/test_memory.py).
         v -= np.partition(v, n - 1)[n - 1] if n < m else v.max(initial=v[0])
         if n < m:
             np.minimum(v, 0, out=v)
@@ -100,7 +101,7 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
         low = -np.inf if number is np.float64 else np.iinfo(np.int64).min
         top = u.max(where=wanted, initial=low)
         shift = number(0)
-        if n > m:  # rows without a pair have 0, and none has more
+        if n > m:  # rows without a pair have 0, and no row has more
             shift = top
             u[wanted] -= shift
             v += shift
@@ -109,7 +110,7 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
         return Unproved(fun, u, v, False)
     if not math.isfinite(size + largest):
         return Unproved(fun, None, None, True)
-    # Not the sum, which a few huge costs decide.
+    # Not the sum, which a few huge costs dominate.
     sizes = np.abs(costs[wanted])
     sizes = sizes[sizes > 0]
     whole = sizes.size * float(np.median(sizes)) if sizes.size else 0.0

@@ -1,10 +1,10 @@
-"""Whether blocks of columns help evaluations: a probe on a few rows decides.
+"""Choice of how rows are evaluated, by a probe of a few rows.
 
-Three ways to open an evaluation, best first: bounds of the source (``engine.lists.bounds``),
-the blocks' minima as they were last seen (``engine.lists.layout``), or nothing, and the whole row.
-Both of the former pay only where near columns share a block, which the sampled rows show:
-bounds that leave too much open are dropped, and minima are kept only in a column order in
-which few blocks hold all that matters. For a matrix that order is the compact one of the
+Evaluations can use three kinds of bounds, best first: bounds of the source
+(``engine.lists.bounds``), the block minima last computed (``engine.lists.layout``), or none, which
+reads the whole row. The first two pay only where near columns share a block, which the probed rows
+show: bounds that leave too many pairs open are dropped, and minima are kept only in a column order
+in which few blocks contain the best columns. For a matrix that order is the compact order of the
 columns' costs to a few landmark rows, unless the columns' own order is as good.
 """
 
@@ -22,10 +22,10 @@ from bigsap.strategies.start.samples import Counts, read_gently
 
 
 def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
-    """Choose how rows of this engine are evaluated: ``"bounds"``, ``"minima"``, ``"whole"``.
+    """Choose how this engine evaluates rows: ``"bounds"``, ``"minima"`` or ``"whole"``.
 
-    To be called with the first prices set. Evaluates or reads about 36 rows, which are
-    counted; deterministic for a seed.
+    The first prices must be set. Evaluates or reads about 36 rows, which are counted; deterministic
+    for a seed.
     """
     n, m = engine.problem.shape
     bounded = engine.blocks.offset.size > 0
@@ -44,7 +44,7 @@ def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
     n_blocks = -(-m // BLOCK)
     if not engine.immediate or engine.price.kind == "i" or n_blocks > policy.MOST_MINIMA_PER_ENTRY * k:
         return "whole"
-    if not engine.affords(4 * n * n_blocks):  # beside the lists
+    if not engine.affords(4 * n * n_blocks):  # in addition to the lists
         return "whole"
     signed = np.empty((some.size, m))
     for start, block in read_gently(engine.problem, engine.monitor, some, counts):
@@ -71,6 +71,6 @@ def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
 
 
 def _share(taus: Array, limit: Array) -> float:
-    """The share of the blocks that hold a ``c - v`` of at most its row's limit."""
+    """Return the share of the blocks that contain a ``c - v`` of at most its row's limit."""
     lowest = np.minimum.reduceat(taus, np.arange(0, taus.shape[1], BLOCK), axis=1)
     return float((lowest <= limit[:, None]).mean())

@@ -1,14 +1,14 @@
-"""Which first prices are worth having: none, the estimator's, or those of levels.
+"""Choice of first prices: none, the estimator's, or those of levels.
 
 Levels pay where costs are smooth: where rows that are neighbours in the compact order, and
-columns, have similar costs. A stratified sample tells: the *nugget* (a term of geostatistics)
-is the share of the variance of the costs, less the means of rows and columns, that is left
-between neighbours. It is 1 for i.i.d. costs, and halves in the plane when a sample doubles.
-Where it is neither small nor falling, costs have many dimensions, or noise. Then the sample is
+columns, have similar costs. A stratified sample measures this. The *nugget* (a term of
+geostatistics) is the share of the variance of the costs, less the means of rows and columns, that
+remains between neighbours. It is 1 for i.i.d. costs, and halves in the plane when a sample doubles.
+If it is neither small nor falling, costs have many dimensions, or noise. Then the sample is
 solved exactly, and so is a stratified quarter of it: levels pay if the quarter's prices recover
-most of the dual value that exact prices add. Costs that are i.i.d., or nearly, show already in a
-few rows and columns, by landmarks among these. They need no prices, unless they pile up at the
-smallest of a row.
+most of the dual value that exact prices add. Costs that are i.i.d., or nearly so, are recognised
+from a few rows and columns, ordered by landmarks among these. They need no prices, unless they
+pile up at the smallest of a row.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from bigsap.strategies.start.estimate import estimate
 from bigsap.strategies.start.samples import Counts, pairs_are_cheap, some_costs
 from bigsap.strategies.start.strata import Strata, finite, one_of_each, strata_of
 
-#: What ``start=`` may be.
+#: Values of the option ``start``.
 STARTS = ("auto", "levels", "estimate", "none")
 
 
 def choose_first_prices(
     problem: Problem, monitor: Monitor, seed: int, counts: Counts
 ) -> tuple[str, Strata | None]:
-    """``"none"``, ``"estimate"`` or ``"levels"``, and the strata that levels are made of.
+    """Return ``"none"``, ``"estimate"`` or ``"levels"``, and the strata that levels are made of.
 
-    Reads some 512 rows, or pairs of them alone where these are cheap; they are counted.
+    Reads about 512 rows, or only pairs of them where these are cheap; they are counted.
     Deterministic for a seed.
     """
     n, m = problem.shape
     if min(n, m) < policy.FIRST_PRICES_ROWS:
         solved = _estimator_solves(problem, monitor, seed, counts)
         return ("estimate" if solved else "none"), None
-    # A device looks at all costs sooner than the host at a sample, and the estimator's prices
-    # spare searches a fifth of their scans there.
+    # A device reads all costs sooner than the host reads a sample, and there the estimator's prices save
+    # searches a fifth of their scans.
     if n == m and unrelated_there(problem.source):
         return "estimate", None
     generator = np.random.default_rng(seed)
-    # The same rows and columns: a special diagonal shows only then.
+    # The same rows and columns, so that a special diagonal is recognised.
     shuffled = generator.permutation(min(n, m))
     some = np.sort(shuffled[: policy.ESTIMATOR_TRIED])
     if not pairs_are_cheap(problem):
@@ -79,7 +79,7 @@ def choose_first_prices(
         return "none", None
     if _worth(costs, drawn):
         return "levels", strata
-    # Twice as many columns as rows need no prices.
+    # With twice as many columns as rows no prices are needed.
     competing = max(n, m) < policy.SKINNY * min(n, m)
     estimated = competing and _piled_up(costs) and nugget(costs) > policy.NUGGET_UNRELATED
     return ("estimate" if estimated else "none"), None
@@ -88,8 +88,10 @@ def choose_first_prices(
 def _choose_by_rows(
     problem: Problem, some: Array, monitor: Monitor, seed: int, counts: Counts
 ) -> tuple[str, Strata | None]:
-    """The same where a pair costs its row: all of it from one reading of a few rows, which the
-    order of the rows is not known beyond."""
+    """Return the same choice where a pair costs as much as its row.
+
+    All decisions follow from one reading of a few rows, and only these rows have a known order.
+    """
     strata = strata_of(problem, monitor, seed, counts)
     drawn = _draw(problem, strata, some.size, np.random.default_rng([seed, 1]))
     drawn = replace(drawn, rows=some[: drawn.rows.size])
@@ -109,8 +111,10 @@ def _choose_by_rows(
 def estimated_prices(
     problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], counts: Counts
 ) -> tuple[Array, Array | None, bool]:
-    """Prices of A1015's estimator, an assignment if it proved one optimal, and whether
-    one plain phase is to follow."""
+    """Return prices of A1015's estimator, its assignment if proved optimal, and a flag.
+
+    The flag tells whether one plain phase is to follow.
+    """
     matrix = problem.source.resident() if isinstance(problem.source, Resident) else None
     if matrix is not None:
         rows = Rows.in_place(matrix)
@@ -126,8 +130,10 @@ def estimated_prices(
 
 
 def _estimator_solves(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> bool:
-    """Whether the estimator's sweeps promise the answer of few rows that only Python delivers:
-    they then ask for fewer pairs than lists would, which begin by as much as one sweep reads."""
+    """Return whether the estimator's sweeps are likely to solve a problem with few Python rows.
+
+    The sweeps then request fewer pairs than lists, whose first evaluation reads as much as one sweep.
+    """
     n, m = problem.shape
     if n != m or pairs_are_cheap(problem):
         return False
@@ -141,15 +147,17 @@ def _estimator_solves(problem: Problem, monitor: Monitor, seed: int, counts: Cou
 
 
 def _estimator_proves(costs: Array) -> bool:
-    """Whether the estimator ends a sub-problem by itself."""
+    """Return whether the estimator alone solves a sub-problem."""
     with Team(1) as team:
         return estimate(_engine(costs, team)).epsilon == 0
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """rows, columns: a stratified sample in compact order; quarter_rows, quarter_columns:
-    places in it, of a stratified sample of the sample."""
+    """Stratified sample of rows and columns in compact order.
+
+    quarter_rows, quarter_columns: positions in it, of a stratified sample of the sample.
+    """
 
     rows: Array
     columns: Array
@@ -158,8 +166,8 @@ class _Sample:
 
 
 def _draw(problem: Problem, strata: Strata, size: int, generator: np.random.Generator) -> _Sample:
-    """About ``size`` of the shorter side, as many of the longer as there are for each."""
-    # Powers of two, so that strata of the sample are nodes of the whole's k-d tree.
+    """Draw about ``size`` lines of the shorter side, and of the longer side in proportion."""
+    # Powers of two, so that strata of the sample are nodes of the k-d tree of the whole.
     step = 2 ** max(0, round(math.log2(min(problem.shape) / size)))
 
     def draw(order: Array) -> Array:
@@ -176,7 +184,7 @@ def _draw(problem: Problem, strata: Strata, size: int, generator: np.random.Gene
 
 
 def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
-    """Whether levels pay, as a sample in compact order says."""
+    """Return whether levels pay, according to a sample in compact order."""
     if _picks_differ(costs):
         return False
     now, before = _nuggets(costs, ordered_rows=ordered_rows)
@@ -186,9 +194,11 @@ def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
 
 
 def _unrelated(costs: Array) -> bool:
-    """Whether some rows and columns, the same of a square, look like i.i.d. costs, or costs of so
-    many dimensions that no neighbour is near. Where columns' means differ, or the diagonal is
-    special, other first prices may be better, however that looks."""
+    """Return whether some rows and columns, the same in a square problem, look like i.i.d. costs.
+
+    Costs of so many dimensions that no neighbour is near look the same. Returns False where columns'
+    means differ or the diagonal is special: other first prices may then be better.
+    """
     rows = compact_order(finite(costs[:, : policy.PLACING_ROWS]))
     columns = compact_order(finite(costs[: policy.PLACING_ROWS].T))
     rows, columns = rows[rows >= policy.PLACING_ROWS], columns[columns >= policy.PLACING_ROWS]
@@ -205,9 +215,11 @@ def _unrelated(costs: Array) -> bool:
 
 
 def _piled_up(costs: Array) -> bool:
-    """Whether unrelated costs lie ever closer together towards a row's smallest, as powers of
-    uniform ones do. An epsilon that suits the mean row is then far too coarse for most: the
-    estimator's prices, which take two more readings, spare lists up to a thousand scans a row."""
+    """Return whether unrelated costs pile up towards a row's smallest, as powers of uniform costs do.
+
+    An epsilon that suits the mean row is then far too coarse for most: the estimator's prices, which
+    take two more readings, save lists up to a thousand scans a row.
+    """
     nearest = np.partition(costs[:: policy.PILE_APART], policy.PILE_RANKS, axis=1)
     low = nearest[:, : policy.PILE_RANKS[0]].min(axis=1)
     first, last = (nearest[:, k] - low for k in policy.PILE_RANKS)
@@ -216,8 +228,10 @@ def _piled_up(costs: Array) -> bool:
 
 
 def _nuggets(costs: Array, *, ordered_rows: bool = True) -> tuple[float, float]:
-    """The nugget of a sample in compact order, of rows and columns, or columns alone; and that of
-    every second of them."""
+    """Return the nugget of a sample in compact order, and that of every second line.
+
+    Of rows and columns, or of columns alone.
+    """
 
     def of(costs: Array) -> float:
         rest, known = _residuals(costs)
@@ -228,8 +242,10 @@ def _nuggets(costs: Array, *, ordered_rows: bool = True) -> tuple[float, float]:
 
 
 def _picks_differ(costs: Array) -> bool:
-    """Whether the shorter side is clearly shorter and its cheapest pairs seldom meet: then
-    searches end soon whatever the prices."""
+    """Return whether the shorter side is clearly shorter and its cheapest pairs seldom conflict.
+
+    Searches then end soon whatever the prices are.
+    """
     if costs.shape[0] > costs.shape[1]:
         costs = costs.T
     n, m = costs.shape
@@ -240,13 +256,16 @@ def _picks_differ(costs: Array) -> bool:
 
 
 def nugget(costs: Array) -> float:
-    """The share of the variance of costs (n, m), less the means of rows and columns, that is left
-    between rows 2 k and 2 k + 1. Of allowed pairs; 0 for constant costs."""
+    """Return the share of the costs' variance that remains between neighbouring rows.
+
+    Of costs (n, m), less the means of rows and columns, between rows 2 k and 2 k + 1. Counts allowed
+    pairs only; 0 for constant costs.
+    """
     return _between(*_residuals(costs))
 
 
 def _between(rest: Array, known: Array | None) -> float:
-    """The nugget of these residuals."""
+    """Return the nugget of these residuals."""
     half = rest.shape[0] // 2
     steps = rest[: 2 * half : 2] - rest[1 : 2 * half : 2]
     both = None if known is None else known[: 2 * half : 2] & known[1 : 2 * half : 2]
@@ -257,14 +276,16 @@ def _between(rest: Array, known: Array | None) -> float:
 
 
 def _mean_square(rest: Array, known: Array | None) -> float:
-    """Of what is known; the rest is 0."""
+    """Return the mean square of the known entries; the others are 0."""
     count = rest.size if known is None else int(np.count_nonzero(known))
     return float(np.einsum("ij,ij->", rest, rest)) / max(1, count)
 
 
 def means_share(costs: Array) -> float:
-    """The share of the variance of costs (n, m), less the means of rows, that is between the
-    means of columns. Of allowed pairs; 0 for constant costs."""
+    """Return the share of the variance of costs (n, m), less row means, between column means.
+
+    Counts allowed pairs only; 0 for constant costs.
+    """
     rest, known = _residuals(costs, columns=False)
     variance = _mean_square(rest, known)
     some = None if known is None else np.asarray(known.any(axis=0, keepdims=True))
@@ -272,8 +293,10 @@ def means_share(costs: Array) -> float:
 
 
 def _residuals(costs: Array, *, columns: bool = True) -> tuple[Array, Array | None]:
-    """Costs in units of the largest, less the means of rows, and of columns, 0 for forbidden pairs;
-    and which pairs are allowed, None for all."""
+    """Return residuals of the costs, and a mask of allowed pairs, or None if all are allowed.
+
+    Costs are scaled by the largest, less the means of rows, and of columns; 0 for forbidden pairs.
+    """
     here = np.isfinite(costs)
     known = None if here.all() else here
     allowed = costs if known is None else np.where(known, costs, 0.0)
@@ -289,15 +312,17 @@ def _residuals(costs: Array, *, columns: bool = True) -> tuple[Array, Array | No
 
 
 def _mean(rest: Array, known: Array | None, axis: int) -> Array:
-    """Means along an axis of what is known, as a part of the same shape; 0 of nothing."""
+    """Return means of the known entries along an axis, with that axis kept; 0 without entries."""
     if known is None:
         return np.asarray(rest.mean(axis=axis, keepdims=True))
     return np.asarray(rest.sum(axis=axis, keepdims=True) / np.maximum(1, known.sum(axis, keepdims=True)))
 
 
 def _gains(costs: Array, drawn: _Sample) -> bool:
-    """Whether a quarter's prices recover enough: as every second row and column of the sample
-    tell, where they leave no doubt, else all."""
+    """Return whether a quarter's prices recover enough of the dual value.
+
+    Every second row and column of the sample decides, or the whole sample if they leave a doubt.
+    """
     rows, columns = drawn.rows[::2], drawn.columns[::2]
     generator = np.random.default_rng([rows.size, columns.size])
     half = _Sample(
@@ -313,7 +338,7 @@ def _gains(costs: Array, drawn: _Sample) -> bool:
 
 
 def _recovered(costs: Array, drawn: _Sample) -> float:
-    """The share of a sample's dual value, beyond prices 0, that a quarter's prices recover."""
+    """Return the share of a sample's dual value, beyond prices 0, that a quarter's prices recover."""
     with Team(1) as team:
         v = _exact_prices(costs, team)
         corner = np.ascontiguousarray(costs[np.ix_(drawn.quarter_rows, drawn.quarter_columns)])
@@ -335,8 +360,10 @@ def _recovered(costs: Array, drawn: _Sample) -> float:
 
 
 def dual_value(costs: Array, v: Array) -> float:
-    """The lower bound that prices v prove: of n < m at prices of at most 0, of n > m with the
-    best constant added."""
+    """Return the lower bound that prices v prove.
+
+    For n < m with prices of at most 0; for n > m with the best constant added.
+    """
     n, m = costs.shape
     if n < m:
         v = v - v.max()
@@ -347,7 +374,7 @@ def dual_value(costs: Array, v: Array) -> float:
 
 
 def _signed(problem: Problem, rows: Array, columns: Array, monitor: Monitor, counts: Counts) -> Array | None:
-    """Signed costs as float64, None where too many are not finite."""
+    """Return signed costs as float64, or None where too many are not finite."""
     costs = some_costs(problem, rows, columns, monitor, counts)
     signed = problem.sign * costs.astype(np.float64)
     forbidden = float((~np.isfinite(signed)).mean())
@@ -360,6 +387,6 @@ def _engine(signed: Array, team: Team) -> Engine:
 
 
 def _exact_prices(signed: Array, team: Team) -> Array | None:
-    """None where forbidden pairs leave no solution."""
+    """Return optimal prices, or None where forbidden pairs leave no solution."""
     outcome = whole_rows.run(_engine(signed, team), epsilon=True, seed=0, grid=0.0, published=True)
     return None if outcome.violator.size else outcome.v

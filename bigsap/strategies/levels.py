@@ -1,22 +1,22 @@
 """First prices from levels: exact solutions of ever larger samples that mirror the whole.
 
-Level k has one of every 4**k rows and columns, strata of the level above (``strata``). The
-coarsest is solved densely; the duals u of a level's rows give prices to the columns of the next
+Level k has one of every 4**k rows and columns, as strata of the next finer level (``strata``). The
+coarsest is solved densely. The duals u of a level's rows give prices to the columns of the next
 finer one, ``v[j] = min over the rows of (c[i, j] - u[i])``, from which that is solved by
 compressed rows, and so on. The last prices are those of the whole problem.
 
-In more than two dimensions many columns lie at the edge, where a sample tells least. Prices only
-fall: one that is too high falls by short searches, but where one is too low all others have to
-fall, by searches that go everywhere. So such problems begin at higher prices, by the
+In more than two dimensions many columns lie at the edge, where a sample is least accurate. Prices
+only fall: short searches lower a price that is too high, but if one is too low all others have to
+fall, by searches that reach most of the problem. So such problems begin at higher prices, from the
 ``_RAISED``-th smallest ``c - u``, which lies farther above the smallest where rows are few.
 
 Rectangular problems keep their proportions. With n < m the free columns of a level have the
 largest price, its *cap*, which bounds the prices of the finer level too; with n > m the
-rows left over have the largest u that any assigned row has.
+unassigned rows have the largest u of any assigned row.
 
-Invariants: prices are a legal start whatever they are, so that nothing here bears on the
-answer; everything follows from the seed; a level that is done is its rows' u, which is all
-that a checkpoint needs. Listeners hear a bound of the whole at the end of a level, see
+Invariants: any prices are a legal start, so levels do not affect the answer's optimality; all
+results follow from the seed; a solved level is represented by its rows' u, which is all that a
+checkpoint stores. Listeners receive a bound of the whole problem at the end of a level, see
 ``level_bounds``.
 """
 
@@ -49,13 +49,13 @@ from bigsap.strategies.start.level_bounds import LevelBounds
 from bigsap.strategies.start.samples import Counts, all_costs, part_of, read_gently
 from bigsap.strategies.start.strata import Strata, one_of_each
 
-#: A level has one of so many rows and columns of the one above it.
+#: A level has one in SHARE of the rows and columns of the next finer one.
 SHARE = 4
-# See the top: by the so-manieth smallest.
+# Rank of the smallest ``c - u`` from which prices are raised, see the module docstring.
 _RAISED = SHARE
-# In whole numbers, the price of a column that no row may have.
+# Price, for whole numbers, of a column that no row may have.
 _UNREACHED = 1 << 59
-# Pairs gone through between two looks at the clock.
+# Pairs processed between two checks of the clock.
 _AT_ONCE = 1 << 26
 
 #: Solves a level from prices: its outcome, and the smallest ``c - v`` in each list or None.
@@ -63,10 +63,10 @@ SolveLevel = Callable[[Problem, Arithmetic, Array, Monitor, int], tuple[Outcome,
 
 
 class Ladder:
-    """The levels of one problem, and how far up they are solved.
+    """Levels of one problem, and how many of them are solved.
 
-    strata: of the problem. kept: what a checkpoint has of a ladder of the same problem and
-    seed, see ``kept``; empty to begin.
+    strata: of the problem. kept: a checkpoint of a ladder of the same problem and seed, see ``kept``;
+    empty for a new ladder.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Ladder:
         n, m = problem.shape
         generator = np.random.default_rng([seed, n, m])
         rows, columns = strata.rows, strata.columns
-        #: What levels are made without, if anything.
+        #: Points excluded from levels, or None.
         self.far = outlying(problem)
         if self.far is not None:
             left = n - max(self.far.rows.size, self.far.columns.size)
@@ -99,7 +99,7 @@ class Ladder:
             if min(rows.size, columns.size) < policy.LEAST_LEVEL:
                 break
             self.members.append((np.sort(rows), np.sort(columns)))
-        #: The finest level that is solved, its rows' u and its cap; none yet.
+        #: The finest solved level, its rows' u and its cap; initially none.
         self.level = len(self.members)
         self.u, self.cap = np.empty(0, price), np.empty(0, price)
         if kept:
@@ -107,13 +107,13 @@ class Ladder:
             self.u, self.cap = kept["ladder_u"], kept["ladder_cap"]
 
     def kept(self) -> dict[str, Any]:
-        """What continues the ladder; empty before its first level is solved."""
+        """Return the state to continue from; empty before the first level is solved."""
         if self.level == len(self.members):
             return {}
         return {"ladder_level": self.level, "ladder_u": self.u, "ladder_cap": self.cap}
 
     def climb(self, solve_level: SolveLevel) -> Array | None:
-        """Prices (m,) of the whole problem, or None where a level has no solution."""
+        """Return prices (m,) of the whole problem, or None where a level has no solution."""
         if len(self.members) == 1:
             return None
         parts = self._parts()
@@ -141,7 +141,7 @@ class Ladder:
         return v
 
     def _tell(self, level: int, bounds: LevelBounds) -> None:
-        """A bound of the whole by the duals of a level that is not the finest."""
+        """Report a bound of the whole problem from the duals of a level other than the finest."""
         clock = time.perf_counter()
         rows = self.members[level][0]
         v = bounded_transform(self.problem, rows, self.u, self.team, self.monitor, Counts())
@@ -149,7 +149,7 @@ class Ladder:
             bounds.tell(reached(v[0]), clock)
 
     def _parts(self) -> dict[int, Problem]:
-        """The problems of the levels that are still to be solved, each a part of the one above."""
+        """Return the problems of the levels still to be solved, each a part of the next finer one."""
         parts = {0: self.problem}
         for level in range(1, self.level):
             upper, ids = self.members[level - 1], self.members[level]
@@ -169,14 +169,14 @@ class Ladder:
         below: PartMonitor,
         solve_level: SolveLevel,
     ) -> bool:
-        """Solve one level; False where it has no solution, or none in finite numbers."""
+        """Solve one level; return False where it has no solution, or none in finite numbers."""
         inner = choose(part, large=self.price.kind == "i")
         u: Array | None
         if self.level == len(self.members):
             costs = all_costs(part, below)
             dense = Problem(ArraySource(costs), part.maximize)
             engine = Engine(dense, Rows.in_place(costs), self.team, below, inner.price)
-            # Few rows: leaving a last phase (``ssp._PATIENCE``) costs more than it spares.
+            # With few rows, replacing a last phase (``ssp._PATIENCE``) costs more than it saves.
             outcome = whole_rows.run(engine, epsilon=True, seed=self.seed, grid=inner.grid, published=True)
             self.counts.scans += engine.rows_scanned
             self.counts.pairs += costs.size
@@ -198,7 +198,7 @@ class Ladder:
     def _transform(
         self, problem: Problem, level: int, price: np.dtype[Any], monitor: Monitor
     ) -> tuple[Array, Array]:
-        """Prices of a level's columns from the u of the level below it, and those to begin with."""
+        """Return prices of a level's columns from the u of the next coarser level, and its start prices."""
         rows = np.searchsorted(self.members[level][0], self.members[level + 1][0])
         found = bounded_transform(problem, rows, self.u, self.team, monitor, self.counts)
         if found is None:
@@ -212,7 +212,7 @@ class Ladder:
         return np.minimum(v, self.cap) if self.cap.size else v
 
     def _named(self, error: InvalidCostError, level: int) -> Exception:
-        """The error about a part, by the ids of the whole."""
+        """Return the error about a part with the ids of the whole problem."""
         rows = self.members[level][0]
         row = error.column if self.problem.transposed else error.row
         if row is not None and 0 <= row < rows.size:
@@ -226,8 +226,10 @@ class Ladder:
 
 
 def reached(v: Array) -> Array:
-    """The prices, with those of columns that no row of the sample may have at the largest of the
-    others: 0 if there is none."""
+    """Return the prices, with prices of unreachable columns set to the largest of the others.
+
+    A column is unreachable if no row of the sample may have it. The price is 0 if all are.
+    """
     known = np.isfinite(v) if v.dtype.kind == "f" else v < _UNREACHED
     if known.all():
         return v
@@ -243,9 +245,9 @@ def transform(
     counts: Counts | None,
     price: np.dtype[Any],
 ) -> Array:
-    """``v[j] = min over rows of (c[i, j] - u[i])``: prices from some rows' duals. P (m,).
+    """Return ``v[j] = min over rows of (c[i, j] - u[i])``: prices from some rows' duals. P (m,).
 
-    counts: None for a part that lies in memory already, or whose ids are not the problem's.
+    counts: None for a part that is in memory already, or whose ids are not the problem's.
     """
     source = problem.source
     m = problem.shape[1]
@@ -274,8 +276,10 @@ def transform(
 def bounded_transform(
     problem: Problem, rows: Array, u: Array, team: Team, monitor: Monitor, counts: Counts
 ) -> tuple[Array, Array] | None:
-    """``transform`` as row minima of the transpose, so that bounds help, and the prices to begin
-    with, which may be higher; None without bounds."""
+    """Return ``transform`` computed as row minima of the transpose, and the start prices.
+
+    Bounds then reduce the pairs evaluated. The start prices may be higher. None without bounds.
+    """
     source = problem.source
     if not isinstance(source, Selectable) or isinstance(source, OnDevice):
         return None
@@ -291,15 +295,15 @@ def bounded_transform(
     engine.open_price[:] = u
     engine.fit_bounds()
     engine.evaluate(np.arange(turned.shape[0]))
-    # Rows of the problem, each begun once: those of the turned engine are columns here.
+    # Rows of the problem, each counted once: rows of the transposed engine are columns here.
     counts.rows += rows.size
     counts.pairs += engine.pairs_evaluated
     nearest = engine.list_minima()
-    # Few columns of the turned problem leave some lists empty: of rows that may have none.
+    # With few columns of the transposed problem, lists of rows without allowed pairs are empty.
     return nearest, nearest if n_nearest == 1 else np.maximum(nearest, engine.list_maxima())
 
 
 def _coordinates(source: CostSource) -> int:
-    """How many coordinates a column has; 0 where it has none."""
+    """Return the number of coordinates of a column; 0 where it has none."""
     terms = source.separable() if isinstance(source, Separable) else None
     return 0 if terms is None else int(terms.y.shape[0])

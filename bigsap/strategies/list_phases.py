@@ -1,4 +1,4 @@
-"""The phases on compressed rows: all rows are evaluated, then matched at one epsilon after another.
+"""Phases on compressed rows: all rows are evaluated, then matched at falling epsilons.
 
 Phases and stopping rule are those of A1015, section 3.4, with epsilon taken from the lists.
 """
@@ -19,32 +19,31 @@ from bigsap.strategies.list_run import DONE, EVALUATE, MATCH, OPEN, REFRESH, Lis
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.start import list_warm
 
-#: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and
-#: how many epsilons a row prices may still have moved in a phase for the next to be the
-#: last. The same from prices of levels, which need moving less, but further where at all.
+#: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and the largest price
+#: change of a phase, in epsilons per row, after which the next phase is the last. The same from prices of
+#: levels, which usually change less, but where they change, change further.
 _FIRST, _GUIDED_FIRST = 1.0, 0.3
 _DIVIDE = 5.0
 _GUARD, _GUIDED_GUARD = 20.0, 60.0
-#: From short lists, which show less of the gap: with 48 entries the first epsilon is 0.7 of
-#: what it is with 160.
+#: For short lists, which show less of the gap: with 48 entries the first epsilon is 0.7 of that with 160.
 _SHORT_GUARD = 90.0
-#: A phase of at most this many scans a row leaves prices from which the last is as short, where
-#: paths have moved prices by so much of what epsilon has: less in phases that are far too coarse
-#: for most rows, of costs that pile up at the smallest (fourth powers of uniform ones).
+#: After a phase of at most _EASY scans a row, the last phase is as short, if paths have lowered prices by
+#: at least _EASY_DROPS of what epsilon has: less in phases far too coarse for most rows, of costs that pile
+#: up at the smallest (fourth powers of uniform costs).
 _EASY, _EASY_DROPS = 8.0, 0.5
-#: How many epsilons the virtual columns begin below the price that parts the rows, so that the
-#: real ones fill up first; and in the last phase, in epsilons of the one before it.
+#: How many epsilons the virtual columns begin below the price that separates assigned from unassigned rows,
+#: so that the real ones fill up first; and in the last phase, in epsilons of the one before it.
 _BELOW = 20.0
 _LAST_BELOW = 2.0
-#: Events are postponed by so many epsilons in phases with epsilon > 0: more of them means
-#: fewer evaluations and more scans, which large problems can afford.
+#: Events are postponed by this many epsilons in phases with epsilon > 0: larger values mean fewer
+#: evaluations and more scans, which large problems can afford.
 SIGMA, _LONG_SIGMA = 20.0, 32.0
 
 
 def run_course(
     engine: ListEngine, course: ListRun, setting: ListSettings, phases: list[dict[str, Any]], clock: float
 ) -> Outcome:
-    """Evaluate all rows, then match them phase by phase, from where the course stands."""
+    """Evaluate all rows, then match them phase by phase, from the run's current stage."""
     n, m = engine.problem.shape
     monitor = engine.monitor
     grid, enough = setting.arithmetic.grid, setting.enough
@@ -64,7 +63,7 @@ def run_course(
         if not course.plain:
             order = _outliers_first(course.order, engine.list_minima())
             epsilon = first * engine.greedy_gap(order) / max(1, n)
-        # Prices of levels leave a wide problem's short epsilon to other causes.
+        # With prices of levels, a wide problem's small epsilon has other causes.
         told_little = n == m or not course.guided
         reach = policy.NARROW if n == m else policy.NARROW_RECTANGULAR
         if impatient and told_little and _too_narrow(engine.list_widths(), epsilon, reach):
@@ -94,8 +93,10 @@ def run_course(
 
 
 def _outliers_first(order: Array, low: Array) -> Array:
-    """The order, with rows first whose costs are of another size than most rows': what they would
-    pay for another column says nothing about the others."""
+    """Return the order, with rows first whose costs are of another size than most rows'.
+
+    Their reduced costs for another column carry no information about the other rows.
+    """
     sizes = np.abs(low[order])
     if sizes.size < policy.OUTLIERS_AMONG:
         return order
@@ -105,13 +106,15 @@ def _outliers_first(order: Array, low: Array) -> Array:
 
 
 def _too_narrow(widths: Array, epsilon: float, reach: float) -> bool:
-    """Whether half of the lists reach so few epsilons beyond their best entry that a phase
-    would exhaust them: ties, or prices that have far to go."""
+    """Return whether half of the lists reach so few epsilons that a phase would exhaust them.
+
+    The reach is measured beyond the best entry. Causes are ties, or prices that have far to fall.
+    """
     return float(np.median(widths)) <= reach * epsilon
 
 
 def _uneven(widths: Array, infinity: Any) -> bool:
-    """Whether some lists end long before others: the ends of the middle half are far apart."""
+    """Return whether some lists end much sooner than others, by the quartiles of their widths."""
     ended = widths[widths < infinity]
     if 2 * ended.size < widths.size:
         return False
@@ -120,8 +123,10 @@ def _uneven(widths: Array, infinity: Any) -> bool:
 
 
 def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
-    """Raise ``ListsExhausted`` where a few rows of a matrix show that all lists would be too
-    narrow, of ties mostly: few rows hardly compete, so that epsilon seems smaller than it is."""
+    """Raise ``ListsExhausted`` where a few rows of a matrix show that all lists would be too narrow.
+
+    Mostly because of ties. Few rows hardly compete, so epsilon seems smaller than it is.
+    """
     source = engine.problem.source
     matrix = source.resident() if isinstance(source, Resident) else None
     if matrix is None or engine.k >= engine.v.size:
@@ -141,8 +146,10 @@ def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
 
 
 def _few_left(engine: ListEngine, course: ListRun) -> bool:
-    """Begin the last phase at once with what old prices, or those of levels, leave tight, unless
-    many rows are loose: then phases from these prices are cheaper than plain searches."""
+    """Begin the last phase at once with pairs that are tight at old prices, or prices of levels.
+
+    Not if many rows are loose: then phases from these prices are cheaper than plain searches.
+    """
     n = engine.problem.shape[0]
     pairs = course.pairs if course.warm else np.full(n, S.FREE, S.ID)
     left = list_warm.adopt(engine, pairs, course.order)
@@ -156,7 +163,7 @@ def _few_left(engine: ListEngine, course: ListRun) -> bool:
 
 
 def _next_epsilon(course: ListRun, record: dict[str, Any], n: int, m: int, guard: float) -> None:
-    """End the phase of this record: epsilon and stage of the next. guard: see ``_GUARD``."""
+    """End the phase of this record: set epsilon and stage of the next. guard: see ``_GUARD``."""
     course.phases.append(record)
     course.stage = DONE if course.epsilon == 0 else OPEN
     drops, epsilon_drops = record["drops"], record["epsilon_drops"]
@@ -172,7 +179,7 @@ def _next_epsilon(course: ListRun, record: dict[str, Any], n: int, m: int, guard
 
 
 def _evaluate(engine: ListEngine, rows: Array) -> None:
-    """Evaluate these rows, or go on with an evaluation that is under way."""
+    """Evaluate these rows, or continue an evaluation that is under way."""
     if engine.wave is None:
         engine.evaluate(rows)
     else:
@@ -180,7 +187,7 @@ def _evaluate(engine: ListEngine, rows: Array) -> None:
 
 
 def _phase(engine: ListEngine, course: ListRun) -> tuple[dict[str, Any], bool]:
-    """Match every row at one epsilon; the phase's record, and whether all could be."""
+    """Match every row at one epsilon; return the phase's record, and whether all were matched."""
     if course.stage == OPEN:
         course.scanned, course.evaluated = engine.rows_scanned, engine.rows_evaluated
         course.spent, course.clock = 0.0, time.perf_counter()

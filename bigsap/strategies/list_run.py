@@ -1,4 +1,4 @@
-"""A solve by compressed rows: how it is set, where it stands, what it has found."""
+"""Settings, state and result of a solve by compressed rows."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun
 from bigsap.strategies.start.samples import Counts
 
-# Stages of a course: the first evaluation of all rows; a phase to be begun; its stale
-# rows to be evaluated; its rows to be matched; all done.
+# Stages of a run: first evaluation of all rows; a phase about to begin; evaluation of its stale rows;
+# matching of its rows; all done.
 EVALUATE, OPEN, REFRESH, MATCH, DONE = range(5)
 
 
 class ListSolve:
     """A solve by compressed rows, while it runs and after.
 
-    outcome: set at the end. engine: of the whole problem, once it exists. rows,
-    columns: the order in which that engine has them, None for the problem's own. counts: of
-    everything but the engine. guide: (n_columns,) the prices of levels, in the engine's order;
-    None without them.
+    outcome: set at the end. engine: of the whole problem, once it exists. rows, columns: the order in
+    which that engine has them, None for the problem's own. counts: of everything but the engine.
+    guide: (n_columns,) the prices of levels, in the engine's order; None without them.
     """
 
     outcome: Outcome
@@ -43,19 +42,19 @@ class ListSolve:
         self.counts = Counts()
         self.first_prices = "none"
         self.guide: Array | None = None
-        #: What the Hungarian method did, see ``methods.hungarian``; empty for others.
+        #: Counts of the Hungarian method, see ``methods.hungarian``; empty for others.
         self.trees: dict[str, int] = {}
-        #: Prices of the moment, where the engine's are not; see ``hungarian.forest.true_prices``.
+        #: Current prices, if the engine's differ; see ``hungarian.forest.true_prices``.
         self.prices: Callable[[], Array] | None = None
 
     def first_known(self) -> Array | None:
-        """The prices of levels in the problem's own order, or None."""
+        """Return the prices of levels in the problem's own order, or None."""
         if self.guide is None:
             return None
         return self.restored(np.empty(0, np.intp), self.guide)[1]
 
     def known(self) -> tuple[Array, Array] | None:
-        """Matching (complete or not) and prices of the moment; None before there are any."""
+        """Return current matching (complete or not) and prices; None before there are any."""
         engine = self.engine
         if engine is None:
             return None
@@ -63,21 +62,21 @@ class ListSolve:
         return self.restored(np.maximum(engine.column_of_row, S.FREE), v)
 
     def report_to(self, known: Incumbent) -> None:
-        """Tell ``known`` what lists, prices and matching of the moment prove. O(entries)."""
+        """Add to ``known`` what the current lists, prices and matching prove. O(entries)."""
         engine, now = self.engine, self.known()
         low = None if engine is None else row_bounds(engine)
         if engine is not None and now is not None and low is not None:
             known.add_duals(self._by_row(low), now[1])
             known.add_picks(now[0], self._by_row(pair_costs(engine)))
             if known.active:
-                known.complete = now[0]  # but for rows given up; better than a sweep's picks
+                known.complete = now[0]  # except for rows given up; better than a sweep's picks
 
     def pair_costs(self) -> Array | None:
-        """(n_rows,) signed costs of the pairs of the matching of the moment, else 0."""
+        """Return (n_rows,) signed costs of the current matching's pairs, 0 without a pair."""
         return None if self.engine is None else self._by_row(pair_costs(self.engine))
 
     def costs(self, column_of_row: Array) -> tuple[Array, Array]:
-        """What lists hold of the costs of these pairs, see ``engine.core.held.Held``. O(n)."""
+        """Return the costs of these pairs that lists hold, see ``engine.core.held.Held``. O(n)."""
         engine = self.engine
         if engine is None or engine.listed is None:
             return np.zeros(column_of_row.size), np.zeros(column_of_row.size, bool)
@@ -94,7 +93,7 @@ class ListSolve:
         return restored
 
     def restored(self, matching: Array, v: Array) -> tuple[Array, Array]:
-        """Matching and prices in the problem's own order."""
+        """Return matching and prices in the problem's own order."""
         if self.rows is None or self.columns is None:
             return matching, v
         prices = np.empty_like(v)
@@ -105,12 +104,12 @@ class ListSolve:
         return original, prices
 
     def seconds_per_row(self) -> float:
-        """What reading or evaluating a row took lately; 0 while unknown."""
+        """Recent seconds to read or evaluate a row; 0 while unknown."""
         engine = self.engine
         return max(self.counts.seconds_per_row, 0.0 if engine is None else engine.seconds_per_row)
 
     def totals(self) -> Counts:
-        """What was evaluated and scanned, over all levels."""
+        """Return the counts of evaluations and scans over all levels."""
         engine, total = self.engine, replace(self.counts)
         if engine is not None:
             counts = engine.lists.counts
@@ -129,16 +128,17 @@ class ListSolve:
 
 @dataclass(frozen=True)
 class ListSettings:
-    """How to solve, whatever the level. ``epsilon=False``: one phase from prices 0.
+    """Settings of a solve on lists, the same for all levels.
 
+    ``epsilon=False``: one phase from prices 0.
     start: one of ``first_prices.STARTS``.
-    enough: asked after each phase whether its matching will do; None below the top level.
-    memory: bytes the lists may begin with, None as many as they like. exhausted: lists are given
-    up once evaluations have taken so many times all pairs; 0: never. impatient: only if whole
-    rows promise to be faster, but after the first evaluation already where lists are too narrow.
-    on_trial: then, and only then, where some lists end long before others.
-    hold: the costs of the pairs found are asked for in the end. beside: workers elsewhere that may
-    evaluate rows which kernels here can read.
+    enough: called after each phase, returns whether its matching suffices; None below the top level.
+    memory: initial bytes of the lists, None for no limit. exhausted: lists are abandoned once
+    evaluations have taken this multiple of all pairs; 0: never. impatient: lists are abandoned only if
+    whole rows are estimated to be faster, but already after the first evaluation if lists are too
+    narrow. on_trial: they are abandoned if, and only if, some lists end much sooner than others.
+    hold: the costs of the assigned pairs are needed in the end. beside: cluster workers that may
+    evaluate rows which local kernels can read.
     """
 
     team: Team
@@ -159,12 +159,12 @@ class ListSettings:
 
 @dataclass
 class ListRun(PhaseRun):
-    """Where a run over the phases stands: what a checkpoint adds to the engine's.
+    """State of a run over the phases: what a checkpoint adds to the engine's.
 
     plain: one phase with epsilon 0. warm: ``"pairs"`` or ``"prices"`` after a warm start with or
-    without an assignment; pairs: ID (n,) the old column of each row then. guided: the first prices
-    are of levels. stage: what is next. Below ``lowest`` epsilon becomes 0. evaluated: rows
-    evaluated before the phase at hand.
+    without an assignment; pairs: ID (n,) the old column of each row in that case. guided: the first
+    prices come from levels. stage: the next stage. Below ``lowest`` epsilon becomes 0. evaluated: rows
+    evaluated before the current phase.
     """
 
     plain: bool = False

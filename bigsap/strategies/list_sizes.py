@@ -1,4 +1,4 @@
-"""How many entries lists begin with: more where searches go far, fewer where bounds are close."""
+"""Initial size of lists: larger where searches go far, smaller where bounds are close."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.problem import Problem
 from bigsap.sources.base import Array, Separable
 
-#: Costs whose bounds affine majorants make so tight; of few coordinates.
+#: Metrics for which affine majorants give close bounds, with few coordinates.
 _CLOSE = ("square", "product")
 
 
 def list_size(problem: Problem, memory: int | None = None) -> int:
-    """Entries that lists start with; memory: see ``course.ListSettings``."""
+    """Return the entries that lists start with; memory: see ``course.ListSettings``."""
     usual = _usual_size(problem)
     if memory is None:
         return usual
-    # Half of it to begin with; lists that doubled have some room on top. Shorter ones are
-    # evaluated more often.
+    # Lists begin with half of it, and the rest is for those that double. Shorter ones are evaluated more
+    # often.
     return max(policy.LEAST_LIST_SIZE, min(usual, memory // (2 * ENTRY_BYTES * max(1, problem.shape[0]))))
 
 
 def _usual_size(problem: Problem) -> int:
-    """Where memory does not limit them."""
+    """Return the size where memory does not limit it."""
     n, source = problem.shape[0], problem.source
     if isinstance(source, Separable) and not problem.maximize:
         terms = source.separable()
@@ -35,7 +35,7 @@ def _usual_size(problem: Problem) -> int:
 
 
 def _repeated(points: Array) -> bool:
-    """Whether many of the points (d, m) are the same. O(m log m)."""
+    """Return whether many of the points (d, m) are equal. O(m log m)."""
     if not points.size:
         return False
     mixed: Array = np.zeros(points.shape[1])

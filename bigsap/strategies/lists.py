@@ -1,9 +1,9 @@
-"""Successive shortest paths on compressed rows: the step beyond Algorithm 1015.
+"""Successive shortest paths on compressed rows: an extension of Algorithm 1015.
 
-Every row is kept as its k best columns and a threshold that stays valid because prices
-only fall (``engine.lists.layout``); the exact search runs on lists and evaluates a row anew
+Every row is stored as its k best columns and a threshold that stays valid because prices
+only fall (``engine.lists.layout``). The exact search runs on lists and evaluates a row again
 only when it reaches the threshold (``engine.lists.search``), phase by phase
-(``list_phases``). Here is how a solve begins, from which prices, and how it is continued.
+(``list_phases``). This module chooses the first prices, starts a solve and continues it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from bigsap.strategies.start.strata import strata_of
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.tight_pairs import TightStart, hand_over, tight_start
 
-#: Eighths of the memory allowed that lists and minima may take in the end. Cached rows have two.
+#: Eighths of the allowed memory that lists and minima may take in the end. Cached rows have two.
 _POOL_PART = 5
 
 
@@ -59,11 +59,11 @@ def solve_compressed(
     """Solve by compressed rows into ``solved``.
 
     Separable sources are solved with their rows and columns in compact order, and the
-    answer is put back. snapshot: continue from there, when not empty. phases: where the
-    records of the phases are kept. warm: where to start, in place of a probe.
+    answer is put back into the original order. snapshot: continue from it, if not empty. phases:
+    receives the records of the phases. warm: where to start, instead of a probe.
     Memory: about 12 bytes an entry of the lists, and fifteen vectors.
 
-    Kept in checkpoints: each level that is solved, then everything from the first prices on.
+    Stored in checkpoints: each solved level, then the full state from the first prices on.
     """
     if snapshot:
         rows, columns = snapshot["row_order"], snapshot["column_order"]
@@ -129,9 +129,12 @@ def _solve(
 
 @dataclass(frozen=True)
 class FirstPrices:
-    """v: P (n_columns,) or None for zeros. solution: (n_rows,) columns, where the estimator
-    proved one. plain: one phase with epsilon 0 is to follow. guided: v is of levels. far: which
-    are to stay where they are."""
+    """First prices of a solve.
+
+    v: P (n_columns,) or None for zeros. solution: (n_rows,) columns, where the estimator
+    proved one. plain: one phase with epsilon 0 is to follow. guided: v comes from levels. far:
+    outlying points, whose prices are kept.
+    """
 
     v: Array | None
     solution: Array | None = None
@@ -148,10 +151,10 @@ def first_prices(
     *,
     own_estimate: bool = False,
 ) -> FirstPrices:
-    """First prices as the setting says, or as a sample of the costs decides.
+    """Return first prices as the setting says, or as a sample of the costs decides.
 
-    ``solved`` hears which they are, and what they took. saved: a checkpoint within the levels,
-    or empty. own_estimate: where levels do not pay, the method has an estimate of its own.
+    ``solved`` records the choice and its work. saved: a checkpoint within the levels, or empty.
+    own_estimate: where levels do not pay, the method uses an estimate of its own.
     """
     monitor, seed, counts = setting.monitor, setting.seed, solved.counts
     plain = not setting.epsilon or _plain(problem)
@@ -174,7 +177,7 @@ def first_prices(
     if kind == "none":
         return FirstPrices(None, plain=plain)
     if strata is None:
-        # Of a continued solve the landmarks were counted before.
+        # For a continued solve the landmarks were counted before.
         strata = strata_of(problem, monitor, seed, Counts() if saved else counts)
     ladder = Ladder(problem, strata, setting.team, monitor, setting.arithmetic.price, seed, counts, saved)
 
@@ -234,10 +237,10 @@ def first_prices(
 def _begin(
     problem: Problem, setting: ListSettings, solved: ListSolve, first: FirstPrices
 ) -> tuple[ListEngine, ListRun]:
-    """An engine with these prices, and the course before its first evaluation."""
+    """Return an engine with these prices, and the run before its first evaluation."""
     engine = _engine(problem, setting, solved)
     if first.v is not None:
-        # Prices that make far columns worth it are told with the others' largest at 0.
+        # Prices of outlying columns are relative to the others' largest price, which is 0.
         top = first.v.dtype.type(0) if first.far else first.v.max()
         prices, grid = first.v - top, setting.arithmetic.grid
         if grid and grid < 1:
@@ -294,7 +297,7 @@ def _solve_warm(
 
 
 def _plain(problem: Problem) -> bool:
-    """Whether one phase with epsilon 0 is best: where rows hardly compete for columns."""
+    """Return whether one phase with epsilon 0 is best: where rows hardly compete for columns."""
     n, m = problem.shape
     return n >= policy.TALL_ON_LISTS * m or policy.SKINNY * n <= m
 
@@ -322,7 +325,7 @@ def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListE
 
 
 def kept_course(solved: ListSolve, engine: ListEngine, course: ListRun) -> dict[str, Any]:
-    """All that continues the run; empty at a moment when nothing does."""
+    """Return the state to continue the run from; empty when the state is not consistent."""
     own = {
         **course.kept(),
         "first_prices": solved.first_prices,
@@ -345,7 +348,7 @@ def _continue(
     snapshot: dict[str, Any],
     phases: list[dict[str, Any]],
 ) -> Outcome:
-    """Go on from what ``kept_course`` kept."""
+    """Continue from the state saved by ``kept_course``."""
     clock = time.perf_counter()
     course = ListRun.continued(snapshot)
     solved.first_prices = snapshot["first_prices"]

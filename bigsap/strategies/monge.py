@@ -1,22 +1,21 @@
-"""A start without a search: costs that sorting makes a Monge matrix.
+"""Start without a search for costs that sorting makes a Monge matrix.
 
 ``c`` is Monge when ``c[i, j] + c[k, l] <= c[i, l] + c[k, j]`` for all rows ``i < k`` and
 columns ``j < l``. The diagonal is then an optimal assignment (Hoffman 1963, "On simple
-linear programming problems": the north-west corner rule). Products of two numbers in
-opposite orders are such matrices, sums of a Monge matrix and terms of rows and columns, and
-convex functions of the difference of two numbers, distances on a line among them. Rows and
-columns seldom come in that order; how it is found again is known as the recognition of
-permuted Monge matrices (Burkard, Klinz, Rudolf 1996, "Perspectives of Monge properties in
-optimization", Discrete Applied Mathematics 70).
+linear programming problems": the north-west corner rule). Examples are products of two numbers in
+opposite orders, sums of a Monge matrix and terms of rows and columns, and convex functions of the
+difference of two numbers, such as distances on a line. Rows and columns seldom come in that order;
+to find it is the recognition of permuted Monge matrices (Burkard, Klinz, Rudolf 1996,
+"Perspectives of Monge properties in optimization", Discrete Applied Mathematics 70).
 
 In a Monge matrix the difference of two columns never falls from row to row. So rows are sorted
-by the difference of two columns, columns by that of two rows; where both are the outermost
-ones, what ties is the same but for a constant, and any order will do. From any two columns
-one comes to the outermost by turns: the rows at the two ends of the difference of the columns,
-the columns at the two ends of the difference of these rows.
+by the difference of two columns, and columns by that of two rows. If both are the outermost
+ones, tied rows (or columns) are equal up to a constant, and any order is correct. The outermost
+ones are found from any two columns by alternation: the rows at the two ends of the columns'
+difference, then the columns at the two ends of these rows' difference.
 
-Nothing of this is taken on trust: a sample tells whether it is worth a try, some numbers a row
-whether the answer may be right, and the solve proves it by a pass over all pairs.
+The result is verified: a sample decides whether to try, a few entries per row decide whether the
+answer may be correct, and the solve proves it by a pass over all pairs.
 """
 
 from __future__ import annotations
@@ -36,23 +35,26 @@ from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
 from bigsap.strategies.start.samples import Counts
 
-#: How often rows and columns are looked for by turns. Where many tie, half of them are passed.
-#: So many turns that led no farther end it.
+#: Limit of alternations between rows and columns. Where many tie, half of the ties are passed over. _IDLE
+#: alternations without progress end it.
 _ROUNDS, _IDLE = 12, 4
-#: Pairs read between two looks at the clock.
+#: Pairs read between two checks of the clock.
 _AT_ONCE = 1 << 16
-#: Integers beyond this are left to others: sums of four of them must fit.
+#: Larger integers are left to other strategies: sums of four of them must fit.
 _LARGEST = 1 << 59
 
 
 class _NoOrder(Exception):
-    """These costs are no sorted Monge matrix, or cannot be told to be one."""
+    """The costs are not a sorted Monge matrix, or cannot be recognised as one."""
 
 
 @dataclass(frozen=True)
 class SortedStart:
-    """column_of_row: intp (n,), an assignment; v: P (n,), signed prices for which it is
-    probably optimal: of the pairs that were looked at none says otherwise."""
+    """Assignment and prices of a sorted Monge matrix, not yet proved.
+
+    column_of_row: intp (n,), an assignment; v: P (n,), signed prices for which it is
+    probably optimal: no pair examined violates it.
+    """
 
     column_of_row: Array
     v: Array
@@ -61,14 +63,14 @@ class SortedStart:
 def sorted_start(
     problem: Problem, price: np.dtype[Any], seed: int, counts: Counts, tick: Callable[[], None]
 ) -> SortedStart | None:
-    """The start of square costs that sorting makes Monge; None for all others.
+    """Return the start of square costs that sorting makes Monge; None for all others.
 
-    For sources of which single pairs are cheap: matrices in memory, compiled functions of
-    pairs (points, low rank, expressions), Python functions of one pair. The same answer for any
-    number of threads. counts: of pairs, and of whole rows that so many pairs fill.
+    For sources whose single pairs are cheap: matrices in memory, compiled functions of
+    pairs (points, low rank, expressions), Python functions of one pair. The answer is the same for
+    any number of threads. counts: receives the pairs read, and their number as whole rows.
 
     O(n log n) time, about 13 n pairs, up to 50 n where many rows tie; 292 for other costs.
-    Whatever the source raises is left for others to meet and to say.
+    Exceptions of the source are suppressed here; later strategies meet and report them.
     """
     n, m = problem.shape
     if n != m or n < 2:
@@ -89,7 +91,7 @@ def sorted_start(
 
 
 class _Pairs:
-    """Signed costs of pairs, float64 or int64; raises _NoOrder for those that are no numbers.
+    """Signed costs of pairs, float64 or int64; raises _NoOrder for costs that are not finite.
 
     fetch: fills the costs of rows[k] and columns[k]. noise: the relative error of a cost.
     """
@@ -105,7 +107,7 @@ class _Pairs:
         self._fetch, self._tick = fetch, tick
 
     def at(self, rows: Array, columns: Array) -> Array:
-        """Of ``rows[k]`` and ``columns[k]``."""
+        """Return the costs of ``rows[k]`` and ``columns[k]``."""
         costs = np.empty(rows.size, self.dtype)
         for start in range(0, rows.size, _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
@@ -128,13 +130,13 @@ class _Pairs:
         return self.at(np.arange(self.n), np.full(self.n, column))
 
     def block(self, rows: Array, columns: Array) -> Array:
-        """(rows, columns)"""
+        """Return the costs as an array (rows, columns)."""
         costs = self.at(np.repeat(rows, columns.size), np.tile(columns, rows.size))
         return costs.reshape(rows.size, columns.size)
 
 
 def _pairs_of(problem: Problem, tick: Callable[[], None]) -> _Pairs | None:
-    """None where a pair may cost as much as its row."""
+    """Return a reader of single pairs; None where a pair may cost as much as its row."""
     source = problem.source
     matrix = source.resident() if isinstance(source, Resident) else None
     if matrix is not None:
@@ -197,7 +199,7 @@ def _start(pairs: _Pairs, price: np.dtype[Any], generator: np.random.Generator) 
 
 
 def _judge(costs: Array, noise: float, distinct: int, generator: np.random.Generator) -> Array:
-    """The outermost columns of a small matrix that sorting makes Monge."""
+    """Return the outermost columns of a small matrix that sorting makes Monge."""
     slack = 8 * noise * float(np.abs(costs).max())
     differences = costs - costs[:, :1]
     widest = int((differences.max(axis=0) - differences.min(axis=0)).argmax())
@@ -229,10 +231,10 @@ def _keys(
     noise: float,
     generator: np.random.Generator,
 ) -> tuple[Array, Array]:
-    """What rows and columns are sorted by: the difference of the outermost columns, and rows.
+    """Return the sort keys of rows and columns: differences of the outermost columns, and rows.
 
-    The outermost differ most. Found when nothing ties at the ends, or when some turns
-    led no farther.
+    The outermost differ most. The iteration ends when nothing ties at the ends, or after some
+    alternations without progress.
     """
     columns, rows = first, (-1, -1)
     keys = [np.empty(0), np.empty(0)]
@@ -259,16 +261,16 @@ def _keys(
 def _ends(
     key: Array, low: Array, high: Array, noise: float, turn: int, generator: np.random.Generator
 ) -> tuple[tuple[int, int], float, bool]:
-    """Where the key is least and largest, how far apart these are, and whether others tie.
+    """Return the positions of the key's minimum and maximum, their distance, and whether others tie.
 
-    Of those that tie the dearest is taken, which lies outermost where costs are distances,
-    and in every other turn any one.
+    Among ties the most expensive is taken, which lies outermost where costs are distances, and
+    in every other alternation a random one.
     """
     least, most = key.min(), key.max()
     size = np.maximum(np.abs(low), np.abs(high))
     slack = 8 * noise * float(size.max())
     if not most - least > 2 * slack:
-        raise _NoOrder  # a term a row plus a term a column: any order is as good
+        raise _NoOrder  # a row term plus a column term: any order is correct
     ends, tied = [], False
     for near in (key <= least + slack, key >= most - slack):
         places = np.flatnonzero(near)
@@ -284,11 +286,11 @@ def _ends(
 
 
 def _prices(pairs: _Pairs, rows: Array, columns: Array, price: np.dtype[Any]) -> tuple[Array, Array]:
-    """Prices (n,) of the sorted columns, and the reduced costs (n,) of the diagonal.
+    """Return prices (n,) of the sorted columns, and the reduced costs (n,) of the diagonal.
 
-    Where no pair beside the diagonal is better than it, no pair of a Monge matrix is: so a
-    price may differ from the one before by anything between what the two rows pay for the
-    step. The middle keeps the farthest from rounding.
+    If no pair next to the diagonal improves on it, no pair of a Monge matrix does. So a price may
+    differ from the one before by any value between the two rows' cost differences of the step. The
+    middle of this interval is the least sensitive to rounding.
     """
     diagonal = pairs.at(rows, columns)
     above, below = pairs.at(rows[:-1], columns[1:]), pairs.at(rows[1:], columns[:-1])
@@ -304,7 +306,7 @@ def _prices(pairs: _Pairs, rows: Array, columns: Array, price: np.dtype[Any]) ->
             raise _NoOrder
         v = np.concatenate([[0], np.cumsum(steps)])
     else:
-        # Of more digits, where the machine has them.
+        # In higher precision, where the machine has it.
         middle = least / 2 + most / 2
         v = np.concatenate([[0], np.cumsum(middle, dtype=np.longdouble)]).astype(np.float64)
     if not pairs.whole and not np.isfinite(v).all():
@@ -315,8 +317,10 @@ def _prices(pairs: _Pairs, rows: Array, columns: Array, price: np.dtype[Any]) ->
 def _check(
     pairs: _Pairs, rows: Array, columns: Array, v: Array, u: Array, generator: np.random.Generator
 ) -> None:
-    """Compare some pairs of each row with its reduced cost: half of them from all over the
-    row, half near the diagonal, where order and prices matter most."""
+    """Compare some pairs of each row with its reduced cost.
+
+    Half of them are from the whole row, half near the diagonal, where order and prices matter most.
+    """
     n = pairs.n
     here = np.arange(n)
     for k in range(policy.MONGE_CHECKS):

@@ -1,14 +1,15 @@
-"""Rows that may stay unassigned at a price, where few pairs cost less: all others are left out.
+"""Search for rows that may stay unassigned at a price, on the few pairs that cost less.
 
-The gated problem (``sources.gated``) clips a pair at its row's price. Here only the pairs below
-the price are kept, each row's in one complete list, and the row gets a private column that costs
-the price (``engine.lists.private_columns``). With prices ``v <= 0``, 0 where a column is free, a
-dual solution of that sparse problem is one of the clipped problem: ``u[i] <= price[i]`` holds, and
-so ``u[i] + v[j] <= price[i]`` for every pair that was left out. Rows that end in their private
-columns take any free columns in the end, where a clipped pair costs just the price. So what
-follows, the proof above all, sees an answer of the gated problem like any other.
+The clipped problem (``sources.gated``) limits a pair's cost to its row's price. Here only the pairs
+below the price are stored, each row's in one complete list, and the row gets a private column that
+costs the price (``engine.lists.private_columns``). With prices ``v <= 0``, 0 where a column is
+free, a dual solution of that sparse problem is one of the clipped problem: ``u[i] <= price[i]``
+holds, and so ``u[i] + v[j] <= price[i]`` for every pair that was left out. Rows that end in their
+private columns take any free columns in the end, where a clipped pair costs exactly the price. So
+all later steps, the proof in particular, treat the answer as an ordinary one of the clipped problem.
 
-No phases: a search ends at its row's price, and so goes about as far as there are pairs worth it.
+There are no phases: a search ends at its row's price, so it reaches about as far as pairs below
+the price do.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
 
-#: Entries that a thread collects at a time, beside one row's.
+#: Entries that a thread collects at a time, in addition to one row's.
 _ROOM = 1 << 16
-#: So many times their bytes do entries take while they are collected.
+#: Memory factor of entries while they are collected.
 _COPIES = 2
 _SLICE_SECONDS = 0.05
-#: Entries that the first slice looks at.
+#: Entries that the first slice examines.
 _FIRST_ENTRIES = 1 << 17
 
 
@@ -59,7 +60,7 @@ class _TooMany(Exception):
 
 
 def bounded(gated: ClippedCosts) -> bool:
-    """Whether bounds of the costs spare most pairs."""
+    """Return whether bounds of the costs exclude most pairs."""
     given = gated.given
     terms = given.separable() if isinstance(given, Separable) else None
     return terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES and not gated.maximize
@@ -68,14 +69,14 @@ def bounded(gated: ClippedCosts) -> bool:
 def sparse_gate(
     gated: ClippedCosts, source: CostSource, setting: ListSettings, solved: ListSolve, warm: Warm | None
 ) -> SparseGate | None:
-    """The search of a gated problem on the pairs that cost less than their row's price.
+    """Return the search of a clipped problem on the pairs that cost less than their row's price.
 
-    source: what is read, ``gated`` itself or a matrix of its costs. None where these pairs are
-    many, where a row must be assigned, or where kernels cannot read the rows: nothing has changed
-    then but the counts. Invalid costs are left to whoever follows, too.
+    source: the source to read, ``gated`` itself or a matrix of its costs. Returns None where these
+    pairs are many, where a row must be assigned, or where kernels cannot read the rows; then only the
+    counts have changed. Invalid costs are reported by later strategies.
 
-    Each pair is read once, of points those that bounds leave open. Memory: 12 bytes for each pair
-    below its price, twice that while they are collected, and about eight vectors.
+    Each pair is read once; for points, only pairs that bounds leave open. Memory: 12 bytes for each
+    pair below its price, twice that while they are collected, and about eight vectors.
     """
     price = setting.arithmetic.price
     limit, _ = largest_cost(Problem(gated, gated.maximize), price)
@@ -93,7 +94,7 @@ def sparse_gate(
     if not np.isfinite(costs).all() or (whole and costs.size and costs.min() < -limit):
         return None
     start = np.concatenate(([0], np.cumsum(size)))
-    # Costs less their row's smallest: huge ones do not absorb the prices.
+    # Costs less their row's smallest, so that huge costs do not absorb the prices.
     least = cap.copy()
     some = np.flatnonzero(size)
     if some.size:
@@ -119,13 +120,13 @@ def sparse_gate(
 
 
 class SparseGate:
-    """The search, and its answer. pairs: those below their row's price; a matching may be begun."""
+    """The search and its answer. pairs: those below their row's price, perhaps partly matched."""
 
     def __init__(self, pairs: PrivatePairs, setting: ListSettings) -> None:
         self.pairs = pairs
         self._monitor, self._price = setting.monitor, setting.arithmetic.price
         self._frontier = private_frontier(pairs.v.size, self._price)
-        # Without pairs there is nothing to search.
+        # Rows without pairs need no search.
         pairs.column_of_row[pairs.start[1:] == pairs.start[:-1]] = PRIVATE
         self.order = np.flatnonzero(pairs.column_of_row == S.FREE).astype(S.ID)
 
@@ -134,8 +135,10 @@ class SparseGate:
         return int(self._frontier.at.scans)
 
     def run(self) -> bool:
-        """Match every row; False when that has taken longer than it should. The monitor may stop
-        it anywhere: a search that is under way has changed nothing."""
+        """Match every row; return False when the limit of work is reached.
+
+        The monitor may stop it at any point: an unfinished search has changed nothing.
+        """
         f, monitor, pairs = self._frontier, self._monitor, self.pairs
         price, at = self._price, self._frontier.at
         n, m = pairs.own.size, pairs.v.size
@@ -155,19 +158,21 @@ class SparseGate:
         return True
 
     def column_of_row(self) -> Array:
-        """(n,) the matching of the gated problem as it stands: rows in private columns, and those
-        whose search is still ahead, have any free ones."""
+        """(n,) the current matching of the clipped problem.
+
+        Rows in private columns, and rows not searched yet, have arbitrary free columns.
+        """
         matching = self.pairs.column_of_row.astype(np.intp)
         (left,) = np.nonzero(matching < 0)
-        # From the end: the columns that a tall problem was given stand there, and say at once
-        # that the row is unassigned.
+        # From the end: the columns that a tall problem was extended by are last, and show directly that the
+        # row is unassigned.
         free = np.flatnonzero(self.pairs.row_of_column < 0)[::-1]
         matching[left] = free[: left.size]
         return matching
 
 
 def _adopt(p: PrivatePairs, warm: Warm, whole: bool, look: Callable[[], None]) -> None:
-    """Begin with the pairs that are tight at the prices of a warm start; those given come first."""
+    """Begin with the pairs that are tight at a warm start's prices; its own pairs come first."""
     n, m = p.own.size, p.v.size
     v = np.minimum(np.floor(warm.v) if whole else warm.v, 0)
     if whole and v.min(initial=0) < -(1 << 59):
@@ -192,8 +197,11 @@ def _adopt(p: PrivatePairs, warm: Warm, whole: bool, look: Callable[[], None]) -
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows as kernels read them. columns: the column at each place, None for the source's order.
-    keep: what must outlive the addresses that kernels have."""
+    """Rows as kernels read them.
+
+    columns: the column at each place, None for the source's order. keep: objects that must outlive the
+    addresses that kernels have.
+    """
 
     reader: RowReader
     columns: Array | None
@@ -201,8 +209,10 @@ class _Rows:
     keep: tuple[object, ...]
 
     def below(self, cap: Array, setting: ListSettings, counts: Counts) -> tuple[Array, Array, Array]:
-        """All pairs below the rows' prices: how many of each row, their columns, and signed costs,
-        row by row. Raises _TooMany, and Stopped."""
+        """Return all pairs below the rows' prices: counts per row, columns, and signed costs, by row.
+
+        Raises _TooMany, and Stopped.
+        """
         n, m = cap.size, self.reader.n_columns
         allowed = max(policy.OPTIONAL_FEW, min(m // policy.OPTIONAL_SHARE, policy.OPTIONAL_MANY))
         most = n * allowed
@@ -220,7 +230,7 @@ class _Rows:
         reader, team, monitor = self.reader, setting.team, setting.monitor
         m, price = reader.n_columns, setting.arithmetic.price
         width = 1 if rows.size * m < policy.TEAM_PAIRS else team.n_threads
-        room = m + _ROOM  # of which only what is written becomes memory
+        room = m + _ROOM  # only the part that is written takes memory
         f = Found(
             ids=np.empty((width, room), np.int32),
             costs=np.empty((width, room), price),
@@ -270,7 +280,7 @@ class _Rows:
 
 
 def _rows(gated: ClippedCosts, source: CostSource, setting: ListSettings) -> _Rows | None:
-    """How rows are read: of points, by blocks of neighbours; a matrix where it lies."""
+    """Return how rows are read: points by blocks of neighbours, a matrix in place."""
     given, price, columns = gated.given, setting.arithmetic.price, None
     blocks, fill, like = no_blocks(), None, None
     m = gated.n_columns
@@ -295,7 +305,7 @@ def _rows(gated: ClippedCosts, source: CostSource, setting: ListSettings) -> _Ro
         return None
     dtype = given.dtype if source is gated else source.dtype
     if dtype == np.int64 and gated.dtype.kind == "f" and source is gated:
-        return None  # too large for floats, perhaps: see ``ClippedCosts``
+        return None  # perhaps too large for floats: see ``ClippedCosts``
     slots = np.empty((1, 1), dtype) if like is None else like
     costs = costs_in(slots, price, there=like is not None)
     reader = RowReader(

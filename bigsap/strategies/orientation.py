@@ -1,4 +1,4 @@
-"""Which way round a problem is solved, and the answer turned back the user's way."""
+"""Orientation of a problem, and conversion of the answer to the user's orientation."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from bigsap.sources.base import Array, Resident
 
 
 def resident(problem: Problem) -> Array | None:
-    """The whole matrix, where it lies in memory."""
+    """Return the whole matrix if it is in memory, else None."""
     source = problem.source
     return source.resident() if isinstance(source, Resident) else None
 
 
 def orient(problem: Problem) -> Problem:
-    """The problem or its transpose: rows must be cheap, and the fewer the better.
+    """Return the problem or its transpose: rows must be cheap, and preferably the shorter side.
 
-    A matrix in memory is solved with no more rows than columns, however it lies there: columns
-    across memory are dearer to read, but searches with more rows than columns are many times
-    longer. A square one, and one in a mapped file, where each item of a column may be a page, is
-    solved by what lies together. Other tall problems are transposed when the source gives columns
-    as cheaply as rows.
+    A matrix in memory is solved with at most as many rows as columns, whatever its layout: strided
+    rows are slower to read, but searches with more rows than columns are many times longer. A square
+    matrix, and one in a mapped file, where each item of a column may be in another page, is solved by
+    its contiguous lines. Other tall problems are transposed when the source gives columns as cheaply
+    as rows.
     """
     source = problem.source
     n, m = problem.shape
@@ -58,7 +58,7 @@ def refuse_more_rows(problem: Problem, method: str) -> None:
 
 
 def inverse(columns: Array, n_columns: int) -> Array:
-    """(n_columns,) intp: the row of each column, from the column of each row; -1 = none."""
+    """Return (n_columns,) intp: the row of each column, from the column of each row; -1 = none."""
     rows = np.full(n_columns, -1, np.intp)
     matched = np.flatnonzero(columns >= 0)
     rows[columns[matched]] = matched
@@ -66,17 +66,17 @@ def inverse(columns: Array, n_columns: int) -> Array:
 
 
 def exchanged(certificate: Certificate) -> Certificate:
-    """The certificate of the transposed problem: the duals change sides."""
+    """Return the certificate of the transposed problem: u and v are exchanged."""
     return replace(
         certificate, u=certificate.v, v=certificate.u, u_low=certificate.v_low, v_low=certificate.u_low
     )
 
 
 def rows_outside(problem: Problem, columns: Array) -> Array:
-    """The rows that allow none of ``columns`` (rows of the transposed problem).
+    """Return the rows that allow none of ``columns`` (rows of the transposed problem).
 
-    When fewer rows allow them than there are such columns, these rows in turn have too
-    few allowed columns: Hall's condition read from the other side.
+    If fewer rows allow them than there are such columns, these rows in turn have too
+    few allowed columns: Hall's condition for the other side.
     """
     source = problem.source
     m = problem.shape[1]

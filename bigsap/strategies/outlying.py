@@ -1,12 +1,12 @@
-"""Points that are far from all others: levels are made without them, and prices told with them.
+"""Outlying points: excluded from levels, and priced afterwards by a small problem.
 
-One faulty reading puts a point away from the others by many times what these are apart. A sample
-that has it, or has its column but not its row, has prices of that distance; to bring the largest
-price to 0 would then take the digits of all others. So levels know only points that are not
-outlying. What such columns are worth beside the others is told by a small problem: outlying rows
-and columns, each of which has one place among the others.
+One faulty reading puts a point away from the others by many times their own distances. A sample
+that contains it, or contains its column but not its row, has prices of that size; shifting the
+largest price to 0 would then lose the digits of all others. So levels contain only points that are
+not outlying. The prices of outlying columns relative to the others come from a small problem of the
+outlying rows and columns, each with one extra line that stands for the others.
 
-Prices are a legal start whatever they are: nothing here bears on the answer.
+Any prices are a legal start, so outlying points do not affect the optimality of the answer.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from bigsap.strategies.start.samples import Counts, some_costs
 
 @dataclass(frozen=True)
 class Outlying:
-    """rows, columns: intp, ascending, of the problem's."""
+    """Outlying points. rows, columns: intp, ascending ids of the problem."""
 
     rows: Array
     columns: Array
 
 
 def outlying(problem: Problem) -> Outlying | None:
-    """The few points of a square problem that are far from all others; None without any."""
+    """Return the few points of a square problem that are far from all others; None without any."""
     source = problem.source
     n, m = problem.shape
     terms = source.separable() if isinstance(source, Separable) else None
@@ -57,13 +57,13 @@ def outlying(problem: Problem) -> Outlying | None:
 
 
 def without(order: Array, left_out: Array, size: int) -> Array:
-    """An order without some ids, and without its last ones beyond ``size``."""
+    """Return an order without some ids, and cut to ``size``."""
     kept: Array = order[~np.isin(order, left_out)][:size]
     return kept
 
 
 def worth(problem: Problem, v: Array, far: Outlying, team: Team, monitor: Monitor, counts: Counts) -> Array:
-    """The prices, those of outlying columns by what the rows make of them.
+    """Return the prices with those of outlying columns computed from the rows' costs.
 
     v: (m,) prices by rows that are not outlying. The largest of the other columns' becomes 0.
     """
@@ -76,7 +76,7 @@ def worth(problem: Problem, v: Array, far: Outlying, team: Team, monitor: Monito
         return v
     costs = problem.sign * some_costs(problem, rows, np.arange(v.size), monitor, counts)
     k, size = rows.size, rows.size + columns.size
-    # A place among the others is the cheapest there; which it is matters little.
+    # For an outlying row, its cheapest other column stands for all others; which one matters little.
     small = np.zeros((size, size))
     small[:k, : columns.size] = costs[:, columns]
     small[:k, columns.size :] = (costs[:, near] - v[near]).min(axis=1)[:, None]
@@ -87,14 +87,16 @@ def worth(problem: Problem, v: Array, far: Outlying, team: Team, monitor: Monito
 
 
 def _nearest_to_zero(costs: Array, team: Team, monitor: Monitor) -> Array:
-    """Optimal prices of a small square matrix, each as near to 0 as may be; the largest of a row
-    and column that are no outliers, the last ones, is 0."""
+    """Return optimal prices of a small square matrix, each as close to 0 as possible.
+
+    The largest price of the last row and column, which are not outliers, is 0.
+    """
     dense = Problem(ArraySource(costs), maximize=False)
     engine = Engine(dense, Rows.in_place(costs), team, monitor, np.dtype(np.float64))
     found = whole_rows.run(engine, epsilon=True, seed=0, grid=0.0, published=True).column_of_row
     if found is None:
         return np.zeros(costs.shape[0])
-    # away[s, j]: by how much j may be dearer than s, at most.
+    # away[s, j]: the largest amount by which j's price may exceed that of s.
     own = costs[np.arange(found.size), found]
     away = np.empty_like(costs)
     away[found] = costs - own[:, None]

@@ -1,4 +1,4 @@
-"""What a run over the phases knows of itself, whatever scans its rows."""
+"""State of a run over the phases, independent of how rows are scanned."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from bigsap.sources.base import Array
 
 @dataclass
 class PhaseRun:
-    """order: ID, the rows as the phases visit them. epsilon: of the phase at hand. scanned: rows
-    scanned before it; spent: seconds spent on it before ``clock``. phases: records of those that
-    are finished."""
+    """State of a run over the phases.
+
+    order: ID, the rows in the order in which the phases visit them. epsilon: of the current phase.
+    scanned: rows scanned before it. spent: seconds spent on it before ``clock``. phases: records of the
+    finished ones.
+    """
 
     order: Array
     epsilon: float = 0.0
@@ -24,16 +27,16 @@ class PhaseRun:
 
     @property
     def seconds(self) -> float:
-        """Seconds spent on the phase at hand, before a resumption too."""
+        """Return the seconds spent on the current phase, including those before a resumption."""
         return self.spent + time.perf_counter() - self.clock
 
     def kept(self) -> dict[str, Any]:
-        """Plain values and arrays, all but the clock."""
+        """Return plain values and arrays, all but the clock."""
         own = {name: value for name, value in vars(self).items() if name != "clock"}
         return {**own, "spent": self.seconds}
 
     @classmethod
     def continued(cls, saved: dict[str, Any]) -> Self:
-        """The run that was ``kept``, whatever else is ``saved`` with it."""
+        """Return the run saved by ``kept``; other keys of ``saved`` are ignored."""
         names = set(cls.__dataclass_fields__) - {"clock"}
         return cls(**{name: saved[name] for name in names if name in saved})

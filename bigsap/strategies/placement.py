@@ -1,4 +1,4 @@
-"""Which device a solve runs on, the costs brought there, and which engine works on them."""
+"""Choice of the device for a solve, transfer of the costs, and choice of the engine."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def place_costs(
     *,
     by_rows: bool = False,
 ) -> CostSource:
-    """The costs on the device asked for, or in slabs on several: of columns, or of a matrix's
-    rows where these are asked for.
+    """Return the costs on the requested device, or in slabs on several devices.
 
-    ``"cpu"`` leaves them alone, and refuses costs that only a device has. ``"auto"`` takes the
-    first device for large problems, where there is one, unless rows may stay unassigned.
-    memory_limit: of the device. cache: for rows that stay there when not all of them fit.
+    Slabs are of columns, or of a matrix's rows if requested. ``"cpu"`` leaves costs in place, and
+    refuses costs that only a device has. ``"auto"`` takes the first device for large problems, if there
+    is one, unless rows may stay unassigned. memory_limit: of the device. cache: for rows kept on the
+    device when not all of them fit.
 
-    A limit or cancel that strikes while costs are copied leaves them where they were: the
-    monitor has ended then, and the host's solve puts the answer together at its first tick.
+    A limit or cancel during the copy leaves the costs where they were: the monitor has ended then, and
+    the host's solve returns its answer at its first tick.
     """
     there = isinstance(source, (OnDevice, Placeable))
     if device == "cpu":
@@ -71,7 +71,7 @@ def place_costs(
             )
         return source
     if device == "auto":
-        # Few pairs of gated costs are ever looked at, as a rule: see ``sparse_gate``.
+        # Usually few pairs of clipped costs are ever read: see ``sparse_gate``.
         given = source.given if isinstance(source, ClippedCosts) else source
         gated = given is not source and not isinstance(given, (OnDevice, Placeable))
         if gated or (not there and (min(source.shape) < policy.DEVICE_ROWS or not has_device())):
@@ -95,7 +95,7 @@ def place_costs(
 
 
 def has_device() -> bool:
-    """Whether CuPy is installed and finds a device."""
+    """Return whether CuPy is installed and finds a device."""
     if importlib.util.find_spec("cupy") is None:
         return False
     try:
@@ -106,11 +106,11 @@ def has_device() -> bool:
 
 
 def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[str, str] | None:
-    """What ``method="auto"`` takes for costs on a device, and why; None for the CPU.
+    """Return the method and reason of ``method="auto"`` for costs on a device; None for the CPU.
 
-    Whole rows are scanned by the device alone, lists are searched by the host: that pays
-    for many rows, where the source's bounds let the host evaluate a row by itself, and where
-    searches hardly ask for evaluations (tests/bench/GPU.md).
+    Whole rows are scanned by the device alone, lists are searched by the host. Lists pay for many
+    rows, where the source's bounds let the host evaluate a row by itself, and where searches hardly
+    need evaluations (tests/bench/GPU.md).
     """
     if isinstance(source, StreamedToDevice):
         return "compressed", "the costs do not fit the device"
@@ -123,16 +123,16 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
     n, m = source.shape
     matrix: Any = source
     integers = matrix.dtype.kind in "iu"
-    # Of somewhat fewer rows than columns whole rows are scanned on the CPU too.
+    # With somewhat more columns than rows, whole rows are scanned on the CPU too.
     short = n < policy.UNRELATED_ROWS and not policy.SOMEWHAT_WIDE[0] * n < m < policy.SOMEWHAT_WIDE[1] * n
     if min(n, m) >= policy.FEW_ROWS and (integers or short):
         lookup = n == m and trees and source.code().lookup
         if lookup and integers:
-            # A glance, which takes a fifth of the time of whole rows: small trees take little more.
+            # A small sample, which takes a fifth of the time of whole rows: small trees take little more.
             costs = _sample(source, policy.METHOD_GLANCE_COLUMNS)
             if very_few_values(costs, m):
                 return "hungarian", FEW_VALUES
-            # Before ties, which take sorting.
+            # Before ties, which require sorting.
             if short_range(costs, m):
                 return "hungarian", TREES
         costs = _sample(source)
@@ -148,10 +148,12 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
 
 
 def lists_on_trial(source: Any) -> bool:
-    """Whether lists of costs on a device are to be judged once they are evaluated: of square
-    matrices, where that takes next to nothing. Searches on lists are faster than scans of whole
-    rows by the device, but where costs are denser here than there, as in clusters: these ask for
-    evaluations all the time (docs/decisions/2026-11-26-lists-on-trial.md)."""
+    """Return whether lists of costs on a device are tried, and judged after their evaluation.
+
+    This is so for square matrices, where an evaluation takes little time. Searches on lists are faster
+    than a device's scans of whole rows unless costs are denser in some regions, as in clusters: there,
+    searches need evaluations all the time (docs/decisions/2026-11-26-lists-on-trial.md).
+    """
     if not isinstance(source, OnDevice) or not source.code().lookup:
         return False
     n, m = source.shape
@@ -159,14 +161,14 @@ def lists_on_trial(source: Any) -> bool:
 
 
 def ties_in_memory(problem: Problem, matrix: Array) -> bool:
-    """``many_ties`` of a matrix in the host's memory."""
+    """Return ``many_ties`` of a matrix in the host's memory."""
     n, m = problem.shape
     rows = np.unique(np.linspace(0, n - 1, policy.METHOD_SAMPLE).astype(np.intp))
     return many_ties(problem.sign, matrix[rows, : min(m, policy.METHOD_SAMPLE_COLUMNS)])
 
 
 def _sample(source: Any, most: int | None = None) -> Array:
-    """Some rows of the costs, no more than so many columns long."""
+    """Return some rows of the costs, with at most ``most`` columns."""
     n, m = source.shape
     rows = np.unique(np.linspace(0, n - 1, policy.METHOD_SAMPLE).astype(np.intp))
     most = policy.METHOD_SAMPLE_COLUMNS if most is None else most
@@ -176,17 +178,17 @@ def _sample(source: Any, most: int | None = None) -> Array:
 
 
 def many_ties(sign: int, costs: Array) -> bool:
-    """Whether a sample of whole rows says that trees from all free rows find many paths at a time.
+    """Return whether, by a sample of whole rows, trees from all free rows find many paths at a time.
 
-    Among the smallest of a row's costs some are equal, in most rows: of i.i.d. whole numbers up to
+    Two conditions: in most rows some of the smallest costs are equal: of i.i.d. whole numbers up to
     R = n/2, n, 2n, 10n there are 14, 20, 25, 30 different ones among 32. And rows are unrelated:
-    distances that were rounded have ties and yet deep trees.
+    rounded distances have ties and yet deep trees.
     """
     m = costs.shape[1]
     if m < policy.SMALLEST_COSTS:
         return False
-    few = costs[::2]  # as many rows as it takes: a small problem is solved in as long as these
-    # Of the costs' own type, which is sorted sooner than float64.
+    few = costs[::2]  # only as many rows as needed: a small problem is solved in the time of a full sample
+    # In the costs' own dtype, which sorts faster than float64.
     if sign > 0:
         least = np.partition(few, policy.SMALLEST_COSTS - 1, axis=1)[:, : policy.SMALLEST_COSTS]
     else:
@@ -197,39 +199,39 @@ def many_ties(sign: int, costs: Array) -> bool:
 
 
 def short_range(costs: Array, n_columns: int) -> bool:
-    """Whether a sample says that a device grows trees faster than searches go on lists.
+    """Return whether, by a sample, trees on a device are faster than searches on lists.
 
-    Of i.i.d. whole numbers up to 100 n that was so by 2.4 times, n = 4,096 and 8,192 on an H100,
-    though there are hardly any ties; at 1,000 n by 1.3 times at 4,096, at 10,000 n not.
+    For i.i.d. whole numbers up to 100 n trees were 2.4 times as fast, n = 4,096 and 8,192 on an H100,
+    though there are hardly any ties; at 1,000 n 1.3 times at 4,096; at 10,000 n not faster.
     """
     narrow = int(costs.max()) - int(costs.min()) <= policy.SHORT_RANGE_PER_COLUMN * n_columns
     return narrow and unrelated(costs[::2])
 
 
 def very_few_values(costs: Array, n_columns: int) -> bool:
-    """Whether a sample says that trees on a device are worth a trial whatever the costs are.
+    """Return whether, by a sample, trees on a device are worth a trial whatever the costs are.
 
     Squared distances in the plane of 200 different values, n = 2,048 to 8,192 on an H100: trees 3.3
-    to 4.7 ms, lists 6.6 to 20. Where rows or lists end before most trees do, as products of the
+    to 4.7 ms, lists 6.6 to 20. Where rows or lists end before most trees do, as for products of the
     same values, little time is lost.
     """
     return bool(policy.COLUMNS_PER_VALUE * (int(costs.max()) - int(costs.min())) <= n_columns)
 
 
 def few_values(costs: Array, n_columns: int) -> bool:
-    """Whether a sample says that integer costs are of a small range for so many columns.
+    """Return whether, by a sample, integer costs have a small range for this number of columns.
 
-    Where ties abound a search over whole rows settles far more of them than one over lists
+    With many ties a search over whole rows settles far more of them than one over lists
     (tests/bench/GPU.md).
     """
     return bool(int(costs.max()) - int(costs.min()) <= policy.VALUES_PER_COLUMN * n_columns)
 
 
 def unrelated(costs: Array) -> bool:
-    """Whether no row of a sample (k, m) tells anything about the others.
+    """Return whether the rows of a sample (k, m) are uncorrelated.
 
-    Distances and products are related: from such lists searches ask for so many evaluations,
-    and are given up until they are made, that scanning whole rows is faster.
+    Distances and products are correlated: searches on their lists need so many evaluations, and so
+    much time until lists are abandoned, that scanning whole rows is faster.
     """
     if not np.isfinite(costs).all():
         return False
@@ -245,12 +247,12 @@ def unrelated(costs: Array) -> bool:
 
 
 def unrelated_there(source: Any) -> bool:
-    """Whether costs lie on a device and some of their rows are ``unrelated``."""
+    """Return whether costs are on a device and some of their rows are ``unrelated``."""
     return isinstance(source, OnDevice) and unrelated(_sample(source))
 
 
 def engine_for(problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]) -> Engine:
-    """The engine that scans whole rows: of the devices that the costs are on, else the CPU's."""
+    """Return the engine that scans whole rows: of the devices that hold the costs, else the CPU's."""
     there = isinstance(problem.source, (OnDevice, SlabsOnDevices))
     if there and problem.shape[0] <= problem.shape[1]:
         return DeviceEngine(problem, rows, team, monitor, price)
@@ -260,14 +262,14 @@ def engine_for(problem: Problem, rows: Rows, team: Team, monitor: Monitor, price
 def list_engine_for(
     problem: Problem, team: Team, monitor: Monitor, price: np.dtype[Any], k: int, seed: int
 ) -> ListEngine:
-    """The engine for compressed rows of the device the costs are on; else the CPU's."""
+    """Return the engine for compressed rows of the device that holds the costs, else the CPU's."""
     there = isinstance(problem.source, (OnDevice, StreamedToDevice))
     kind = DeviceListEngine if there else ListEngine
     return kind(problem, team, monitor, price, k, seed)
 
 
 def device_forest(problem: Problem) -> DeviceForest | None:
-    """Trees of the Hungarian method on the device, or the devices, of a matrix; else None."""
+    """Return trees of the Hungarian method on the matrix's device or devices; else None."""
     source = problem.source
     if isinstance(source, RowsOnDevices):
         return DeviceForest(problem) if source.blocks()[0][0].code().lookup else None
@@ -277,35 +279,35 @@ def device_forest(problem: Problem) -> DeviceForest | None:
 
 
 def device_classical(problem: Problem, price: np.dtype[Any], ends: tuple[Any, Any]) -> DeviceClassical | None:
-    """The classical method on the device that the costs are on, if any."""
+    """Return the classical method on the device that holds the costs, if any."""
     there = isinstance(problem.source, OnDevice)
     return DeviceClassical(problem, price, ends) if there else None
 
 
 def device_bids(problem: Problem, price: np.dtype[Any], look: Callable[[], None]) -> DeviceBids | None:
-    """An auction's bids by the device that the costs are on, if any."""
+    """Return an auction's bids on the device that holds the costs, if any."""
     return DeviceBids(problem, price, look) if isinstance(problem.source, OnDevice) else None
 
 
 def prices_on_device(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array | None:
-    """``v[j] = min over rows of (c[i, j] - u[i])`` by the device that holds the costs, if any."""
+    """Return ``v[j] = min over rows of (c[i, j] - u[i])`` from the device that holds the costs, if any."""
     if not isinstance(problem.source, OnDevice):
         return None
     return device_transform(problem, rows, u, price)
 
 
 def device_rows(engine: ListEngine | None) -> DeviceRows | None:
-    """The row cache in device memory, of costs that a device has no room for."""
+    """Return the row cache in device memory, for costs that do not fit the device."""
     return engine.cache if isinstance(engine, DeviceListEngine) else None
 
 
 def engine_where(
     problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
 ) -> tuple[Problem, Engine]:
-    """The engine of where the costs are, and the problem that it solves.
+    """Return the engine where the costs are, and the problem that it solves.
 
-    Slabs of costs are copied to their devices first. A limit or cancel that strikes then is
-    left to the host's engine, as in ``place_costs``; the problem is then the host's.
+    Slabs of costs are copied to their devices first. After a limit or cancel during the copy the
+    host's engine and problem are returned, as in ``place_costs``.
     """
     try:
         return problem, engine_for(problem, rows, team, monitor, price)
@@ -318,13 +320,13 @@ def engine_where(
 
 
 def refuse_slabs(source: Any) -> None:
-    """Lists are evaluated on one device."""
+    """Raise for slabs of costs: lists are evaluated on one device."""
     if isinstance(source, SlabsOnDevices):
         raise OptionError("method 'compressed' runs on one device; several share the columns of method 'ssp'")
 
 
 def refuse_streaming(source: Any) -> None:
-    """The dense method scans rows in no order: it needs them all on the device."""
+    """Raise for costs that do not fit the device: the dense method scans rows in random order."""
     if isinstance(source, StreamedToDevice):
         nbytes = needed_bytes(source)
         raise DeviceMemoryError(
@@ -336,7 +338,7 @@ def refuse_streaming(source: Any) -> None:
 
 
 def device_name(source: Any) -> str:
-    """``stats["device"]``: where a problem's costs are."""
+    """Return ``stats["device"]``: the location of a problem's costs."""
     if isinstance(source, (OnDevice, StreamedToDevice)):
         return f"cuda:{source.device}"
     if isinstance(source, (RowsOnDevices, SlabsOnDevices)):

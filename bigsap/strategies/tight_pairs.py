@@ -1,14 +1,14 @@
-"""The quickest start: prices under which nearly all rows can have a column they like best.
+"""Start by tight pairs: prices under which nearly all rows can have a cheapest column.
 
 Two guesses at the prices, each tried by one pass over the rows that finds every row's tight
-pairs while these are matched (``engine.lists.tight``). A perfect matching on them is optimal. Where
+pairs while these are matched (``engine.lists.tight``). A perfect matching on them is optimal. If
 a guess is wrong the matching fails after few rows, and the pass ends there: after some
 sqrt(n) rows for i.i.d. costs.
 
 * *Zero* is right for costs with many ties, and where rows do not compete (a point set
   against itself, hardly moved).
-* What each column costs in a few rows, less the rows' minima, is right for costs that are a
-  term a row plus a term a column, but for a few good pairs.
+* The cost of each column in a few rows, less the rows' minima, is right for costs that are a
+  row term plus a column term, except for a few good pairs.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ from bigsap.strategies.start.samples import Counts
 #: A slice of a pass: pairs of the first, seconds of the later ones.
 _FIRST_PAIRS = 1 << 22
 _SLICE_SECONDS = 0.1
-#: Costs looked at one by one, each in another row, between two looks at the clock.
+#: Costs examined one by one, each in another row, between two checks of the clock.
 _SCATTERED = 1 << 20
-#: Columns that searches come by between two looks.
+#: Columns that searches pass between two checks.
 _WALKED = 1 << 22
 
 
 @dataclass(frozen=True)
 class TightStart:
-    """v: P (n_columns,) the prices. tight, matching: see ``engine.lists.tight``. left: ID (k,) the
-    rows that no tight pair is left for, in order."""
+    """Tight pairs, and a matching on them of nearly all rows.
+
+    v: P (n_columns,) the prices. tight, matching: see ``engine.lists.tight``. left: ID (k,) the
+    rows without a tight pair left, in order.
+    """
 
     v: Array
     tight: T.Tight
@@ -54,11 +57,10 @@ class TightStart:
 def tight_start(
     problem: Problem, team: Team, monitor: Monitor, arithmetic: Arithmetic, seed: int, counts: Counts
 ) -> TightStart | None:
-    """A matching on tight pairs of all rows but a few; None where there is none to be had
-    quickly, or a cost is invalid, which is left for others to say.
+    """Return a matching on tight pairs of all rows but a few; None where none is found quickly.
 
-    For square matrices in the host's memory. What was evaluated is counted.
-    The same for any number of threads.
+    Also None if a cost is invalid, which other strategies report. For square matrices in the
+    host's memory. Evaluations are counted. The same for any number of threads.
     """
     n, m = problem.shape
     if n != m or n < policy.TIGHT_PAIRS_ROWS:
@@ -88,7 +90,7 @@ class _Passes:
     def sweep(self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]) -> None:
         """Find the tight pairs of these rows (ID), in slices of about a tenth of a second.
 
-        ``reached`` hears how many, after each slice.
+        ``reached`` is called with the number of rows after each slice.
         """
         problem, price = self.problem, self.price
         sign, infinity = price.type(problem.sign), S.infinity(price)
@@ -107,11 +109,11 @@ class _Passes:
             start += part.size
 
     def columns(self, columns: Array) -> tuple[Array, Array]:
-        """Costs of all rows, and where in it those of these columns are."""
+        """Return the costs of all rows, and where in it those of these columns are."""
         return self.matrix, columns
 
     def row(self, row: int) -> Array:
-        """The costs of one row."""
+        """Return the costs of one row."""
         costs: Array = self.matrix[row, : self.problem.shape[1]]
         return costs
 
@@ -135,8 +137,10 @@ class _Attempt:
         self.invalid = False
 
     def run(self, v: Array, first: Array) -> TightStart | None:
-        """Try these prices: ``first`` (ID, ascending), then the other rows in twice as large
-        portions each. The verdict falls between portions, which no clock decides."""
+        """Try these prices: ``first`` (ID, ascending), then the other rows in portions that double.
+
+        The decision is made between portions and does not depend on the clock.
+        """
         problem, tight, price = self.problem, self.tight, self.price
         n, m = problem.shape
         matching = T.empty_matching(n, m)
@@ -166,15 +170,15 @@ class _Attempt:
                 row = T.match_open(row, tight.ids, tight.size, matching, _WALKED)
                 self.monitor.tick()
         left = np.flatnonzero(matching.column_of_row < 0).astype(S.ID)
-        # Costs on lists are relative to the row's minimum, which is exact at prices 0 and
-        # for integers only.
+        # Costs on lists are relative to the row's minimum, which is exact at prices 0 and for integers
+        # only.
         exact = problem.integer or not v.any()
         if left.size > (max(policy.TIGHT_FEW, n // policy.TIGHT_LEFT) if exact else 0):
             return None
         return TightStart(v, tight, matching, left)
 
     def _match(self, rows: Array, matching: T.Matching) -> bool:
-        """Match these rows too; False when too many cannot be."""
+        """Match these rows too; return False when too many cannot be matched."""
         place = 0
         while 0 <= place < rows.size:
             place = T.match(rows, place, self.tight.ids, self.tight.size, matching, _WALKED)
@@ -182,10 +186,10 @@ class _Attempt:
         return place >= 0
 
     def _lonely(self, rows: Array) -> float:
-        """How many columns will have no tight pair in the end, as far as these rows tell.
+        """Return how many columns are likely to have no tight pair in the end, judged by these rows.
 
-        Were each pair in a column of its own drawing, n exp(-pairs of a row). But where the
-        columns of these rows repeat less often than if drawn, so few will be left.
+        If each pair drew its column at random, n exp(-pairs of a row) would be left. But if the columns of
+        these rows repeat less often than random ones, correspondingly few will be left.
         """
         m = self.problem.shape[1]
         listed = np.arange(T.ROOM) < self.tight.size[rows][:, None]
@@ -201,7 +205,7 @@ class _Attempt:
         self.monitor.tick()
 
     def column_terms(self, rows: Array) -> Array | None:
-        """Second smallest ``c - row minimum`` of each column in these rows, the largest 0.
+        """Return the second smallest ``c - row minimum`` of each column in these rows, the largest 0.
 
         The second, since the smallest may be one of the few good pairs. None where a pair
         is forbidden, or for a single row. O(rows * m).
@@ -229,7 +233,7 @@ class _Attempt:
 def hand_over(start: TightStart, engine: ListEngine, counts: Counts) -> None:
     """Give an engine the pairs, prices and matching of a start, as its lists.
 
-    From then on the engine counts the evaluations that made them.
+    From then on the engine counts the evaluations that produced them.
     """
     lists, tight, v = engine.lists, start.tight, start.v
     n, m = engine.problem.shape

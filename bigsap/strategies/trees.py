@@ -1,7 +1,7 @@
-"""The Hungarian method on compressed rows: trees from all free rows at once.
+"""Hungarian method on compressed rows: trees from all free rows at once.
 
-Where costs are whole numbers of a small range, many columns become tight at a time and many
-paths are found in one stage, which a search for one row after the other does not see.
+With whole-number costs of a small range, many columns become tight at a time and many
+paths are found in one stage, where row-by-row searches find one at a time.
 """
 
 from __future__ import annotations
@@ -35,26 +35,25 @@ from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.tight_pairs import tight_start
 
-#: What ``variant`` can be.
+#: Values of ``variant``.
 VARIANTS = ("auto", "classical", "tree")
 
 _SLICE_SECONDS = 0.1
 _FIRST_WORK, _LEAST_WORK = 1 << 18, 1 << 12
 
-#: What ``Result.stats["trees"]`` counts: rows that the first stars left, augmentations made
-#: together and one by one, breadth-first levels, steps of the clock, rows expanded, lists that
-#: ended.
+#: Counts in ``Result.stats["trees"]``: rows left by the first stars, stages of augmentation, paths,
+#: breadth-first levels, steps of the clock, rows expanded, lists that ended.
 COUNTS = ("roots", "stages", "paths", "levels", "clock_steps", "expansions", "list_events")
 
-# Where a solve stands: lists to be evaluated; trees growing; what is left searched row by row.
+# Stages of a solve: lists to be evaluated; trees growing. What is left is searched row by row.
 SURVEY, TREES = range(2)
 
 
 @dataclass
 class Growth:
-    """The forest of one solve and where it stands; ``stats`` of it.
+    """State of a solve's forest; part of ``stats``.
 
-    variant: as asked for. hopeless: trees were given up on a device. pairs: which to keep after a
+    variant: as requested. hopeless: trees were abandoned on a device. pairs: those to keep after a
     warm start, see ``list_warm``.
     """
 
@@ -66,7 +65,7 @@ class Growth:
     pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
 
     def told(self) -> dict[str, int]:
-        """Counts for ``Result.stats``."""
+        """Return counts for ``Result.stats``."""
         return {name: int(getattr(self.forest.at, name)) for name in COUNTS}
 
 
@@ -81,8 +80,8 @@ def solve_hungarian(
 ) -> None:
     """Solve by the Hungarian method into ``solved``.
 
-    variant: "auto" tries tight pairs first and leaves what is hard for trees to searches row by
-    row; "tree" does so only for lists that memory keeps short. The others: as ``solve_compressed``.
+    variant: "auto" tries tight pairs first and leaves what is hard for trees to row-by-row searches;
+    "tree" uses searches only where memory keeps lists short. Other arguments: as ``solve_compressed``.
     Memory: 12 bytes an entry of the lists, and some thirty vectors.
     """
     refuse_more_rows(problem, "hungarian")
@@ -95,7 +94,8 @@ def solve_hungarian(
         solved.outcome = solve_classical(problem, setting, solved, engine, snapshot or {}, phases, warm)
         return
     if snapshot and "forest_words" not in snapshot:
-        # What tight pairs or trees left is searched row by row; of trees the first record tells.
+        # Rows left by tight pairs or trees are searched row by row; the first record has the counts of
+        # trees.
         lists.solve_compressed(problem, setting, solved, snapshot, phases)
         solved.trees = {name: phases[0][name] for name in COUNTS if phases and name in phases[0]}
         return
@@ -115,7 +115,7 @@ def _solve(
     phases: list[dict[str, Any]],
     warm: Warm | None,
 ) -> Outcome | None:
-    """None where trees on a device say that the problem is for lists and their own prices."""
+    """Solve; None where trees on a device show that lists with their own prices are better."""
     clock = time.perf_counter()
     n, m = problem.shape
     price, monitor = setting.arithmetic.price, setting.monitor
@@ -165,7 +165,7 @@ def _solve(
 def _grow_there(
     there: gpu.Grower, problem: Problem, setting: ListSettings, solved: ListSolve, variant: str
 ) -> gpu.Grown | None:
-    """Trees on the device; None for a range of costs that is too large for it."""
+    """Grow trees on the device; None for a range of costs that is too large for it."""
     n, m = problem.shape
     monitor = setting.monitor
     progress = monitor.progress
@@ -191,14 +191,16 @@ def _grow_there(
 
 
 def _in_vain(grown: gpu.Grown) -> bool:
-    """Whether trees have ended with most of their roots still there: so it is with distances and
-    products, whose lists end at once, and hardly with unrelated costs."""
+    """Return whether trees have ended with most of their roots left.
+
+    This happens with distances and products, whose lists end at once, and hardly with unrelated costs.
+    """
     left = int(np.count_nonzero(grown.column_of_row < 0))
     return grown.status != gpu.INFEASIBLE and left > policy.TREES_IN_VAIN * grown.counts["roots"]
 
 
 def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
-    """Go on where a device has ended, with its lists, prices and matching."""
+    """Continue from a device's final state, with its lists, prices and matching."""
     there = grown.lists
     assert there is not None
     n, m = engine.problem.shape
@@ -227,7 +229,7 @@ def _take_over(engine: ListEngine, growth: Growth, grown: gpu.Grown) -> None:
 
 
 def _engine(problem: Problem, setting: ListSettings, solved: ListSolve, k: int | None) -> ListEngine:
-    """k: entries of lists that are there already."""
+    """Return the engine. k: entries of lists that exist already."""
     n = problem.shape[0]
     k = k or policy.TREE_LIST_SIZE
     if setting.memory is not None:
@@ -253,20 +255,20 @@ def _run(
     phases: list[dict[str, Any]],
     clock: float,
 ) -> Outcome:
-    """Lists, first stars, trees; then what is left."""
+    """Evaluate lists, find first stars, grow trees, and search for the remaining rows."""
     monitor, f = engine.monitor, growth.forest
     n = engine.problem.shape[0]
     seconds = {"start": 0.0, "search": 0.0}
     warm = bool(growth.pairs.size)
     if growth.stage == SURVEY:
         monitor.save_phase()
-        # All columns count as free: no list gives a place to one that is not among its best.
+        # All columns count as free, so that lists contain only their best columns.
         engine.open_price[:] = engine.v
         if engine.wave is None:
             engine.evaluate(np.arange(n, dtype=S.ID))
         else:
             engine.finish_wave()
-        # Lists are arranged and stars found once more by a solve that goes on from before.
+        # A resumed solve arranges the lists and finds stars once more.
         engine.torn = True
         T.arrange_all(engine.lists, engine.v, f, engine.infinity, monitor.look)
         lists, pairs = engine.lists, (engine.column_of_row, engine.row_of_column, engine.match_cost)
@@ -345,7 +347,7 @@ def _evaluate_ended(engine: ListEngine, f: T.Forest) -> None:
     """Evaluate the frontier's rows until no list ends now.
 
     Under the same prices a threshold either grows to a pair's true value, or stays and the
-    list is doubled: a row comes again a logarithm of the columns' number of times at most.
+    list is doubled: a row is evaluated at most as often as the logarithm of the number of columns.
     """
     T.rebase(engine.v, f)
     refuse_wild(engine.v, engine.infinity)
@@ -372,7 +374,7 @@ def _search_rows(
     phases: list[dict[str, Any]],
     seconds: dict[str, float],
 ) -> Outcome:
-    """Match what is left by shortest paths from one row after the other, on the same lists."""
+    """Match the remaining rows by shortest paths, row by row, on the same lists."""
     T.uproot(engine.v, growth.forest, engine.infinity)
     if engine.n_virtual:
         engine.hold_at_cap()
@@ -388,7 +390,7 @@ def _search_rows(
 
 
 def _kept(engine: ListEngine, growth: Growth, solved: ListSolve) -> dict[str, Any]:
-    """All that continues the solve; empty while lists are half changed."""
+    """Return the state to continue from; empty while lists are inconsistent."""
     whole = kept(engine)
     if not whole:
         return whole
@@ -404,7 +406,7 @@ def _kept(engine: ListEngine, growth: Growth, solved: ListSolve) -> dict[str, An
 
 
 def _continued(engine: ListEngine, growth: Growth, saved: dict[str, Any]) -> None:
-    """Go on from what was ``_kept``."""
+    """Continue from the state saved by ``_kept``."""
     continued(engine, saved)
     own = {name: saved[f"forest_{name}"] for name in T.kept(growth.forest)}
     T.continued(growth.forest, own)

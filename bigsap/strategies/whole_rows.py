@@ -1,7 +1,7 @@
 """Successive shortest paths with epsilon pricing: Algorithm 1015 as published.
 
 Each phase empties the matching and augments every row at one epsilon; every settled
-column's price falls by epsilon beyond what the path demands, which keeps later
+column's price falls by epsilon beyond what the path requires, which keeps later
 searches short (A1015, section 3.3). The last phase has epsilon 0 and is exact.
 """
 
@@ -26,7 +26,7 @@ from bigsap.strategies.start.warm import Warm, adopt, first_epsilon
 
 
 def row_order(engine: Engine, seed: int) -> Array:
-    """Seeded pseudo-random order of the rows; groups that decode together stay together."""
+    """Return a seeded pseudo-random order of the rows; rows that are decoded together stay together."""
     n = engine.problem.shape[0]
     generator = np.random.default_rng(seed)
     source = engine.problem.source
@@ -43,17 +43,17 @@ def row_order(engine: Engine, seed: int) -> Array:
     return np.concatenate([generator.permutation(part) for part in parts]).astype(S.ID)
 
 
-# A1015 has 4 and 1. Means of 25 matrices at n = 1000 scan 5 % fewer rows on geometric, 6 on
-# disjoint, 3 to 7 on ranks 2 to 8, 1 % more on random; at n = 4000 2 to 10 % fewer on all.
+# A1015 has 4 and 1. Means of 25 matrices at n = 1000 scan 5 % fewer rows on geometric, 6 on disjoint, 3 to
+# 7 on ranks 2 to 8, 1 % more on random; at n = 4000 2 to 10 % fewer on all.
 _SHRINK, _ENOUGH = 5, 0.7
-#: From prices of levels the first epsilon is this share of what the picks' gap suggests.
+#: With prices of levels the first epsilon is this share of that suggested by the picks' gap.
 _GUIDED_FIRST = 0.3
 
 
 def next_epsilon(
     epsilon: float, low: float, drops: float, epsilon_drops: float, m: int, first: bool
 ) -> float:
-    """Epsilon of the next phase (after A1015, eq. 18 and the text before it)."""
+    """Return epsilon of the next phase (after A1015, eq. 18 and the text before it)."""
     if not first and drops > _ENOUGH * epsilon_drops:
         return 0.0
     epsilon = min(epsilon / _SHRINK, epsilon_drops / (8 * m))
@@ -62,11 +62,11 @@ def next_epsilon(
 
 @dataclass
 class Phases(PhaseRun):
-    """Where the run over the phases stands: what a snapshot adds to the engine's.
+    """State of a run over the phases: what a snapshot adds to the engine's.
 
     order: ID (k,), the rows that the phases visit. Below epsilon_low epsilon becomes 0. begun: the
-    phase is under way, the engine's state belongs to it. done: solved. finer: epsilon of the phase
-    that follows should the last one be left; 0 where it may not be. left: whether it was.
+    phase is under way, and the engine's state belongs to it. done: solved. finer: epsilon of the phase
+    that follows if the last one is abandoned; 0 where it may not be. left: whether it was abandoned.
     """
 
     epsilon_low: float = 0.0
@@ -76,12 +76,12 @@ class Phases(PhaseRun):
     left: bool = False
 
     def snapshot(self, engine: Engine) -> dict[str, Any]:
-        """All that continues the run; copies, and plain values."""
+        """Return the state to continue from: copies, and plain values."""
         return {**self.kept(), "phases": list(self.phases), **kept(engine)}
 
     @classmethod
     def restored(cls, engine: Engine, snapshot: dict[str, Any]) -> Phases:
-        """The run that made the snapshot, the engine's state included."""
+        """Return the run that made the snapshot, and restore the engine's state."""
         continued(engine, snapshot)
         course = cls.continued(snapshot)
         engine.monitor.progress.phase = len(course.phases)
@@ -103,10 +103,10 @@ def run(
     """Solve; ``epsilon=False`` is the plain method from prices 0.
 
     grid: prices and epsilons are kept on multiples of it (0: no grid), which makes
-    float64 arithmetic on integer costs exact. warm: where to start, in place of the
-    estimator. enough: asked with matching, prices and epsilon after each phase
-    with epsilon > 0 whether its matching will do. snapshot: continue from there, when not
-    empty. phases: where the records of the phases are kept, for whoever must stop the run.
+    float64 arithmetic on integer costs exact. warm: where to start, instead of the
+    estimator. enough: called with matching, prices and epsilon after each phase with
+    epsilon > 0, returns whether its matching suffices. snapshot: continue from it, if not
+    empty. phases: receives the records of the phases, for the case that the run is stopped.
     published: keep to the paper's phases, whatever the last one takes.
     """
     st, monitor = engine.state, engine.monitor
@@ -146,25 +146,25 @@ def run(
         course.phases.append(record)
         course.begun = False
         if record["left"]:
-            course.order = row_order(engine, seed)  # a warm start's has fewer rows
+            course.order = row_order(engine, seed)  # a warm start's order has fewer rows
         if not last:
             _proceed(course, record, st.v.size, published)
         else:
             course.done = True
             with monitor.saving(lambda: course.snapshot(engine)):
                 monitor.save_now()
-    # Places in the group of virtual columns are no columns.
+    # Ids of virtual columns are not columns.
     return Outcome(np.maximum(st.column_of_row, S.FREE), st.v, phases=phases, seconds=seconds)
 
 
 def _proceed(course: Phases, record: dict[str, Any], m: int, published: bool) -> None:
-    """Epsilon of the phase that follows the one of this record."""
+    """Set epsilon of the phase that follows this record's phase."""
     if record["left"]:
         course.left = True
         course.epsilon, course.finer = course.finer, 0.0
         course.epsilon_low = min(course.epsilon_low, course.epsilon / (16 * m))
         return
-    # After a last phase that was left, no phase is taken for enough.
+    # After an abandoned last phase, no phase counts as sufficient.
     drops = 0.0 if course.left else record["drops"]
     first = len(course.phases) == 1
     course.epsilon = next_epsilon(
@@ -175,7 +175,7 @@ def _proceed(course: Phases, record: dict[str, Any], m: int, published: bool) ->
 
 
 def _begin(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm | None) -> Phases | Array:
-    """First prices, epsilon and order; or the solution, when a sweep proves one."""
+    """Return first prices, epsilon and order; or the solution, when a sweep proves one."""
     st = engine.state
     if warm is not None:
         return _begin_warm(engine, epsilon, seed, grid, warm)
@@ -188,7 +188,7 @@ def _begin(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm | N
 
 
 def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm) -> Phases:
-    """Keep what is still tight; few other rows are matched in one plain pass."""
+    """Keep pairs that are still tight; if few rows are left, match them in one plain pass."""
     n = engine.problem.shape[0]
     left = adopt(engine, warm, grid)
     order = row_order(engine, seed)
@@ -210,13 +210,13 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
 
 
 def _skinny(engine: Engine) -> bool:
-    """Whether the shorter side is so short that rows hardly compete for columns."""
+    """Return whether the shorter side is so short that rows hardly compete for columns."""
     n, m = engine.problem.shape
     return policy.SKINNY * min(n, m) <= max(n, m)
 
 
 def _prepare_phase(engine: Engine, course: Phases) -> None:
-    """Empty the matching, unless the phase is under way already; tell the listeners."""
+    """Empty the matching, unless the phase is under way already, and notify the listeners."""
     st, progress = engine.state, engine.monitor.progress
     if not course.begun:
         st.at.n_drops = 0
@@ -234,7 +234,7 @@ def _prepare_phase(engine: Engine, course: Phases) -> None:
 
 
 def _phase(engine: Engine, course: Phases) -> tuple[dict[str, Any], bool]:
-    """Match the rows at one epsilon; the phase's record, and whether all could be."""
+    """Match the rows at one epsilon; return the phase's record, and whether all were matched."""
     st, eps = engine.state, course.epsilon
     engine.monitor.tick(report=True)
     backward = len(course.phases) % 2 == 1

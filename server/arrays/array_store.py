@@ -1,10 +1,10 @@
 """Uploaded arrays: received in blocks of rows, in any order, and sealed when complete.
 
-``arrays/{id}/data.npy`` is written in place, block by block; ``meta.json`` says which rows
-are on the disk and is replaced, atomically, after each block. A block that was refused or cut off
-was never received, and has changed nothing: one of rows that are there already is kept aside until
-it is whole. Of two blocks of the same rows the one that began last counts, and the other
-writes nothing more. A sealed array never changes.
+``arrays/{id}/data.npy`` is written in place, block by block; ``meta.json`` lists the rows on the
+disk and is replaced, atomically, after each block. A block that was refused or interrupted counts
+as not received and changes nothing: a block of rows that exist already is written to a separate
+file until it is complete. Of two blocks of the same rows the one that began last counts, and the
+other writes nothing more. A sealed array never changes.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from bigsap_server.problems import HttpProblem
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
-# What the folder of an array that is being deleted is called until it is removed.
+# Prefix of the folder of an array that is being deleted.
 _GONE = ".deleted-"
 
 
 @dataclass(frozen=True)
 class Meta:
-    """What is known of an uploaded array.
+    """Metadata of an uploaded array.
 
-    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, apart; all of
+    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, disjoint; all of
     them from the start where a row has no bytes.
-    finite: whether no entry is infinite, once sealed; true before. sha256: of the raw
+    finite: whether every entry is finite, once sealed; True before. sha256: of the raw
     little-endian data in C order, once sealed. Times are unix seconds.
     """
 
@@ -65,14 +65,14 @@ class Meta:
         return self.shape[0] * self.row_bytes
 
     def missing(self) -> list[list[int]]:
-        """The rows not received, as ranges."""
+        """Return the rows not received, as ranges."""
         edges = [0, *(edge for pair in self.ranges for edge in pair), self.shape[0]]
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return [[start, stop] for start, stop in pairs if start < stop]
 
 
 class ArrayStore:
-    """The arrays under a folder. Methods block on the disk and may be called by any thread."""
+    """Uploaded arrays in a folder. Methods block on the disk and may be called by any thread."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,9 +92,9 @@ class ArrayStore:
                     self._known[meta.id] = meta
 
     def create(self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None) -> Meta:
-        """A new array without rows. Raises HttpProblem ``disk-full``.
+        """Create an array without rows. Raises HttpProblem ``disk-full``.
 
-        quota: most arrays and bytes of the owner, this one among them; beyond them HttpProblem
+        quota: most arrays and bytes of the owner, this array included; beyond them raises HttpProblem
         ``quota-exceeded``.
         """
         with self._creating:
@@ -132,9 +132,9 @@ class ArrayStore:
         return meta
 
     def get(self, array_id: str, owner: str | None) -> Meta:
-        """The record. Raises HttpProblem ``not-found``, also for another owner's.
+        """Return the record. Raises HttpProblem ``not-found``, also for another owner's array.
 
-        Rows that a block under way is about to replace count as missing meanwhile.
+        Rows that an open block is about to replace count as missing.
         """
         meta = self._known.get(array_id)
         if meta is None or (owner is not None and meta.owner != owner):
@@ -148,15 +148,15 @@ class ArrayStore:
         return meta if ranges == meta.ranges else replace(meta, ranges=ranges)
 
     def owned(self, owner: str | None) -> list[Meta]:
-        """All arrays of an owner (None: of everybody), newest first."""
+        """Return all arrays of an owner (None: of all owners), newest first."""
         known = list(self._known.values())
         found = [self._seen(m) for m in known if owner is None or m.owner == owner]
         return sorted(found, key=lambda m: (-m.created, m.id))
 
     def page(self, owner: str | None, size: int, token: str | None = None) -> tuple[list[Meta], str | None]:
-        """Up to ``size`` arrays, newest first, and the token of the next page or None.
+        """Return up to ``size`` arrays, newest first, and the token of the next page or None.
 
-        Raises HttpProblem for what is no token.
+        Raises HttpProblem for an invalid token.
         """
         found = self.owned(owner)
         if token is not None:
@@ -166,16 +166,16 @@ class ArrayStore:
         return found[:size], _token_of(found[size - 1]) if more else None
 
     def file(self, meta: Meta) -> Path:
-        """The ``.npy`` file."""
+        """Return the path of the ``.npy`` file."""
         return self.folder / meta.id / "data.npy"
 
     def open_block(self, meta: Meta, start: int, nbytes: int | None) -> Block:
         """Begin to receive rows from ``start`` on; ``nbytes`` if known. Raises HttpProblem.
 
-        Rows received before count as missing until this block is over. Blocks still open that
-        have rows in common with this one are refused from now on. Without ``nbytes`` all rows
-        from ``start`` on are this block's; with it, a body of another size than whole rows
-        of the array is refused at once.
+        Rows received before count as missing until this block is closed. Open blocks that
+        have rows in common with this one are refused from now on. Without ``nbytes`` the block has all rows
+        from ``start`` on; with it, a body whose size is not a number of whole rows of the array is refused
+        at once.
         """
         with self._locked(meta.id):
             meta = self._current(meta.id)
@@ -186,7 +186,7 @@ class ArrayStore:
             stop = meta.shape[0]
             if nbytes is not None:
                 stop = start + whole_rows(nbytes, stop - start, meta.row_bytes)
-            # Rows without bytes are always there, and a block of them writes nothing.
+            # Rows without bytes always exist, and a block of them writes nothing.
             aside = meta.row_bytes > 0 and without(meta.ranges, start, stop) != meta.ranges
             with disk():
                 block = Block(meta.shape, meta.dtype, start, stop, meta.offset, self.file(meta), aside=aside)
@@ -198,9 +198,9 @@ class ArrayStore:
             return block
 
     def close_block(self, meta: Meta, block: Block, whole: bool) -> Meta:
-        """End a block: record it when it was received ``whole``, else forget it.
+        """Close a block: record it if it was received ``whole``, else discard it.
 
-        Raises HttpProblem when it is no whole rows.
+        Raises HttpProblem unless it consists of whole rows.
         """
         rows = None
         try:
@@ -235,7 +235,7 @@ class ArrayStore:
         return meta
 
     def seal(self, array_id: str, expected: str | None) -> Meta:
-        """Compute the hash and close the array for good. Harmless twice.
+        """Compute the hash and make the array immutable. Idempotent.
 
         Raises HttpProblem ``array-incomplete`` with the missing ranges, ``invalid-spec`` when
         the hash is not the expected one. Reads the whole file.
@@ -262,7 +262,7 @@ class ArrayStore:
     ) -> None:
         """Remove the array and its file.
 
-        unused: entered for the moment in which the array goes; raises when it is in use.
+        unused: context manager entered while the array is removed; raises when the array is in use.
         """
         place = self.folder / array_id
         gone = place.with_name(_GONE + array_id)
@@ -271,7 +271,7 @@ class ArrayStore:
             if self._open[array_id]:
                 raise HttpProblem("array-in-use", "a block is still being received")
             with unused(array_id), disk():
-                # Removing many bytes takes time, this does not.
+                # A rename is fast, while removing many bytes takes time.
                 os.replace(place, gone)
                 del self._known[array_id]
             del self._open[array_id]
@@ -280,7 +280,7 @@ class ArrayStore:
             self._locks.pop(array_id, None)
 
     def _digest(self, meta: Meta) -> tuple[str, bool]:
-        """The hash of the data, and whether all of it is finite."""
+        """Return the hash of the data, and whether all of it is finite."""
         digest, finite, dtype = hashlib.sha256(), True, np.dtype(meta.dtype)
         with disk(), self.file(meta).open("rb") as file:
             file.seek(meta.offset)
@@ -330,7 +330,7 @@ def _from_token(token: str) -> tuple[float, str]:
 
 
 def merged(ranges: list[list[int]]) -> list[list[int]]:
-    """Half-open ranges, ascending and apart."""
+    """Return the union as half-open ranges, ascending and disjoint."""
     found: list[list[int]] = []
     for start, stop in sorted(ranges):
         if found and start <= found[-1][1]:
@@ -341,7 +341,7 @@ def merged(ranges: list[list[int]]) -> list[list[int]]:
 
 
 def without(ranges: list[list[int]], start: int, stop: int) -> list[list[int]]:
-    """Half-open ranges less the rows from ``start`` to ``stop``."""
+    """Return half-open ranges without the rows from ``start`` to ``stop``."""
     parts = []
     for first, last in ranges:
         parts += [[first, min(last, start)], [max(first, stop), last]]

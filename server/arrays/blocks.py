@@ -1,4 +1,4 @@
-"""Rows of an uploaded array on their way to the disk."""
+"""Blocks of an uploaded array while they are written to the disk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bigsap_server.problems import HttpProblem, from_error, is_disk_full
 
 
 class Block:
-    """Rows from ``start`` to ``stop`` on their way to the disk. Used by one thread at a time.
+    """Rows from ``start`` to ``stop`` being written to the disk. Used by one thread at a time.
 
-    file: the array's. offset: where its rows begin. aside: whether rows are there already: then
-    the block is kept in a file of its own, which ``move`` copies over them, so that a block that
-    is refused or cut off changes nothing. Only ``supersede`` may be called by another thread: when
+    file: the array's. offset: where its rows begin. aside: whether the rows exist already: then
+    the block is written to a file of its own, which ``move`` copies over them, so that a block that
+    is refused or interrupted changes nothing. Only ``supersede`` may be called by another thread: when
     it returns, nothing more is written.
     """
 
@@ -35,7 +35,7 @@ class Block:
         self._row_bytes = self._width * self._dtype.itemsize
         self._room = (stop - start) * self._row_bytes
         self._size = 0
-        self._rest = b""  # the beginning of an item whose end has not come yet
+        self._rest = b""  # first bytes of an incomplete item
         self._target, self._begin = file, offset + start * self._row_bytes
         if aside:
             own = tempfile.TemporaryFile(dir=file.parent, buffering=0)  # noqa: SIM115 - see close
@@ -45,7 +45,7 @@ class Block:
             self._file.seek(self._begin)
 
     def write(self, chunk: bytes) -> None:
-        """The next bytes. Raises HttpProblem for NaN, too many rows, a full disk, a later block."""
+        """Write the next bytes. Raises HttpProblem for NaN, too many rows, a full disk, a later block."""
         self._size += len(chunk)
         if self._size > self._room:
             raise too_long()
@@ -58,12 +58,12 @@ class Block:
                 view = view[self._file.write(view) :]
 
     def supersede(self) -> None:
-        """Another block has these rows from now on."""
+        """Mark the block as replaced by a later block of the same rows."""
         with self._writing:
             self._over = True
 
     def _check(self, chunk: bytes) -> None:
-        """No NaN passes: nothing can be done with it later."""
+        """Raise for NaN, which no later step can handle."""
         if self._dtype.kind != "f":
             return
         data, size = self._rest + chunk, self._dtype.itemsize
@@ -78,7 +78,7 @@ class Block:
             raise HttpProblem("invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column)
 
     def finish(self) -> int:
-        """The number of rows, all on the disk or kept aside. Raises HttpProblem unless whole."""
+        """Return the number of rows on the disk or in the separate file. Raises HttpProblem unless whole."""
         rows = whole_rows(self._size, self.stop - self.start, self._row_bytes)
         if not self.aside:
             with disk():
@@ -86,7 +86,7 @@ class Block:
         return rows
 
     def claim(self) -> None:
-        """Have room on the disk for what ``move`` copies. Raises HttpProblem when there is none."""
+        """Reserve disk space for what ``move`` copies. Raises HttpProblem if there is too little."""
         with disk(), self._target.open("r+b", buffering=0) as target:
             try:
                 os.posix_fallocate(target.fileno(), self._begin, self._size)
@@ -97,7 +97,7 @@ class Block:
                     raise
 
     def move(self) -> None:
-        """Copy a block that was kept aside over the rows that are there."""
+        """Copy a block from its separate file over the existing rows."""
         self._file.seek(0)
         with disk(), self._target.open("r+b") as target:
             target.seek(self._begin)
@@ -106,12 +106,12 @@ class Block:
             os.fsync(target.fileno())
 
     def close(self) -> None:
-        """Let the file go; what was not finished counts as not received."""
+        """Close the file; an unfinished block counts as not received."""
         self._file.close()
 
 
 def whole_rows(nbytes: int, rows: int, row_bytes: int) -> int:
-    """How many rows a body has, from 1 to ``rows``; all of them where a row has no bytes.
+    """Return how many rows a body has, from 1 to ``rows``; all of them where a row has no bytes.
 
     Raises HttpProblem for any other body.
     """
@@ -127,18 +127,18 @@ def whole_rows(nbytes: int, rows: int, row_bytes: int) -> int:
 
 
 def too_long() -> HttpProblem:
-    """What a block is told that goes beyond the array."""
+    """Return the error for a block that extends beyond the array."""
     return HttpProblem("invalid-spec", "the body has more rows than the array has from here on")
 
 
 def superseded() -> HttpProblem:
-    """What a block is told that a later one has overtaken."""
+    """Return the error for a block that a later one has replaced."""
     return HttpProblem("block-superseded", "another block of the same rows has begun after this one")
 
 
 @contextmanager
 def disk() -> Iterator[None]:
-    """A full disk as an HttpProblem."""
+    """Convert a full disk to an HttpProblem."""
     try:
         yield
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Cost specs: what a client may ask, judged, estimated and built."""
+"""Cost specs: validation, estimates, and construction of sources."""

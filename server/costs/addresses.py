@@ -1,8 +1,8 @@
-"""Addresses that a spec names: allowed only by the operator's list, and pinned.
+"""Addresses in a spec: checked against the operator's list, and pinned.
 
 The host is compared with the list as text, resolved once, and every connection goes to
-that address, so that a name cannot point elsewhere between check and use. Redirects are
-refused by the library.
+that address, so that a name cannot resolve to another address between check and use. The library
+refuses redirects.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_host(url: str, allowed: Iterable[str], pointer: str) -> tuple[str, int]:
-    """Host and port of an http(s) URL that the operator allows; else HttpProblem.
+    """Return host and port of an http(s) URL that the operator allows; else raise HttpProblem.
 
-    An entry ``host`` allows the scheme's own port, ``host:port`` that port.
+    An entry ``host`` allows the scheme's default port, ``host:port`` that port.
     """
 
     def refuse(reason: str) -> HttpProblem:
@@ -48,9 +48,9 @@ def check_host(url: str, allowed: Iterable[str], pointer: str) -> tuple[str, int
 
 
 def check_uri(uri: str, prefixes: Iterable[str], pointer: str) -> None:
-    """A zarr URI must begin with an allowed prefix, and must not leave it; else HttpProblem."""
+    """Raise HttpProblem unless a zarr URI begins with an allowed prefix and stays below it."""
     plain = uri.isascii() and not any(c.isspace() or ord(c) < 32 for c in uri)
-    # Chained (::), nested and relative addresses could leave what the prefix allows.
+    # Chained (::), nested and relative addresses could leave the allowed prefix.
     wrong = ("::", "\\", "/../", "/./", "@", "#", "?", "%2e", "%2E", "%2f", "%2F")
     body = uri.partition("://")[2]
     if not plain or any(part in uri for part in wrong) or "://" in body or uri.endswith("/.."):
@@ -60,7 +60,7 @@ def check_uri(uri: str, prefixes: Iterable[str], pointer: str) -> None:
 
 
 def pinned_client(host: str, port: int, headers: Mapping[str, str]) -> Any:
-    """An ``httpx.Client`` that reaches ``host`` at the address it has now, and nothing else.
+    """Return an ``httpx.Client`` that connects to ``host`` at its present address only.
 
     Raises HttpProblem ``source-failed`` when the name is unknown.
     """
@@ -78,7 +78,7 @@ def pinned_client(host: str, port: int, headers: Mapping[str, str]) -> Any:
                 raise httpx.ConnectError("requests to other hosts are not allowed")
             request.extensions = {**request.extensions, "sni_hostname": host}
             request.url = request.url.copy_with(host=address)
-            # The Host header was written from the URL as the spec has it, and stays.
+            # The Host header keeps the host of the spec's URL.
             return super().handle_request(request)
 
     return httpx.Client(transport=Pinned(), headers=dict(headers), trust_env=False)

@@ -1,4 +1,4 @@
-"""Sizes of memory that a request gives: what one means, and whether a row of costs fits."""
+"""Memory sizes in a request: conversion, and the check that a row of costs fits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bigsap_server.problems import HttpProblem
 
 import bigsap
 
-# Members that give columns as cheaply as rows: of a tall problem the columns are read.
+# Kinds that give columns as cheaply as rows: for a tall problem the columns are read.
 _TURNED = {"points", "lowrank", "table", "expression", "sum", "scale", "forbid_above"}
 
 
 def check_budgets(
     request: JobRequest, resolver: Resolver, shape: tuple[int, int], dtype: str, kinds: list[str]
 ) -> None:
-    """Refuse a cache or a limit that does not hold one row: the solve would.
+    """Refuse a cache or a limit that cannot hold one row, since the solve would refuse it.
 
     shape, dtype, kinds: of the costs, as planned. Raises HttpProblem with the pointer.
     """
@@ -50,7 +50,7 @@ def check_budgets(
 
 
 def _in_place(cost: Any, resolver: Resolver, shape: list[int] | None) -> bool:
-    """Whether kernels scan the costs where they lie, so that there is no cache."""
+    """Return whether kernels scan the costs in place, so that there is no cache."""
     if not isinstance(cost, specs.Matrix) and not (isinstance(cost, specs.Zarr) and not cost.uri):
         return False
     source: bigsap.CostSource = build(cost, resolver, shape, False, "/cost")

@@ -1,4 +1,4 @@
-"""From a cost spec to a source of the library. Runs in the server and in workers.
+"""Construction of a library source from a cost spec, in the server and in workers.
 
 Workers get plain data: the normalised request, the data folder, the settings as a
 dictionary. Nothing here needs the web framework.
@@ -28,9 +28,9 @@ PLUGIN_GROUP = "bigsap.costs"
 def build_source(
     request: Mapping[str, Any], data: str | Path, settings: Mapping[str, Any]
 ) -> bigsap.CostSource:
-    """The source of a normalised request. Raises HttpProblem, with the pointer to the field.
+    """Return the source of a normalised request. Raises HttpProblem, with the pointer to the field.
 
-    Where the job is spread, workers that it is sent to call this as well, see ``made_again``.
+    For a spread job, workers that receive the source call this as well, see ``made_again``.
     """
     parsed = JobRequest.model_validate(request)
     resolver = Resolver(Path(data), settings)
@@ -41,7 +41,7 @@ def build_source(
 
 
 def unassigned_cost(request: Mapping[str, Any], data: str | Path, settings: Mapping[str, Any]) -> Any:
-    """``options.unassigned_cost`` for ``bigsap.solve``: None, a number or an array (n,)."""
+    """Return ``options.unassigned_cost`` for ``bigsap.solve``: None, a number or an array (n,)."""
     value = JobRequest.model_validate(request).options.unassigned_cost
     if value is None or isinstance(value, (int, float)):
         return value
@@ -51,7 +51,7 @@ def unassigned_cost(request: Mapping[str, Any], data: str | Path, settings: Mapp
 def build(
     spec: Any, resolver: Resolver, shape: list[int] | None, maximize: bool, pointer: str
 ) -> bigsap.CostSource:
-    """The source of one member of the union; ``shape``: what the request says, if anything."""
+    """Return the source of one member of the union; ``shape``: the request's, if given."""
     try:
         source = _build(spec, resolver, shape, maximize, pointer)
     except bigsap.BigsapError as error:
@@ -113,7 +113,7 @@ def _build(
 
 
 class _Inverted:
-    """1 where a source is 0, else 0."""
+    """Source that is 1 where another source is 0, else 0."""
 
     dtype: np.dtype[Any] = np.dtype(np.uint8)
 
@@ -135,7 +135,7 @@ def _matrix(values: np.ndarray[Any, Any], pointer: str) -> bigsap.CostSource:
 
 
 def shape_of(spec: Any, shape: list[int] | None, pointer: str) -> tuple[int, int]:
-    """The shape of a spec that cannot tell it from arrays. Raises HttpProblem."""
+    """Return the shape of a spec whose arrays do not determine it. Raises HttpProblem."""
     if spec.shape is not None and shape is not None and spec.shape != shape:
         raise HttpProblem(
             "invalid-spec",
@@ -164,9 +164,9 @@ def _expression(
 
 
 def expression_problem(error: bigsap.ExpressionError, pointer: str) -> HttpProblem:
-    """An error of a formula, with the column of its text."""
+    """Return an HttpProblem for an error of a formula, with the column of its text."""
     extra: dict[str, Any] = {} if error.column is None else {"column": error.column}
-    # The first line; the others are the text with a caret below, of no use on one line.
+    # Only the first line: the others show the text with a caret, which needs several lines.
     text = " ".join((str(error).splitlines() or [""])[0].split())[:1000]
     return HttpProblem("invalid-spec", text, pointer=pointer_to_child(pointer, "code"), **extra)
 
@@ -191,7 +191,7 @@ def _http_rows(
     except BaseException:
         client.close()
         raise
-    # The source closes no client that it was given: this one would keep its connections.
+    # The source does not close a client given to it, so its connections would stay open.
     weakref.finalize(source, client.close)
     return source
 
@@ -199,7 +199,7 @@ def _http_rows(
 def check_http_rows(
     spec: specs.HttpRows, resolver: Resolver, pointer: str
 ) -> tuple[str, int, dict[str, str]]:
-    """Host, port and headers of an allowed provider. Raises HttpProblem."""
+    """Return host, port and headers of an allowed provider. Raises HttpProblem."""
     host, port = check_host(spec.url, resolver.settings["http_rows_hosts"], pointer_to_child(pointer, "url"))
     headers: dict[str, str] = {}
     if spec.credentials is not None:
@@ -215,7 +215,7 @@ def check_http_rows(
 
 
 def plugin_entry(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
-    """The loaded plugin ``name``, if the operator has enabled it. Raises HttpProblem.
+    """Return the loaded plugin ``name``, if the operator has enabled it. Raises HttpProblem.
 
     A plugin is a callable ``plugin(params, shape) -> source`` (anything ``bigsap.solve``
     takes) with an attribute ``Params``, the pydantic model of its parameters.
@@ -229,7 +229,7 @@ def plugin_entry(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
 
 
 def plugin_params(plugin: Any, spec: specs.Plugin, pointer: str) -> Any:
-    """The plugin's own model of its parameters. Raises HttpProblem."""
+    """Return the parameters as the plugin's own model. Raises HttpProblem."""
     from pydantic import ValidationError
 
     try:

@@ -1,9 +1,9 @@
-"""Zarr chunks are decoded only when what they decode to fits the declared chunk.
+"""Limits on decoding zarr chunks: a chunk is decoded only if its result fits the declared size.
 
-Metadata says how large a chunk is; the compressed frame in its file may say, or become,
-something else. Codecs allocate what the frame claims, or as much as comes out, so the
-frame is judged first. zarr takes its codecs from registries; while an array is opened within
-``capped`` they hold ours, which look at the frame and then do what zarr's do.
+Metadata declares the size of a chunk; the compressed frame in its file may claim, or decode to, a
+larger one. Codecs allocate what the frame claims, or as much as is decoded, so the
+frame is checked first. zarr takes its codecs from registries; while an array is opened within
+``capped``, the registries hold codecs that check the frame and then call zarr's.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from functools import cache
 from math import prod
 from typing import Any
 
-_BLOCK = 128 << 10  # the most that a block of a zstd frame decodes to (RFC 8878, 3.1.1.2.4)
+_BLOCK = 128 << 10  # largest decoded block of a zstd frame (RFC 8878, 3.1.1.2.4)
 _STEP = 1 << 20
-# A codec may be wrapped in another: what is handed on is then a little more than the chunk.
+# A codec may be wrapped in another, whose input is then slightly larger than the chunk.
 _SLACK = 4096
 
-# zarr's registries belong to the process; jobs on threads open their arrays in turn.
+# zarr's registries are global to the process; jobs on threads take turns to open arrays.
 _lock = threading.Lock()
 
 
 def zstd_size(data: bytes, most: int) -> int:
-    """What the frames claim to decode to; where they do not say, more than ``most`` if they may.
+    """Return the size that zstd frames claim, or more than ``most`` if a frame may exceed it.
 
-    A frame without a size is bounded by its blocks; encoders cut them as they like, so four
-    times ``most`` and a MiB are let pass by that bound.
+    A frame without a size is bounded by its blocks. Encoders choose the block sizes, so four
+    times ``most`` and a MiB are accepted by that bound.
     """
     total, place, first = 0, 0, True
     while place < len(data):
         magic, flags = struct.unpack_from("<IB", data, place)
-        if magic >> 4 == 0x184D2A5:  # to be skipped
+        if magic >> 4 == 0x184D2A5:  # skippable frame
             place += 8 + int(struct.unpack_from("<I", data, place + 4)[0])
             continue
         if magic != 0xFD2FB528:
-            return total  # no zstd: the codec says so
+            return total  # not zstd: the codec reports it
         whole = flags >> 5 & 1
         place += 5 + (not whole) + (0, 1, 2, 4)[flags & 3]
         width = (whole, 2, 4, 8)[flags >> 6]
         if width:
             size = int.from_bytes(data[place : place + width], "little") + 256 * (width == 2)
             if first:
-                return size  # what is allocated, whatever follows
+                return size  # this size is allocated, whatever follows
         place, first = place + width, False
         last = 0
         while not last:
@@ -63,22 +63,22 @@ def zstd_size(data: bytes, most: int) -> int:
 
 
 def blosc_size(data: bytes, most: int) -> int:
-    """What a blosc frame claims to decode to."""
+    """Return the decoded size that a blosc frame claims."""
     return int(struct.unpack_from("<I", data, 4)[0])
 
 
 def lz4_size(data: bytes, most: int) -> int:
-    """What numcodecs' prefix of an lz4 block claims."""
+    """Return the decoded size in numcodecs' prefix of an lz4 block."""
     return int(struct.unpack_from("<I", data, 0)[0])
 
 
 def deflated_size(data: bytes, most: int) -> int:
-    """What gzip or zlib data decode to, or a number above ``most`` when it is more.
+    """Return the decoded size of gzip or zlib data, or a number above ``most`` if it is larger.
 
-    Neither says so beforehand: they are decoded once for nothing, a MiB at a time.
+    These formats do not state the size, so the data are decoded once to count it, a MiB at a time.
     """
     if 1040 * len(data) <= most:
-        return 0  # deflate never gains more
+        return 0  # largest compression ratio of deflate
     total = 0
     while data:
         stream = zlib.decompressobj(wbits=47)
@@ -113,10 +113,10 @@ def judge(name: str, data: bytes, chunk_bytes: int) -> None:
 
 @contextmanager
 def capped(v2_chunk_bytes: int) -> Iterator[None]:
-    """Arrays that zarr opens within it decode no chunk that is larger than declared.
+    """Limit arrays that zarr opens in this context to chunks of the declared size.
 
-    v2_chunk_bytes: size of a decoded chunk of an array of format 2, whose codecs are not
-    told; those of format 3 are.
+    v2_chunk_bytes: size of a decoded chunk of an array of format 2, whose codecs do not receive it;
+    those of format 3 do.
     """
     import numcodecs.registry as old
     import zarr
@@ -135,7 +135,7 @@ def capped(v2_chunk_bytes: int) -> Iterator[None]:
 
 @cache
 def _of_format_3() -> dict[str, str]:
-    """Our codecs, registered beside zarr's: by the key in metadata, the name to choose it by."""
+    """Register the limited codecs beside zarr's; return, by the key in metadata, their names."""
     from zarr.registry import get_codec_class, register_codec
 
     chosen: dict[str, str] = {}
@@ -173,6 +173,6 @@ def _format_3(name: str, base: Any) -> type:
 
     members: dict[str, Any] = {"_decode_single": decode_single}
     if hasattr(base, "_decode_sync"):
-        # Some versions of zarr call this one straight away, others by the one above.
+        # Some versions of zarr call this method directly, others through the one above.
         members["_decode_sync"] = decode_sync
     return type(base.__name__, (base,), members)

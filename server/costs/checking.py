@@ -1,7 +1,7 @@
-"""``costs:check``: compile a cost spec and sample it, in a process of its own.
+"""``costs:check``: compile a cost spec and sample it, in a separate process.
 
-Compiling a hostile formula may take seconds and memory; a process can be limited and killed,
-and the event loop of the service never notices.
+Compiling a hostile formula may take seconds and memory. A process can be limited and killed
+without blocking the service's event loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MEMORY_BYTES = 8 << 30
 def check_apart(
     request: Mapping[str, Any], data: Path, settings: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
-    """``check`` in a child process, for at most ``seconds``. Raises HttpProblem."""
+    """Run ``check`` in a child process, for at most ``seconds``. Raises HttpProblem."""
     order = json.dumps({"request": request, "data": str(data), "settings": settings})
     try:
         done = subprocess.run(
@@ -53,14 +53,14 @@ def check_apart(
         found = answer["problem"]
         extra = {k: found[k] for k in ("row", "column") if k in found}
         slug = found["type"].rpartition(":")[2]
-        # What a job may fail with is, in a check, the request's fault.
+        # In a check, an error that would fail a job is an error of the request.
         slug = slug if slug in ("invalid-cost", "over-limit", "invalid-store") else "invalid-spec"
         raise HttpProblem(slug, found["detail"], pointer=found.get("pointer", "/cost"), **extra)
     return answer
 
 
 def check(request: Mapping[str, Any], data: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Shape, dtype, sampled costs and times of a cost spec. Raises HttpProblem."""
+    """Return shape, dtype, sampled costs and times of a cost spec. Raises HttpProblem."""
     parsed = CheckRequest.model_validate(request)
     started = time.perf_counter()
     source = build(parsed.cost, Resolver(data, settings), parsed.shape, parsed.maximize, "/cost")
@@ -94,12 +94,12 @@ def check(request: Mapping[str, Any], data: Path, settings: Mapping[str, Any]) -
 
 
 def infinite_among(costs: np.ndarray[Any, Any]) -> int:
-    """How many of these costs are infinite."""
+    """Return the number of infinite costs."""
     return int(np.isinf(costs).sum()) if costs.dtype.kind == "f" else 0
 
 
 def infinite(source: Any, n_sampled: int, n_infinite: int) -> dict[str, Any]:
-    """What is told of infinite costs: how many of those sampled, and why if nobody said inf."""
+    """Return the number of infinite costs in a sample, and their cause if the spec has no inf."""
     explain = getattr(source, "why_infinite", None)
     why = explain() if n_infinite and explain is not None else None
     return {"sampled": n_sampled, "found": n_infinite, "why": why}
@@ -135,7 +135,7 @@ def _plain(value: Any) -> Any:
 
 
 def main() -> int:
-    """Read an order from stdin, write the answer to stdout."""
+    """Read a request from stdin and write the answer to stdout."""
     order = json.load(sys.stdin)
     _limit(int(order["settings"]["limits"]["check_s"]) + 1)
     try:
@@ -147,11 +147,11 @@ def main() -> int:
 
 
 def _limit(seconds: int) -> None:
-    """No more processor time, memory or files than a check needs."""
+    """Limit processor time, memory and files to what a check needs."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    # Not RLIMIT_AS: matrices are mapped, and may be larger than any memory.
+    # Not RLIMIT_AS: mapped matrices may be larger than memory.
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -1,9 +1,9 @@
-"""What a job will probably take: the answer to ``?dry_run=true``.
+"""Estimate of a job's memory and time: the answer to ``?dry_run=true``.
 
 The figures are orders of magnitude. They follow the measurements of compressed rows: a row
-is evaluated about ``2 + log2(n / 500)`` times, most evaluations looking at a part of the
+is evaluated about ``2 + log2(n / 500)`` times, most evaluations reading a part of the
 row, plus one pass for the certificate; the dense method evaluates a row as often as the
-cache makes it, here taken as the share of rows that the cache cannot hold.
+cache requires, here taken as the share of rows that the cache cannot hold.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from bigsap_server.costs.plan import Plan
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.spreading import spread_seconds
 
-# Entries that a list begins with, of few rows and of many, and from how many rows on; the same
-# where bounds are close (see ``bigsap.policy``); and of trees.
+# Initial entries of a list, with few rows and with many, and that number of rows; the same where bounds are
+# close (see ``bigsap.policy``); and for trees.
 _LIST, _LONG_LIST, _LONG = 128, 160, 10_000
 _CLOSE_LIST, _LONG_CLOSE_LIST, _LONG_CLOSE = 48, 64, 100_000
 _TREE_LIST = 32
 _ENTRY_BYTES = 12
-# In a checkpoint: bytes of an entry with what lists that doubled take, and vectors.
+# In a checkpoint: bytes of an entry, including lists that doubled, and vectors.
 _KEPT_BYTES, _KEPT_VECTORS = 14, 3
-_VECTORS = 24  # of 8 bytes, a row and column, certificate included
+_VECTORS = 24  # of 8 bytes, per row and column, certificate included
 _BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
-_ASKED = 2  # evaluations of a row on workers, which keep it for the others while there is room
+_ASKED = 2  # evaluations of a row on workers, which keep rows while there is memory
 _START_S = 0.2  # opening, kernels from their cache
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def size_bytes(value: int | str | None) -> int | None:
-    """``"8GiB"`` as a number of bytes."""
+    """Return the number of bytes of a size such as ``"8GiB"``."""
     if value is None or isinstance(value, int):
         return value
     found = re.fullmatch(r"([0-9.]+) ?([kKMGT]?)(i?)B?", value)
@@ -45,9 +45,9 @@ def size_bytes(value: int | str | None) -> int | None:
 
 
 def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) -> dict[str, Any]:
-    """Memory and disk in bytes and time in seconds, with what they are made of.
+    """Return memory and disk in bytes and time in seconds, with their parts.
 
-    workers: of the cluster, that a spread job will probably have.
+    workers: number of the cluster's workers that a spread job will probably have.
     """
     options = request.options
     if plan.shape is None:
@@ -140,14 +140,14 @@ def estimate(request: JobRequest, plan: Plan, threads: int, workers: int = 1) ->
 
 
 def passes_of(n: int, dense: bool, python_rows: bool) -> float:
-    """How often a solve computes a pair on average, the proof included."""
+    """Return how often a solve computes a pair on average, the proof included."""
     evaluations = 2.0 + max(0.0, math.log2(max(n, 1) / 500)) if not dense else 3.0
     share = 1.0 if python_rows or dense else min(1.0, 0.15 + 600 / max(n, 1))
     return evaluations * share + 1
 
 
 def _entries(options: Any, plan: Plan, n: int) -> int:
-    """How many entries the list of a row begins with."""
+    """Return the initial number of entries of a row's list."""
     if options.method == "hungarian":
         return _TREE_LIST
     if plan.close and not options.maximize:
@@ -156,5 +156,5 @@ def _entries(options: Any, plan: Plan, n: int) -> int:
 
 
 def over_memory(found: Mapping[str, Any], limit: int | None) -> bool:
-    """Whether an estimate exceeds the operator's limit."""
+    """Return whether an estimate exceeds the operator's limit."""
     return limit is not None and (found["memory_bytes"] or 0) > limit

@@ -1,4 +1,4 @@
-"""Judging the members of a cost spec, each by what is known of its arrays without reading them."""
+"""Validation of the members of a cost spec, without reading large arrays."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ from bigsap_server.problems import HttpProblem
 
 import bigsap
 
-#: Sources whose arrays are no larger than this are built, so that every check is made; starts
-#: of this size are read.
+#: Sources whose arrays are at most this large are built, so that the library makes all its checks; starts
+#: of at most this size are read.
 SMALL_BYTES = 4 << 20
-# Rows and columns whose costs are computed to find infinite ones, by numpy; and for formulas
-# of at most so many operations a pair.
+# Rows and columns whose costs are computed with numpy to find infinite ones; and the most operations a pair
+# of such formulas.
 _SAMPLE = 16
 _MOST_OPERATIONS = 5_000
-#: Of the files of a zarr array so many are looked at; the worker looks at all.
+#: Files of a zarr array that are checked; the worker checks all.
 _FILES = 10_000
-#: Bounds of costs of so many coordinates are close (see ``bigsap.policy``).
+#: Bounds are close with at most this many coordinates (see ``bigsap.policy``).
 _FEW_COORDINATES = 6
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A member of the union, judged. close: bounds of its costs are close, so that lists of them
-    are short."""
+    """Validated member of a spec. close: its costs have close bounds, so that lists are short."""
 
     shape: tuple[int, int] | None
     dtype: str = "float64"
@@ -52,7 +51,7 @@ class Piece:
 
 
 class Judge:
-    """Walks a cost spec. kinds: the members met; infinite: as ``Plan`` has it."""
+    """Validator of a cost spec. kinds: the members found; infinite: see ``Plan``."""
 
     def __init__(self, resolver: Resolver, shape: list[int] | None, maximize: bool) -> None:
         self.resolver, self.shape, self.maximize = resolver, shape, maximize
@@ -63,7 +62,7 @@ class Judge:
         return self.resolver.facts(getattr(spec, name), pointer_to_child(pointer, name))
 
     def sided(self, spec: Any, name: str, pointer: str) -> tuple[int, int]:
-        """(n, d) of points or factors; one dimension means d = 1."""
+        """Return (n, d) of points or factors; one dimension means d = 1."""
         facts = self.facts(spec, name, pointer)
         if len(facts.shape) not in (1, 2):
             raise invalid("needs 1 or 2 dimensions", pointer_to_child(pointer, name))
@@ -74,7 +73,7 @@ class Judge:
         return (*facts.shape, 1)[:2] if len(facts.shape) == 1 else facts.shape  # type: ignore[return-value]
 
     def part(self, spec: Any, pointer: str) -> Piece:
-        """Judge one member and what is below it."""
+        """Validate a member and the members below it."""
         self.kinds.append(spec.type)
         match spec:
             case specs.Points():
@@ -136,7 +135,7 @@ class Judge:
         )
 
     def small(self, spec: Any, nbytes: int, pointer: str) -> None:
-        """Have the library check everything, where that is cheap."""
+        """Build a small source, so that the library checks everything."""
         if nbytes <= SMALL_BYTES:
             build(spec, self.resolver, self.shape, self.maximize, pointer)
 
@@ -239,9 +238,9 @@ class Judge:
     def parse_only(
         self, spec: specs.Expression, shape: tuple[int, int], facts: dict[str, Facts], pointer: str
     ) -> None:
-        """Check a formula on large arrays with small ones in their place.
+        """Check a formula on large arrays with small arrays in their place.
 
-        The language asks of first dimensions only whether they are n or m.
+        The language only tests whether first dimensions are n or m.
         """
         n, m = shape
         small = {n: 2, m: 2 if n == m else 3}
@@ -267,7 +266,7 @@ class Judge:
 
 
 def _sample(expression: Any) -> dict[str, Any] | None:
-    """How many of some costs of an expression are infinite; None for a very long formula."""
+    """Return how many sampled costs of an expression are infinite; None for a very long formula."""
     n, m = expression.shape
     if not n or not m or expression.expression.operations > _MOST_OPERATIONS:
         return None
@@ -283,5 +282,5 @@ def expect(facts: Facts, shape: tuple[int, ...], pointer: str) -> None:
 
 
 def invalid(detail: str, pointer: str) -> HttpProblem:
-    """What is wrong with the field at ``pointer``."""
+    """Return the problem of an invalid field at ``pointer``."""
     return HttpProblem("invalid-spec", detail, pointer=pointer)

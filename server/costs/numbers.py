@@ -1,7 +1,7 @@
-"""Numbers of requests, alone and in lists: what JSON cannot say, and what float64 does not hold.
+"""Numbers in requests: infinities, which JSON lacks, and integers that float64 cannot represent.
 
-No number is rounded silently: an integer beyond 2**53 stays one, or is refused where float64 is
-needed and does not hold it.
+No number is rounded silently: an integer beyond 2**53 stays an integer, or is refused where float64
+is needed and cannot represent it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _infinite(value: object) -> float | None:
 
 
 def _check_entry(value: object, where: str) -> float | int | str:
-    """One entry of an inline array; infinities as text, which JSON can carry."""
+    """Return an entry of an inline array; infinities as text, since JSON has none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         if _infinite(value) is None:
             raise ValueError(f'{where} must be a number, "Infinity" or "-Infinity"')
@@ -56,7 +56,7 @@ def _check_inline(values: list[Any]) -> list[Any]:
 
 
 def _check_exact(entries: dict[str, Any]) -> None:
-    """Refuse an integer that would be rounded because others make the array float64."""
+    """Refuse an integer that would be rounded because other entries make the array float64."""
     if all(isinstance(value, int) for value in entries.values()):
         return
     for where, value in entries.items():
@@ -83,7 +83,7 @@ Inline: TypeAlias = Annotated[
 
 
 def _keep_integer(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """A float; an integer that float64 does not hold stays one."""
+    """Return a float, or an integer that float64 cannot represent."""
     if isinstance(value, int) and not isinstance(value, bool):
         try:
             rounded = float(value)
@@ -99,13 +99,13 @@ def _check_held(value: float) -> float:
     return value
 
 
-#: A finite number: a float, but an integer where float64 would round it.
+#: A finite number: a float, or an integer where float64 would round it.
 Number: TypeAlias = Annotated[
     Annotated[float, Field(allow_inf_nan=False)],
     WrapValidator(_keep_integer),
     WrapSerializer(lambda value, handler: value if isinstance(value, int) else handler(value)),
     WithJsonSchema({"type": "number"}),
 ]
-#: A finite number that float64 holds.
+#: A finite number that float64 represents exactly.
 Finite: TypeAlias = Annotated[Number, AfterValidator(_check_held)]
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -1,7 +1,7 @@
-"""Judging a request before it is accepted, from shapes and small data alone.
+"""Validation of a request before it is accepted, from shapes and small data alone.
 
-Nothing large is read and nothing is fetched: matrices stay on the disk, providers and
-remote stores are not asked. What only the data can tell, the worker finds out.
+No large data are read and nothing is fetched: matrices stay on the disk, and providers and
+remote stores are not contacted. The worker makes the checks that need the data.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from bigsap_server.settings import cores
 
 @dataclass
 class Plan:
-    """What a request amounts to.
+    """Properties of a request.
 
-    shape: None when only the data will tell. dtype: of the costs. source_bytes: memory of
-    the source beyond mapped files. pair_ns: about the time to compute a cost, nanoseconds,
-    one thread. python_rows: rows come through Python. kinds: the members used. infinite: of
+    shape: None if only the data determine it. dtype: of the costs. source_bytes: memory of
+    the source in addition to mapped files. pair_ns: approximate time to compute a cost, nanoseconds,
+    one thread. python_rows: whether Python evaluates rows. kinds: the members used. infinite: of
     some costs of the first expression, how many are infinite and why, see ``checking``. close:
     see ``Piece``.
     """
@@ -42,7 +42,7 @@ class Plan:
 
 
 def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
-    """Judge a whole request. Raises HttpProblem with the pointer to the field."""
+    """Validate a whole request. Raises HttpProblem with the pointer to the field."""
     found = plan_costs(request.cost, resolver, request.shape, request.options.maximize)
     limits = resolver.settings["limits"]
     options = request.options
@@ -69,7 +69,7 @@ def plan(request: JobRequest, resolver: Resolver, devices: list[str]) -> Plan:
 
 
 def plan_costs(cost: Any, resolver: Resolver, shape: list[int] | None, maximize: bool) -> Plan:
-    """Judge a cost spec."""
+    """Validate a cost spec."""
     found = Plan()
     depth = _depth(cost)
     limits = resolver.settings["limits"]

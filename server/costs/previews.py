@@ -1,8 +1,8 @@
-"""What the page draws of a matching of points in the plane: some of the points, some of the links.
+"""Preview of a matching of points in the plane: a sample of the points and links.
 
-Sampled here and not in the browser, so that the size of the sets does not matter, nor where they
-are: in the request, uploaded, or in a store of the operator's. (A job may read any file of a
-store; ``costs:check`` shows costs of its points as well. So a picture tells nothing new.)
+Sampled in the server and not in the browser, so that the size of the sets does not matter, nor
+their location: the request, an upload, or a store of the operator's. (A job may read any file of a
+store, and ``costs:check`` shows costs of its points, so a preview reveals nothing new.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from bigsap_server.costs import specs
 from bigsap_server.costs.resolver import Resolver
 
-_LINKS = 3000  # more would be one blot
+_LINKS = 3000  # more could not be told apart
 _POINTS = 10_000
 #: Coordinates are whole numbers, from 0 to this along the longer side.
 _GRID = 65_535
@@ -23,7 +23,7 @@ _Array = np.ndarray[Any, Any]
 
 
 def points_in(cost: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The spec of the points whose distances the costs are, perhaps scaled, gated or added to."""
+    """Return the spec of the points whose distances are the costs, perhaps inside other members."""
     if cost["type"] == "points":
         return cost
     if cost["type"] in ("scale", "mask", "forbid_above"):
@@ -35,10 +35,10 @@ def points_in(cost: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def picture(cost: Mapping[str, Any], resolver: Resolver, col4row: _Array) -> dict[str, Any] | None:
-    """See ``schemas.Picture``; None when there is no link, or no points in the plane.
+    """Return a ``schemas.Picture``; None without links, or without points in the plane.
 
-    col4row: int (n,), -1 for rows left out. Raises HttpProblem when the points are not there any
-    more. Reads some 20,000 points, however many there are.
+    col4row: int (n,), -1 for unassigned rows. Raises HttpProblem when the points no longer exist.
+    Reads some 20,000 points, however many there are.
     """
     found = points_in(cost)
     assigned = int(np.count_nonzero(col4row >= 0))
@@ -52,12 +52,12 @@ def picture(cost: Mapping[str, Any], resolver: Resolver, col4row: _Array) -> dic
     columns = col4row[rows]
     rows, columns = rows[columns >= 0], columns[columns >= 0]
     sampled = (x[:: _step(len(x), _POINTS)], y[:: _step(len(y), _POINTS)], x[rows], y[columns])
-    # The first coordinate of haversine is the latitude, which goes up.
+    # The first coordinate of haversine is the latitude, which is drawn upwards.
     axes = [1, 0] if spec.metric == "haversine" else [0, 1]
     parts = [part[:, axes].astype(np.float64) for part in sampled]
     whole = np.concatenate(parts)
     low, high = whole.min(axis=0), whole.max(axis=0)
-    # Halves, because the span of numbers near the largest there are is none.
+    # Halved, because the span of numbers near the largest float would overflow.
     span = float((high / 2 - low / 2).max()) or 1.0
     drawn = [np.rint((part / 2 - low / 2) / span * _GRID).astype(np.int64) for part in parts]
     return {

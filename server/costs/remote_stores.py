@@ -1,8 +1,8 @@
-"""Zarr arrays behind an address: no answer is taken in beyond what the array can need.
+"""Remote zarr arrays: no answer is read beyond what the array can need.
 
-Metadata says how large a chunk may be, decoded and on its way; what answers may send more, or
-never end. HTTP answers are counted as they come in. Object stores are asked for so many bytes
-at the most, which is a range they honour.
+Metadata limits the size of a chunk, decoded and compressed; a server may send more, or
+never end. HTTP answers are counted as they arrive. Object stores are requested by range, which
+they honour.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bigsap_server.costs.stores import METADATA_BYTES
 
 
 class Limit:
-    """The most bytes of one answer; ``most`` may be changed while a store is open."""
+    """Most bytes of one answer; ``most`` may be changed while a store is open."""
 
     def __init__(self, most: int = METADATA_BYTES) -> None:
         self.most = most
@@ -26,11 +26,11 @@ class Limit:
 
 
 def remote_zarr(uri: str) -> tuple[Any, dict[str, Any], Limit]:
-    """A zarr array behind an http(s) or object store address, read-only, and its metadata.
+    """Return a read-only zarr array behind an http(s) or object store address, and its metadata.
 
-    The limit is that of metadata; whoever has judged them sets that of the chunks.
-    Redirects are refused. Raises ImportError when fsspec's part for the scheme is missing,
-    and whatever zarr raises.
+    The limit is that for metadata; the caller sets that for chunks after checking the metadata.
+    Redirects are refused. Raises ImportError when fsspec's package for the scheme is missing,
+    and zarr's exceptions.
     """
     import zarr
     from zarr.buffer import default_buffer_prototype
@@ -47,14 +47,14 @@ def remote_zarr(uri: str) -> tuple[Any, dict[str, Any], Limit]:
 
 
 def _http_options(limit: Limit) -> dict[str, Any]:
-    """What fsspec's HTTP file system needs to keep the limit."""
+    """Return the options of fsspec's HTTP file system that keep the limit."""
     import aiohttp
 
     class Response(aiohttp.ClientResponse):
         async def read(self) -> bytes:
             limit.check(self.content_length or 0)
             if self.headers.get("Content-Encoding", "identity") != "identity":
-                # It was not asked for, and a few bytes of it may become very many.
+                # Compression was not requested, and a few bytes may decode to very many.
                 raise ValueError("the answer is compressed for its transport")
             pieces, size = [], 0
             async for piece in self.content.iter_any():
@@ -75,7 +75,7 @@ def _http_options(limit: Limit) -> dict[str, Any]:
 
 
 def bounded(store: Any, limit: Limit) -> Any:
-    """``store`` (zarr's), which asks for no more than one byte above the limit."""
+    """Return a zarr store that requests at most one byte above the limit."""
     from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
     from zarr.storage import WrapperStore
 

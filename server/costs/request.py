@@ -1,4 +1,4 @@
-"""What a client may ask beyond the costs: options, warm start, the whole request."""
+"""Request models: options, warm start, and the whole request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the references of a cost spec lead: uploaded arrays, files of stores, addresses.
+"""Resolution of references in a cost spec: uploaded arrays, files of stores, addresses.
 
 Nothing here needs the web framework: workers resolve as the server does.
 """
@@ -32,7 +32,7 @@ import bigsap
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of an array without reading it. finite: None when nobody has looked."""
+    """Facts about an array that need no reading. finite: None when unknown."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -46,10 +46,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Resolver:
-    """Where arrays, stores and addresses of a spec lead.
+    """Resolver of arrays, stores and addresses of a spec.
 
     data: the service's folder. settings: as ``Settings.model_dump(mode="json")``. owner:
-    only arrays of this key may be used; None: any.
+    only arrays of this key may be used; None: all.
     """
 
     data: Path
@@ -58,7 +58,7 @@ class Resolver:
     _known: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     def facts(self, ref: Any, pointer: str) -> Facts:
-        """Shape and dtype of an array reference. Raises HttpProblem."""
+        """Return shape and dtype of an array reference. Raises HttpProblem."""
         if isinstance(ref, specs.Uploaded):
             meta = self._meta(ref.array, pointer)
             return Facts(tuple(meta["shape"]), np.dtype(meta["dtype"]), meta["finite"], False)
@@ -66,7 +66,7 @@ class Resolver:
         return Facts(array.shape, array.dtype, None, isinstance(ref, list))
 
     def array(self, ref: Any, pointer: str) -> np.ndarray[Any, Any]:
-        """The array of a reference: mapped read-only, or made from the numbers in place."""
+        """Return the array of a reference: mapped read-only, or made from inline numbers."""
         if isinstance(ref, list):
             return self._inline(ref, pointer)
         if isinstance(ref, specs.Uploaded):
@@ -78,7 +78,7 @@ class Resolver:
         return _load(file, pointer)
 
     def array_folder(self, array_id: str) -> Path:
-        """Where an uploaded array lies."""
+        """Return the folder of an uploaded array."""
         return self.data / "arrays" / array_id
 
     def _inline(self, values: list[Any], pointer: str) -> np.ndarray[Any, Any]:
@@ -92,7 +92,7 @@ class Resolver:
         text = any(
             isinstance(value, str) for row in values for value in (row if isinstance(row, list) else (row,))
         )
-        # "Infinity" is a text that numpy reads as what it says.
+        # numpy parses the text "Infinity" as infinity.
         return np.asarray(values, dtype=np.float64 if text else None)
 
     def _meta(self, array_id: str, pointer: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Resolver:
         return self._known[array_id]
 
     def zarr(self, spec: specs.Zarr, pointer: str) -> bigsap.CostSource:
-        """A judged local folder or remote array, which decodes no more than it declares."""
+        """Return a validated local folder or remote array that decodes at most its declared size."""
         limit = self.settings["limits"]["zarr_chunk_bytes"]
         if spec.uri is not None:
             check_uri(spec.uri, self.settings["zarr_uris"], pointer_to_child(pointer, "uri"))
@@ -134,7 +134,7 @@ class Resolver:
             return bigsap.from_zarr(folder)
 
     def zarr_folder(self, spec: specs.Zarr, pointer: str) -> Path:
-        """The local folder of a zarr spec, jailed."""
+        """Return the local folder of a zarr spec, inside its store."""
         assert spec.store is not None
         assert spec.path is not None
         folder = jailed(self.settings["stores"], spec.store, spec.path, pointer)
@@ -144,7 +144,7 @@ class Resolver:
 
 
 def pointer_to_child(pointer: str, *parts: object) -> str:
-    """The pointer to a field below ``pointer``."""
+    """Return the pointer to a field below ``pointer``."""
     return pointer + pointer_to(*parts)
 
 

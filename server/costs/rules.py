@@ -1,6 +1,6 @@
-"""Options and starts that ``bigsap.solve`` would refuse, of what can be told cheaply.
+"""Checks for options and starts that ``bigsap.solve`` would refuse, as far as they are cheap.
 
-The library judges where costs without rows do for that.
+Where possible the library itself checks, on costs without rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bigsap_server.problems import HttpProblem
 
 import bigsap
 
-# They need no more rows than columns, or costs that give columns as cheaply.
+# Methods that need at most as many rows as columns, or costs whose columns are as cheap as rows.
 _WIDE_ONLY = ("hungarian", "auction")
 
 
@@ -31,9 +31,9 @@ def check_combination(options: Options) -> None:
 
 @cache
 def _objection(method: str, variant: str, start: str, epsilon: bool) -> str | None:
-    """What the library says against options, each of which there is.
+    """Return the library's error message for options that are valid by themselves.
 
-    Of the defaults it is not asked: to import it takes a second.
+    Defaults are not checked: importing the library takes a second.
     """
     if (method, variant, start, epsilon) == ("auto", "auto", "auto", True):
         return None
@@ -45,8 +45,10 @@ def _objection(method: str, variant: str, start: str, epsilon: bool) -> str | No
 
 
 def check_tall(request: JobRequest, resolver: Resolver, shape: tuple[int, int], devices: list[str]) -> None:
-    """Refuse methods for wide costs where a matrix has more rows than columns, and gives no
-    columns: one in a file, a store or at a provider. Raises HttpProblem."""
+    """Refuse methods for wide costs where a matrix has more rows than columns and no cheap columns.
+
+    Such a matrix is in a file, a store or at a provider. Raises HttpProblem.
+    """
     options, cost = request.options, request.cost
     n, m = shape
     if options.method not in _WIDE_ONLY or not n > m > 0 or options.unassigned_cost is not None:
@@ -74,9 +76,9 @@ def _gives_columns(cost: Any, resolver: Resolver, shape: tuple[int, int]) -> boo
 
 
 def check_start(request: JobRequest, resolver: Resolver, shape: tuple[int, int]) -> None:
-    """The warm start's arrays and the costs of unassigned rows, of a problem of this shape.
+    """Validate the warm start's arrays and the costs of unassigned rows for a problem of this shape.
 
-    What small arrays hold is judged, too; of large ones only the sizes. Raises HttpProblem.
+    For small arrays the contents are checked, for large ones only the sizes. Raises HttpProblem.
     """
     n, m = shape
     prices: Any = request.options.unassigned_cost
@@ -103,7 +105,7 @@ def check_start(request: JobRequest, resolver: Resolver, shape: tuple[int, int])
 
 
 def _small(ref: Any, resolver: Resolver, size: int, pointer: str) -> np.ndarray[Any, Any] | None:
-    """The array of a reference, None if it is large. Raises HttpProblem unless it has ``size``."""
+    """Return the array of a reference, None if it is large. Raises HttpProblem unless it has ``size``."""
     facts = resolver.facts(ref, pointer)
     expect(facts, (size,), pointer)
     return resolver.array(ref, pointer) if facts.nbytes <= SMALL_BYTES else None
@@ -131,7 +133,7 @@ def _check_size(largest: int, pointer: str) -> None:
 
 
 def _check_columns(given: np.ndarray[Any, Any], m: int, pointer: str) -> None:
-    """An assignment: columns from 0 to m - 1, none twice, or -1."""
+    """Raise unless the entries are -1 or columns from 0 to m - 1, none twice."""
     if not given.size:
         return
     if given.dtype.kind not in "iu":

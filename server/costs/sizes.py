@@ -13,7 +13,7 @@ _SIZE_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,6})? ?([kKMGT]i?)?B?$"
 
 
 def size_bytes(value: int | str) -> int:
-    """A judged size as a number of bytes; the library's own reading of it."""
+    """Return a validated size as a number of bytes, as the library parses it."""
     return bigsap.RowCache(value).budget(0)
 
 

@@ -1,6 +1,6 @@
-"""What a client may ask: the cost spec, the options and the job request.
+"""Models of the cost spec.
 
-The cost spec is a tagged union: ``type`` says which member, and each member maps onto one
+The cost spec is a tagged union: ``type`` selects the member, and each member maps onto one
 source of the library (``build``). Nothing here is ever evaluated as Python or unpickled.
 Unknown keys and values of another type are refused, never converted.
 """
@@ -19,13 +19,13 @@ DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
 class Model(BaseModel):
-    """Base of all: strict types, no unknown keys, unchangeable."""
+    """Base class of all models: strict types, no unknown keys, immutable."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def example(document: dict[str, Any]) -> ConfigDict:
-    """A model's configuration with an example for its JSON Schema."""
+    """Return a model's configuration with an example for its JSON Schema."""
     return ConfigDict(json_schema_extra={"examples": [document]})
 
 
@@ -54,7 +54,7 @@ def _array_kind(value: Any) -> str:
     return "uploaded"
 
 
-#: An uploaded array, a stored one, or up to 10,000 numbers in place.
+#: An uploaded array, a stored one, or up to 10,000 inline numbers.
 Array: TypeAlias = Annotated[
     Annotated[Inline, Tag("inline")]
     | Annotated[Uploaded, Tag("uploaded")]
@@ -76,7 +76,7 @@ NumberOrArray: TypeAlias = Annotated[
     | Annotated[Stored, Tag("stored")],
     Discriminator(_scalar_or_array),
 ]
-#: The same, where an integer counts as one.
+#: The same, with integers accepted as numbers.
 CostOrArray: TypeAlias = Annotated[
     Annotated[Number, Tag("number")]
     | Annotated[Inline, Tag("inline")]
@@ -222,7 +222,7 @@ class Plugin(Model):
     @field_validator("params")
     @classmethod
     def _plain_json(cls, params: dict[str, Any]) -> dict[str, Any]:
-        # Infinities and lone surrogates can be read, but not be written as JSON again.
+        # Infinities and lone surrogates can be parsed but not be written as JSON.
         json.dumps(params, allow_nan=False, ensure_ascii=False).encode("utf-8")
         return params
 

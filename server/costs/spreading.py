@@ -1,4 +1,4 @@
-"""Jobs over several workers of the cluster: who may have them, and how long they take.
+"""Jobs spread over several workers of the cluster: permission and time estimate.
 
 The formula is that of docs/cluster.md.
 """
@@ -11,27 +11,28 @@ from bigsap_server.costs.request import JobRequest
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Settings
 
-#: What arrives here from all workers together, bytes a second: an assumption.
+#: Bytes a second received from all workers together: an assumption.
 BYTES_A_SECOND = 5e8
-#: A wave of rows that searches wait for: two round trips, and half of the workers wait meanwhile.
+#: Time of a wave of rows that searches wait for: two round trips, while half of the workers wait.
 WAVE_SECONDS = 0.01
 #: Rows of such a wave.
 WAVE_ROWS = 32
-#: What comes back of a row that is not brought whole.
+#: Bytes returned for a row that is not returned whole.
 LIST_BYTES = 1600
 
 
 def has_cluster(settings: Settings) -> bool:
-    """Whether there are several workers that a job could be spread over, as far as is known."""
+    """Return whether there are, as far as is known, several workers for a spread job."""
     if settings.executor == "inline":
         return False
     return settings.scheduler is not None or settings.default_workers > 1
 
 
 def workers_asked(request: JobRequest, settings: Settings, most: int | None) -> bool | int:
-    """``spread`` as the job gets it: False, True for all workers, or how many at most.
+    """Return ``spread`` for the job: False, True for all workers, or how many at most.
 
-    most: what the caller's key allows; None: all. Raises HttpProblem with the pointer to the field.
+    most: the limit of the caller's key; None: no limit. Raises HttpProblem with the pointer to the
+    field.
     """
     asked = request.spread
     if not asked:
@@ -57,7 +58,7 @@ def workers_asked(request: JobRequest, settings: Settings, most: int | None) -> 
 
 
 def workers_of(spread: bool | int, there: int) -> int:
-    """How many of the workers that there are such a job will have."""
+    """Return how many of the existing workers such a job will have."""
     if not spread:
         return 1
     return max(1, there if spread is True else min(spread, there))
@@ -66,10 +67,10 @@ def workers_of(spread: bool | int, there: int) -> int:
 def spread_seconds(
     n: int, m: int, row_seconds: float, workers: int, *, asked: float, answered: float, whole: bool
 ) -> float:
-    """Seconds that the rows of a spread solve take, beside its search.
+    """Return the seconds that the rows of a spread solve take, without its search.
 
-    asked: rows that workers ask of the costs. answered: rows that they answer for, those that
-    they have kept included. whole: with whole rows; else with lists.
+    asked: rows requested from the costs by workers. answered: rows returned by workers, including
+    those that they have kept. whole: with whole rows; else with lists.
     """
     answer = 8 * m if whole else min(8 * m, LIST_BYTES)
     waves = 0 if whole else math.ceil(max(0.0, answered - n) / WAVE_ROWS)

@@ -1,8 +1,8 @@
-"""Files of named stores: jailed paths, and zarr metadata judged before anything is decoded.
+"""Files of named stores: restricted paths, and zarr metadata checked before decoding.
 
 A path is relative, has no ``..`` and leads through no symbolic link, so it stays within its
 store. A zarr array must be 2-D and of real numbers, its chunks below the limit when decoded,
-and its codecs among those that only shrink bytes.
+and its codecs among those that only compress bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from bigsap_server.problems import HttpProblem
 
-#: The most that is read of metadata.
+#: Most bytes read of metadata.
 METADATA_BYTES = 1 << 20
 CODECS = frozenset({"bytes", "blosc", "zstd", "lz4", "gzip", "crc32c", "sharding_indexed"})
 _COMPRESSORS = frozenset({"blosc", "zstd", "lz4", "gzip", "zlib"})
@@ -27,7 +27,7 @@ _V2_TYPES = re.compile(r"[<>|]?(b1|[iu][1248]|f[248])")
 
 
 def jailed(stores: Mapping[str, Any], store: str, path: str, pointer: str) -> Path:
-    """The file or folder ``path`` of a named store. Raises HttpProblem ``forbidden-path``."""
+    """Return the file or folder ``path`` of a named store. Raises HttpProblem ``forbidden-path``."""
 
     def refuse(reason: str, slug: str = "forbidden-path") -> HttpProblem:
         return HttpProblem(slug, reason, pointer=f"{pointer}/path")
@@ -45,7 +45,7 @@ def jailed(stores: Mapping[str, Any], store: str, path: str, pointer: str) -> Pa
             place = place / part
             if stat.S_ISLNK(os.lstat(place).st_mode):
                 raise refuse("the path leads through a symbolic link")
-        # The check above and the use below are two steps; the last word has realpath.
+        # A link may be created between the check above and the use, so realpath decides.
         if os.path.commonpath((root, os.path.realpath(place))) != os.fspath(root):
             raise refuse("the path leaves the store")
     except (FileNotFoundError, NotADirectoryError):
@@ -56,16 +56,16 @@ def jailed(stores: Mapping[str, Any], store: str, path: str, pointer: str) -> Pa
 
 
 def check_zarr_folder(folder: Path, most_bytes: int, pointer: str) -> tuple[list[int], str]:
-    """Shape and dtype of a local zarr array, from its metadata alone.
+    """Return shape and dtype of a local zarr array, from its metadata alone.
 
-    Raises HttpProblem ``invalid-store`` for what is no array, is not allowed, or whose chunks
-    are larger than ``most_bytes`` when decoded.
+    Raises HttpProblem ``invalid-store`` if it is not an array, is not allowed, or has chunks
+    larger than ``most_bytes`` when decoded.
     """
     found = [name for name in ("zarr.json", ".zarray") if os.path.lexists(folder / name)]
     if not found:
         raise _bad("there is no zarr array at this path", pointer)
     facts = None
-    # Readers differ in which of both they prefer: both must be harmless, the first is believed.
+    # Readers differ in which file they prefer: both must be valid, and the first is used.
     for name in reversed(found):
         facts = check_metadata(_metadata(folder / name, pointer), most_bytes, pointer)
     assert facts is not None
@@ -73,10 +73,10 @@ def check_zarr_folder(folder: Path, most_bytes: int, pointer: str) -> tuple[list
 
 
 def check_zarr_files(folder: Path, pointer: str, most_entries: int | None = None) -> None:
-    """No link, device or file larger than a chunk can be, among the files of a judged array.
+    """Raise if a validated array's files include a link, a device or a file larger than a chunk.
 
-    zarr opens them by name and reads them whole, long after the path was judged. Looks at
-    ``most_entries`` of them: None, all, which is less than reading them is.
+    zarr opens files by name and reads them whole, long after the path was checked. Checks
+    ``most_entries`` of them; None: all, which takes less time than reading them.
     """
     most_bytes = max(
         file_bytes(_metadata(folder / name, pointer))
@@ -109,7 +109,7 @@ def check_zarr_files(folder: Path, pointer: str, most_entries: int | None = None
 
 
 def file_bytes(found: Mapping[str, Any]) -> int:
-    """More than a file of an array with this metadata needs: codecs gain, or lose a little."""
+    """Return an upper bound of a file's size: codecs compress, or expand slightly."""
     if found["zarr_format"] == 2:
         return 2 * chunk_bytes(found) + METADATA_BYTES
     # Each chunk of a shard has 16 bytes in its index, and a frame of its own.
@@ -124,7 +124,7 @@ def _configuration(codec: Any) -> Mapping[str, Any]:
 
 
 def chunk_bytes(found: Mapping[str, Any]) -> int:
-    """Size of a decoded chunk (of a shard, where there are some) by judged metadata."""
+    """Return the size of a decoded chunk (of a shard, where there are some) by validated metadata."""
     outer: list[int]
     if found["zarr_format"] == 2:
         outer = found["chunks"]
@@ -138,7 +138,7 @@ def _item_bytes(kind: str) -> int:
 
 
 def v2_chunk_bytes(folder: Path, pointer: str) -> int:
-    """Size of a decoded chunk of a judged local array of format 2; 0 of format 3."""
+    """Return the size of a decoded chunk of a validated local array of format 2; 0 for format 3."""
     file = folder / ".zarray"
     return chunk_bytes(_metadata(file, pointer)) if os.path.lexists(file) else 0
 
@@ -164,7 +164,7 @@ def _metadata(file: Path, pointer: str) -> dict[str, Any]:
 
 
 def check_metadata(found: Mapping[str, Any], most_bytes: int, pointer: str) -> tuple[list[int], str]:
-    """Judge the metadata of a zarr array, format 2 or 3; its shape and dtype."""
+    """Validate the metadata of a zarr array, format 2 or 3; return its shape and dtype."""
     try:
         if found.get("zarr_format") == 3:
             return _check_v3(found, most_bytes, pointer)

@@ -1,1 +1,1 @@
-"""Requests and answers: the application, its routes, what every request passes."""
+"""HTTP interface: the application, its routes and middleware."""

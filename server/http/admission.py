@@ -1,7 +1,7 @@
-"""What every request passes: limits of headers, origin, key, and what every answer carries.
+"""Outermost middleware: header limits, origin and key checks, and headers of every answer.
 
-Plain ASGI around the application, so that a request without a key never has its body
-read, and that nothing that goes wrong inside shows more than a problem document.
+Plain ASGI around the application, so that the body of a request without a key is never
+read, and internal errors expose only a problem document.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger("bigsap_server.access")
 MOST_HEADERS = 100
 MOST_HEADER_BYTES = 32 << 10
 _SAFE = ("GET", "HEAD", "OPTIONS")
-#: Asked by supervisors, which may speak HTTP/1.0 and name no host.
+#: Paths requested by process supervisors, which may use HTTP/1.0 without a Host header.
 _PROBES = ("/healthz", "/readyz")
 _JOB = re.compile(r"/v1/jobs/([a-z]+_[A-Za-z0-9]{1,40})(?:/|$)")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -53,7 +53,7 @@ SECURITY_HEADERS = {
 
 
 class Admission:
-    """The outermost ASGI layer. root: what a proxy has taken from the front of all paths."""
+    """The outermost ASGI layer. root: the path prefix that a proxy removes."""
 
     def __init__(self, app: Any, keys: Keys, metrics: Metrics, root: str = "") -> None:
         self.app, self._keys, self._metrics, self._root = app, keys, metrics, root
@@ -67,7 +67,7 @@ class Admission:
         try:
             self._check(scope)
             if answer.method == "HEAD":
-                # What GET would answer, without the body. A copy: the server looks at its own.
+                # Answer as GET, without the body. A copy, because the server reads its own scope.
                 scope, receive = {**scope, "method": "GET"}, answer.receive
             await self.app(scope, receive, answer.send)
             if answer.method == "HEAD" and answer.status is not None and not answer.complete:
@@ -105,7 +105,7 @@ class Admission:
         self._metrics.requests.labels(method, route, str(status)).inc()
         seconds = (answer.began or time.perf_counter()) - answer.started
         self._metrics.seconds.labels(route).observe(seconds)
-        # Polls and probes would drown everything else.
+        # Successful polls and probes are logged at a lower level, because they are frequent.
         quiet = status < 400 and method in _SAFE
         _log.log(
             logging.DEBUG if quiet else logging.INFO,
@@ -118,9 +118,9 @@ class Admission:
 
 
 def _check_local(method: str, headers: Headers) -> None:
-    """Without keys only this machine is served, and no web site may use its browser for it.
+    """Refuse requests from other machines and other web sites, for a service without keys.
 
-    A name other than the loopback's in ``Host`` means DNS rebinding; another ``Origin`` a
+    A name other than the loopback's in ``Host`` means DNS rebinding; another ``Origin`` means a
     request forged across sites.
     """
     host = headers.get("host", "")
@@ -139,7 +139,7 @@ def _plain_host(text: str) -> bool:
 
 
 class _Answer:
-    """The answer under way: adds headers, remembers status and time."""
+    """The answer being sent: adds headers, records status and time."""
 
     def __init__(self, scope: Scope, send: Send, root: str) -> None:
         self._send, self._path, self._root = send, scope["path"], root
@@ -156,7 +156,7 @@ class _Answer:
             self.context["job"] = found.group(1)
 
     async def receive(self) -> Message:
-        """For HEAD: no body, and nobody who reads on once the answer has begun."""
+        """Return an empty body for HEAD, and a disconnect once the answer has begun."""
         if not self._asked:
             self._asked = True
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -189,8 +189,11 @@ class _Answer:
         self._begun.set()
 
     def _place(self, location: bytes) -> bytes:
-        """Where a redirect leads, relative to where it comes from: whatever stands before the
-        path, here or at a proxy, stays. The framework's own name host and scheme of this side."""
+        """Return a redirect's location relative to its request path.
+
+        Prefixes of the path, here or at a proxy, are thus preserved. The framework's own locations contain
+        the internal host and scheme.
+        """
         if not location.startswith((b"http://", b"https://")):
             return location
         target = urlsplit(location.decode("latin-1"))

@@ -1,4 +1,4 @@
-"""The ASGI application: parts put together, errors made problem documents."""
+"""ASGI application: assembly of its parts, and errors as problem documents."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ import bigsap
 
 PAGE = Path(__file__).parents[1] / "page"
 _MOST_ERRORS = 20
-#: Parameters of paths that name things. What cannot be a name is the name of nothing.
+#: Path parameters that name resources. A value that is not a valid name gives 404.
 _IDS = {"job_id": "job", "array_id": "array", "name": "result"}
 
-# Not on every machine; without it the page's modules would be refused (nosniff).
+# Missing on some machines; without it browsers refuse the page's modules (nosniff).
 mimetypes.add_type("text/javascript", ".js")
 mimetypes.add_type("text/javascript", ".mjs")
 
@@ -59,7 +59,7 @@ _MODULES = (routes_jobs, routes_results, routes_arrays, routes_costs, routes_sys
 
 
 def allowed_methods(path: str) -> set[str]:
-    """The methods that some route has for a path."""
+    """Return the methods that any route has for a path."""
     found = {"GET"} if path == "/openapi.json" else set[str]()
     for module in _MODULES:
         for route in module.router.routes:
@@ -69,29 +69,29 @@ def allowed_methods(path: str) -> set[str]:
 
 
 class _Files(StaticFiles):
-    """The page's files: asked for anew each time, or an update would meet old parts of itself."""
+    """Static files of the page, revalidated on each request so that versions do not mix."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """404 for what is not there, whatever the method; 405 only for what is."""
+        """Return the file; 404 for missing files whatever the method, 405 only for existing ones."""
         if scope["method"] not in ("GET", "HEAD"):
             await super().get_response(path, {**scope, "method": "GET"})
         return await super().get_response(path, scope)
 
     def file_response(self, *args: Any, **given: Any) -> Response:
-        """With the header that says so; unchanged ones are answered 304."""
+        """Return the file with the revalidation header; unchanged files are answered 304."""
         response = super().file_response(*args, **given)
         response.headers["Cache-Control"] = "no-cache"
         return response
 
 
 class _Page(Mount):
-    """The page, at every path that is not the API's."""
+    """The page, at every path outside the API."""
 
     def __init__(self) -> None:
         super().__init__("/", _Files(directory=PAGE, html=True), name="page")
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """None of the API's paths, whatever the method: that is judged by its routes."""
+        """Match no path of the API, whatever the method: the API's routes check it."""
         path = scope.get("path", "")
         if path.startswith("/v1/") or allowed_methods(path):
             return Match.NONE, {}
@@ -101,11 +101,11 @@ class _Page(Mount):
 def create_app(
     settings: Settings, store: JobStore | None = None, executor: Executor | None = None
 ) -> Admission:
-    """The application; ``store`` and ``executor`` default to what the settings ask for.
+    """Return the application; ``store`` and ``executor`` default to those of the settings.
 
     Its lifespan opens the data folder, starts the workers and stops them. Raises ValueError
-    or OSError for a bad keys file. Whoever runs it calls ``stop_waiting(app)`` when the
-    process is told to end, so that streams and long polls let it.
+    or OSError for an invalid keys file. The caller must call ``stop_waiting(app)`` when the
+    process is told to end, so that streams and long polls end.
     """
     keys = Keys.read(settings.keys, settings.limits)
     metrics = Metrics()
@@ -146,7 +146,7 @@ def create_app(
         version=bigsap.__version__,
         lifespan=lifespan,
         summary="Exact linear assignment when the cost matrix does not fit",
-        # The usual pages load scripts from elsewhere; the service has a page of its own.
+        # The framework's pages load scripts from other hosts; the service has a page of its own.
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
@@ -175,7 +175,7 @@ def _problem_response(problem: HttpProblem, request: Request) -> Response:
 
 
 def _add_handlers(app: FastAPI) -> None:
-    """Every error that is the client's, or a state of things, as a problem document."""
+    """Add handlers that convert client errors and known failures to problem documents."""
     slugs: Mapping[type[Exception], str] = {
         UnknownJob: "not-found",
         WrongState: "wrong-state",
@@ -214,7 +214,7 @@ def _add_handlers(app: FastAPI) -> None:
         return _problem_response(found, request)
 
     async def unexpected(request: Request, error: Exception) -> Response:
-        # The framework passes the error on after this answer: admission logs it.
+        # The framework re-raises the error after this answer, and admission logs it.
         detail = "an error in the service; it is in the log"
         return _problem_response(HttpProblem("internal", detail), request)
 
@@ -245,7 +245,7 @@ def _from_http(error: StarletteHTTPException) -> HttpProblem:
 
 
 def _from_validation(errors: Sequence[Any], body: Any) -> HttpProblem:
-    """One problem for all validation errors; the first one's field is ``pointer``."""
+    """Return one problem for all validation errors; ``pointer`` is the first error's field."""
     found = []
     for error in errors[:_MOST_ERRORS]:
         place, *path = error["loc"]
@@ -262,12 +262,12 @@ def _from_validation(errors: Sequence[Any], body: Any) -> HttpProblem:
 
 
 def _pointer(path: Sequence[Any], body: Any) -> str:
-    """The JSON pointer of an error's location, without the names of union members."""
+    """Return the JSON pointer of an error's location, without the names of union members."""
     parts: list[Any] = []
     here = body
     tagged = False
     for k, part in enumerate(path):
-        # At a union of costs the path has the member's name, which may be a key's as well.
+        # At a union of costs the path contains the member's name, which may equal a key.
         if not tagged and isinstance(here, dict) and _is_cost(parts) and part == here.get("type"):
             tagged = True
             continue
@@ -288,7 +288,7 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
 
 
 def _is_cost(parts: Sequence[Any]) -> bool:
-    """Whether a pointer leads to a cost spec, whose ``type`` says which."""
+    """Return whether a pointer leads to a cost spec, whose ``type`` names the member."""
     return parts[-1:] == ["cost"] or (len(parts) > 1 and parts[-2] == "terms")
 
 

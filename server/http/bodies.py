@@ -1,7 +1,7 @@
-"""Reading bodies: JSON under limits, raw rows as a stream.
+"""Request bodies: JSON with limits, and streams of raw rows.
 
 JSON is parsed by the standard library with two additions: a repeated key is an error, and
-whatever its parser raises for monstrous input (depth, digits) is a problem document.
+the parser's exceptions for extreme input (depth, digits) become problem documents.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 _GZIP = ("gzip", "x-gzip")
-# Unzipped at a time.
+# Bytes decompressed at a time.
 _STEP = 1 << 16
 _JSON_TYPES = ("application/json", "application/merge-patch+json")
 
 
 def http_error(problem: HttpProblem) -> HTTPException:
-    """A problem in the one form that the framework lets out of its body parsing."""
+    """Return a problem as the only exception that the framework passes on from body parsing."""
     return HTTPException(problem.status, detail=problem)
 
 
@@ -33,8 +33,11 @@ class StrictRequest(Request):
     """A request whose JSON body is read under the service's limits."""
 
     async def body(self) -> bytes:
-        """The whole body, unzipped. Raises 413 beyond the limit, before and after that, 415 when
-        it is not called JSON or has another content encoding."""
+        """Return the whole body, decompressed.
+
+        Raises 413 beyond the limit, before and after decompression, and 415 for a content type other than
+        JSON or an unsupported content encoding.
+        """
         if not hasattr(self, "_body"):
             limit = self.app.state.settings.limits.body_bytes
             coding = ", ".join(self.headers.getlist("content-encoding")).strip().lower()
@@ -53,7 +56,7 @@ class StrictRequest(Request):
         return self._body
 
     async def json(self) -> Any:
-        """The parsed body; 400 when it is no JSON."""
+        """Return the parsed body; raise 400 when it is not JSON."""
         if not hasattr(self, "_json"):
             try:
                 self._json = parse(await self.body())
@@ -63,13 +66,13 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that gets a ``StrictRequest``, and no query parameter that it does not have.
+    """Route with a ``StrictRequest`` that refuses unknown query parameters.
 
-    Probes and scrapers add parameters of their own: outside of ``/v1/`` they may.
+    Probes and scrapers add parameters of their own, so paths outside of ``/v1/`` accept any.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, given the other request class."""
+        """Return the handler, called with a ``StrictRequest``."""
         handler = super().get_route_handler()
         known = parameters_of(self.dependant)
         judged = self.path.startswith("/v1/")
@@ -83,7 +86,7 @@ class StrictRoute(APIRoute):
 
 
 def parameters_of(dependant: Any) -> list[str]:
-    """The query parameters of a route, as the framework knows them."""
+    """Return the query parameters of a route, from the framework's declaration."""
     found = [str(field.alias) for field in dependant.query_params]
     for below in dependant.dependencies:
         found += parameters_of(below)
@@ -91,7 +94,7 @@ def parameters_of(dependant: Any) -> list[str]:
 
 
 def check_parameters(given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse query parameters that are not there, as unknown fields of bodies are."""
+    """Refuse unknown query parameters, like unknown fields of bodies."""
     unknown = [name for name in given if name not in known]
     if not unknown:
         return
@@ -109,7 +112,7 @@ def check_parameters(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def check_length(request: Request, limit: int) -> None:
-    """Refuse a body that says to be larger than ``limit`` bytes: 413."""
+    """Refuse a body that declares more than ``limit`` bytes: 413."""
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > limit):
         raise _too_large(limit)
@@ -120,9 +123,9 @@ def _too_large(limit: int) -> HTTPException:
 
 
 async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
-    """The chunks of a body of at most ``limit`` bytes; 413, as early as possible.
+    """Yield the chunks of a body of at most ``limit`` bytes; 413, as early as possible.
 
-    408 when nothing comes for ``limits.idle_s`` seconds.
+    408 when nothing arrives for ``limits.idle_s`` seconds.
     """
     check_length(request, limit)
     size = 0
@@ -147,9 +150,9 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
 
 
 async def unzipped(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
-    """What a gzipped body holds, at most ``limit`` bytes: 413 beyond, 400 for what is no gzip.
+    """Yield a gzipped body decompressed, at most ``limit`` bytes: 413 beyond, 400 for invalid gzip.
 
-    No more is unzipped than may be kept.
+    At most the limit is decompressed.
     """
     stream = zlib.decompressobj(wbits=31)
     size, begun = 0, False
@@ -179,7 +182,7 @@ def _no_gzip() -> HTTPException:
 
 
 def parse(text: bytes) -> Any:
-    """The JSON value of a text. Raises HttpProblem ``malformed-json``."""
+    """Return the JSON value of a text. Raises HttpProblem ``malformed-json``."""
     try:
         return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_float=_float)
     except _RepeatedNameError as error:

@@ -1,4 +1,4 @@
-"""Headers in which clients say what they want: Accept, Prefer, entity tags, Range."""
+"""Request headers for negotiation: Accept, Prefer, entity tags, Range."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bigsap_server.problems import HttpProblem
 
 
 def accepted(header: str | None, offers: Sequence[str]) -> str:
-    """The offered media type that ``Accept`` likes best; the first among equals.
+    """Return the offered media type with the highest quality in ``Accept``; the first among equals.
 
-    Raises HttpProblem ``not-acceptable`` when it likes none.
+    Raises HttpProblem ``not-acceptable`` when none is acceptable.
     """
     if header is None or not header.strip():
         return offers[0]
@@ -38,7 +38,7 @@ def accepted(header: str | None, offers: Sequence[str]) -> str:
 
 
 def _quality(offer: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """The quality of the most specific range that matches."""
+    """Return the quality of the most specific range that matches."""
     whole, part = offer.lower(), offer.partition("/")[0].lower() + "/*"
     found, specific = 0.0, -1
     for kind, quality in ranges:
@@ -49,13 +49,13 @@ def _quality(offer: str, ranges: Sequence[tuple[str, float]]) -> float:
 
 
 def preferred_wait(header: str | None) -> float | None:
-    """Seconds of ``Prefer: wait=N`` (RFC 7240), None without one that makes sense."""
+    """Return the seconds of ``Prefer: wait=N`` (RFC 7240), None if absent or invalid."""
     found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?:$|[,;])", header or "")
     return float(found.group(1)) if found else None
 
 
 def matches(header: str | None, tag: str) -> bool:
-    """Whether ``If-None-Match`` names the entity tag (weak comparison)."""
+    """Return whether ``If-None-Match`` names the entity tag (weak comparison)."""
     if header is None:
         return False
     tags = [item.strip().removeprefix("W/") for item in header.split(",")]
@@ -63,9 +63,9 @@ def matches(header: str | None, tag: str) -> bool:
 
 
 def satisfiable(header: str | None, size: int) -> str | None:
-    """The Range header less the parts that lie outside; None where it is to be ignored.
+    """Return the Range header without unsatisfiable parts; None where it is to be ignored.
 
-    RFC 9110: nonsense is ignored, and one part that lies inside is enough.
+    RFC 9110: an invalid header is ignored, and one satisfiable part is enough.
     Raises HttpProblem ``range-not-satisfiable`` when there is none.
     """
     found = re.fullmatch(r"bytes\s*=\s*(\d{0,18}-\d{0,18}(?:\s*,\s*\d{0,18}-\d{0,18}){0,7})", header or "")
@@ -86,9 +86,9 @@ def satisfiable(header: str | None, size: int) -> str | None:
 
 
 def narrow_range(scope: MutableMapping[str, Any], size: int) -> None:
-    """Leave of a request's Range what can be satisfied of ``size`` bytes.
+    """Reduce a request's Range to the satisfiable parts for ``size`` bytes.
 
-    Starlette answers the rest, and what is to be ignored, with errors of its own.
+    Starlette would answer the rest, and headers to be ignored, with errors of its own.
     """
     given = [value for name, value in scope["headers"] if name == b"range"]
     wanted = satisfiable(given[0].decode("latin-1"), size) if given else None

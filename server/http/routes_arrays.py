@@ -1,4 +1,4 @@
-"""Uploads: create an array, send its rows in blocks, seal it."""
+"""Routes for uploads: create an array, send its rows in blocks, seal it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter(
 )
 
 ArrayId = Annotated[str, Path(pattern=ID_PATTERN, examples=["arr_0123456789abcdef"])]
-#: Bytes written to the disk at a time: fewer hops to a thread than chunks of the network.
+#: Bytes written to the disk at a time: fewer thread switches than with chunks of the network.
 _WRITE_BYTES = 1 << 20
 _RAW = {
     "requestBody": {
@@ -178,7 +178,7 @@ async def put_rows(
 
 
 async def _receive(request: Request, service: Service, meta: Meta, start: int, size: int | None) -> Response:
-    # Before the block is opened, which overtakes others of the same rows.
+    # Before the block is opened, because opening it supersedes other blocks of the same rows.
     check_length(request, service.settings.limits.block_bytes)
     block = await run_in_threadpool(service.arrays.open_block, meta, start, size)
     n_bytes = 0
@@ -194,11 +194,11 @@ async def _receive(request: Request, service: Service, meta: Meta, start: int, s
             await run_in_threadpool(block.write, bytes(waiting))
             n_bytes += len(waiting)
     except Exception:
-        # Before the answer, after which the array is as it was.
+        # Before the answer, so that the array is already restored when the client receives it.
         await run_in_threadpool(service.arrays.close_block, meta, block, False)
         raise
     except BaseException:
-        # A task that is being cancelled must not wait for a thread; closing takes no time.
+        # A task that is being cancelled must not wait for a thread; closing is quick.
         service.arrays.close_block(meta, block, whole=False)
         raise
     meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)

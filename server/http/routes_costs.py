@@ -1,4 +1,4 @@
-"""The catalogue of cost kinds, and checking a cost spec without a job."""
+"""Routes for the catalogue of cost kinds, and for checking a cost spec without a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs: submit, list, look at, wait for, cancel, resume, delete, follow."""
+"""Routes for jobs: submit, list, get, wait, cancel, resume, delete, events."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ async def submit(
     spec = body.model_dump(mode="json")
     digest = hashlib.sha256(canonical(spec).encode()).hexdigest()
     if key is not None and not dry_run:
-        # Before anything is judged: what the body refers to may be gone, the answer stays.
+        # Before validation: what the body refers to may be deleted, but the answer stays the same.
         made = await run_in_threadpool(service.store.made_by, key, digest, caller.owner)
         if made is not None:
             return await _replay(service, caller, made, prefer)
-    # pydantic allows whatever the body says; what it refers to is judged here.
+    # pydantic has validated the body; its references are validated here.
     resolver = service.resolver(caller)
     found = await run_in_threadpool(plan, body, resolver, list(settings.devices))
     if body.warm_start is not None and body.warm_start.job is not None:
@@ -119,14 +119,14 @@ async def submit(
         service.metrics.spread.inc()
     first = await _answer(service, caller, job, wait)
     if key is not None and wait is not None:
-        # The job is accepted, whatever becomes of this record.
+        # The job is stored, whether or not this record is written.
         with suppress(StoreUnavailable):
             await run_in_threadpool(service.store.keep_answer, job.id, first)
     return _response(first)
 
 
 async def _replay(service: Service, caller: Caller, job: JobRow, prefer: str | None) -> Response:
-    """What the request that made the job was answered with; before it was, the job as it is."""
+    """Return the first answer to the request that made the job, or the job if there is none yet."""
     answer = await run_in_threadpool(service.store.answer_of, job.id)
     if answer is None:
         answer = await _answer(service, caller, job, preferred_wait(prefer))
@@ -134,13 +134,13 @@ async def _replay(service: Service, caller: Caller, job: JobRow, prefer: str | N
 
 
 async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | None) -> Answer:
-    """What a submission is answered with: the job, or its result where that is waited for."""
+    """Return the answer to a submission: the job, or its result if the client waits for it."""
     if wait is None or not caller.may_wait:
-        # The job is accepted: no answer may say otherwise. A preference may go unheeded.
+        # The job is stored, so answer 202 even if we cannot wait.
         return _accepted(service, job)
     wait = min(wait, service.settings.limits.wait_s)
     applied = {"Preference-Applied": f"wait={wait:g}"}
-    # Deleted meanwhile, or the table cannot be read: it was accepted all the same.
+    # The job may be deleted meanwhile, or the table unreadable: the answer is still 202.
     with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
         job = await _finished(service, job, time.monotonic() + wait)
     if not is_over(job):
@@ -175,7 +175,7 @@ def _checked_key(key: str | None) -> str | None:
 
 
 async def _finished(service: Service, job: JobRow, until: float) -> JobRow:
-    """The job when it is over, or when the time is."""
+    """Return the job when it has ended, or at the time limit."""
     with service.notifier.watching(job.id) as watch:
         while True:
             job = await run_in_threadpool(service.store.get, job.id)
@@ -239,7 +239,7 @@ async def get_spec(job_id: JobId, service: TheService, caller: Reader) -> Respon
 
 
 async def _changed(service: Service, job: JobRow, seconds: float) -> JobRow:
-    """The job when its version differs, or when the time is up."""
+    """Return the job when its version differs, or at the time limit."""
     until, version = time.monotonic() + seconds, job.version
     with service.notifier.watching(job.id) as watch:
         while True:
@@ -308,7 +308,7 @@ async def events(
         page = {"events": [event_view(e) for e in found], "next": latest, "over": is_over(job)}
         return JSONResponse(page)
     if is_over(job) and not await run_in_threadpool(service.store.events, job_id, after, 1):
-        # This is how a browser's EventSource is told to stop connecting again.
+        # A 204 makes a browser's EventSource stop reconnecting.
         return Response(status_code=204)
     if not caller.may_wait:
         raise HttpProblem("too-many-requests", f"{caller.max_streams} open streams are allowed")
@@ -318,7 +318,7 @@ async def events(
 async def _stream(
     service: Service, caller: Caller, job_id: str, after: int
 ) -> AsyncIterator[ServerSentEvent]:
-    """Events after ``after``, as they come, until the job is over."""
+    """Yield events after ``after``, as they occur, until the job has ended."""
     with (
         caller.waiting(),
         service.metrics.streams.track_inprogress(),
@@ -326,7 +326,7 @@ async def _stream(
     ):
         while True:
             try:
-                # First the job, then the events: those of its end are then among them.
+                # Read the job before the events, so that the events of its end are included.
                 recent = service.store.recent
                 job = recent.job(job_id)
                 if job is None:

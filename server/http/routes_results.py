@@ -1,4 +1,4 @@
-"""Results: the summary, and the arrays as npy, CSV or JSON pages."""
+"""Routes for results: the summary, and the arrays as npy, CSV or JSON pages."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def array(
     limit: Annotated[int | None, Query(ge=0, le=2**63 - 1, description="rows; JSON: at most 100,000")] = None,
     accept: Annotated[str | None, Header()] = None,
     if_none_match: Annotated[str | None, Header()] = None,
-    # For the document: ``narrow_range`` reads what came.
+    # Only for the OpenAPI document: ``narrow_range`` reads the header.
     range_: Annotated[str | None, Header(alias="Range", description="of the npy file")] = None,
 ) -> Response:
     """By ``Accept``: the whole ``.npy`` file (with Range), CSV, or a JSON page.
@@ -118,7 +118,7 @@ async def array(
         raise HttpProblem("not-found", f"the result has no {name}: {_ABSENT[name]}")
     file = service.store.result_file(job, name)
     kind = accepted(accept, [NPY, CSV, JSON])
-    # One tag for each of what may be answered here: a strong one promises the same bytes.
+    # One tag for each representation: a strong tag promises identical bytes.
     part = {NPY: "npy", CSV: f"csv-{offset}-{limit}", JSON: f"json-{offset}-{limit}"}[kind]
     tag = f'"{job.id}-{job.result["attempt"] if job.result else 0}-{name}-{part}"'
     headers = {"ETag": tag, "Vary": "Accept"}
@@ -158,7 +158,7 @@ def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iter
     yield f"{side},{name}\r\n"
     for first in range(start, stop, _ROWS_AT_A_TIME):
         block = values[first : min(first + _ROWS_AT_A_TIME, stop)].tolist()
-        # repr: the shortest text that reads back as the same number.
+        # repr: the shortest text that parses to the same number.
         yield "".join(f"{first + k},{value!r}\r\n" for k, value in enumerate(block))
 
 

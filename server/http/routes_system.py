@@ -1,4 +1,4 @@
-"""What the service is, can do, and how it is."""
+"""Routes for the service itself: capabilities, health and metrics."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ router = APIRouter(
     tags=["system"], route_class=StrictRoute, responses={503: schemas.problem_response("Not ready")}
 )
 
-# Of what asks for a key.
+# Responses of routes that require a key.
 _KEYED: dict[int | str, dict[str, Any]] = {
     status: schemas.PROBLEM_RESPONSES[status] for status in (400, 401, 403, 429)
 }
 _CAPABILITIES = {**_KEYED, 422: schemas.PROBLEM_RESPONSES[422]}
 
-# Below this nothing more is accepted: checkpoints and results still have to fit.
+# With less free space no job is accepted: checkpoints and results still have to fit.
 _LEAST_FREE_BYTES = 64 << 20
 _PACKAGES = ("bigsap", "numpy", "numba", "zarr", "dask", "distributed", "fastapi")
 
@@ -99,7 +99,7 @@ def _checks(service: Service) -> dict[str, bool]:
     try:
         service.store.counts()
         store = True
-    except Exception:  # noqa: BLE001  whatever it is, the store does not work
+    except Exception:  # noqa: BLE001 - any error means that the store does not work
         store = False
     try:
         disk = shutil.disk_usage(service.settings.data).free > _LEAST_FREE_BYTES
@@ -121,7 +121,7 @@ async def metrics(service: TheService, caller: Reader) -> Response:
 
 
 def describe(document: dict[str, Any]) -> dict[str, Any]:
-    """Put what the framework does not know into the OpenAPI document."""
+    """Add to the OpenAPI document what the framework does not generate."""
     schema = schemas.ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
     document.setdefault("components", {}).setdefault("schemas", {})["ProblemDocument"] = schema
     for path in document["paths"].values():
@@ -129,6 +129,6 @@ def describe(document: dict[str, Any]) -> dict[str, Any]:
             for status, response in operation.get("responses", {}).items():
                 content = response.get("content", {})
                 if str(status).startswith(("4", "5")) and "application/problem+json" in content:
-                    # The framework adds its own kind of error beside ours.
+                    # The framework adds its own error schema beside the problem document.
                     response["content"] = {"application/problem+json": content["application/problem+json"]}
     return document

@@ -1,4 +1,4 @@
-"""What answers look like, for the OpenAPI document. Answers are made by ``views``."""
+"""Models of answers, for the OpenAPI document. ``views`` creates the answers."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ _PROBLEM = {
 
 
 def problem_response(description: str) -> dict[str, Any]:
-    """An error in the OpenAPI document."""
+    """Return the OpenAPI description of an error."""
     return {"description": description, **_PROBLEM}
 
 

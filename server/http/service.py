@@ -1,4 +1,4 @@
-"""What routes work with: the parts of one running service, and who is calling."""
+"""Context of routes: the parts of a running service, and the caller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from starlette.concurrency import run_in_threadpool
 
 @dataclass
 class Service:
-    """The parts. ``plain`` are the settings as workers get them."""
+    """Parts of a running service. ``plain``: the settings as workers get them."""
 
     settings: Settings
     plain: dict[str, Any] = field(repr=False)
@@ -36,23 +36,23 @@ class Service:
 
     @property
     def root(self) -> str:
-        """What stands before the paths of this service where clients see them."""
+        """Path prefix of this service as clients see it."""
         return self.settings.root_path
 
     def resolver(self, caller: Caller) -> Resolver:
-        """Where the references of the caller's specs lead."""
+        """Return the resolver of references in the caller's specs."""
         return Resolver(self.settings.data, self.plain, caller.sees)
 
     async def job(self, job_id: str, caller: Caller) -> JobRow:
-        """The job, if the caller may see it."""
+        """Return the job, if the caller may see it."""
         recent = self.store.recent.job(job_id)
         if recent is not None and caller.sees in (None, recent.owner):
             return recent
         return await run_in_threadpool(self.store.get, job_id, caller.sees)
 
 
-# Dependencies are coroutines, though they wait for nothing: the framework would run functions in
-# threads, and two hops to a thread are most of what a poll would cost.
+# Dependencies are coroutines, although they do not wait: the framework would run functions in threads, and
+# the two thread switches would take most of the time of a poll.
 async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
@@ -63,7 +63,7 @@ _header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same
 
 
 def _with_one_of(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
-    """A route's caller, who needs one of these scopes."""
+    """Return a dependency for a route's caller, who needs one of these scopes."""
 
     async def judged(
         request: Request, _: Annotated[Any, Security(_bearer)], __: Annotated[Any, Security(_header)]
@@ -75,7 +75,7 @@ def _with_one_of(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
     return judged
 
 
-#: Parameters of routes. Admission has found the caller; these judge its scopes.
+#: Parameters of routes. Admission has found the caller; these check its scopes.
 TheService = Annotated[Service, Depends(_service)]
 Reader = Annotated[Caller, Depends(_with_one_of("read"))]
 Submitter = Annotated[Caller, Depends(_with_one_of("submit"))]

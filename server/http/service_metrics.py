@@ -1,4 +1,4 @@
-"""What Prometheus reads at ``/metrics``."""
+"""Prometheus metrics at ``/metrics``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEDIA_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics:
-    """The figures of one server. Incremented on the event loop, read anywhere."""
+    """Metrics of one server. Incremented on the event loop, read on any thread."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -48,15 +48,15 @@ class Metrics:
         self.streams = Gauge("bigsap_event_streams", "Open event streams", registry=self.registry)
 
     def watch_jobs(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Export the number of jobs in each state, asked for when scraped."""
+        """Export the number of jobs in each state, computed when scraped."""
         self.registry.register(_Counts("bigsap_jobs", "Jobs by state", "state", counts))
 
     def watch_workers(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Export the number of the cluster's workers by what they do."""
+        """Export the number of the cluster's workers by activity."""
         self.registry.register(_Counts("bigsap_workers", "Workers by what they do", "doing", counts))
 
     def text(self) -> bytes:
-        """The exposition format."""
+        """Return the metrics in the exposition format."""
         return generate_latest(self.registry)
 
 

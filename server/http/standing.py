@@ -1,4 +1,4 @@
-"""Whether what a job refers to is there. Deleting it and queueing the job exclude each other.
+"""Checks that a job's references exist, serialised with deletions.
 
 ``JobStore.submit`` and ``resume`` call ``check_submitted`` and ``check_resumed`` in their
 transaction; arrays and jobs are deleted under the same lock, and only while no active job refers
@@ -18,9 +18,9 @@ from bigsap_server.problems import HttpProblem
 
 
 def check_warm_start(service: Service, job_id: str, owner: str | None, shape: tuple[int, int] | None) -> None:
-    """Whether a job of this shape can start from the result of job ``job_id``.
+    """Raise HttpProblem unless a job of this shape can start from the result of job ``job_id``.
 
-    owner: whose job it must be; None: anybody's. Raises HttpProblem.
+    owner: whose job it must be; None: anybody's.
     """
     job = _job(service, job_id, owner)
     if job.result is None:
@@ -36,7 +36,7 @@ def check_warm_start(service: Service, job_id: str, owner: str | None, shape: tu
 
 
 def check_submitted(service: Service, spec: dict[str, Any]) -> None:
-    """Raise HttpProblem when something that ``spec`` names was deleted since it was judged."""
+    """Raise HttpProblem when something that ``spec`` names was deleted since its validation."""
     for thing, pointer in references(spec).items():
         if pointer == START:
             _job(service, thing)
@@ -45,9 +45,9 @@ def check_submitted(service: Service, spec: dict[str, Any]) -> None:
 
 
 def check_resumed(service: Service, job_id: str, spec: dict[str, Any]) -> None:
-    """Raise HttpProblem when the job cannot go on because something was deleted.
+    """Raise HttpProblem when the job cannot continue because something was deleted.
 
-    Once begun it does not need the job that it started from.
+    Once started, a job does not need the job that it started from.
     """
     folder = Folder(service.store.folder(job_id))
     for thing, pointer in references(spec).items():

@@ -1,4 +1,4 @@
-"""Jobs, results and arrays as the JSON that clients see."""
+"""JSON representations of jobs, results and arrays."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from bigsap_server.settings import Limits
 
 
 def stamp(seconds: float | None) -> str | None:
-    """Unix seconds as ISO 8601, UTC."""
+    """Return unix seconds as ISO 8601, UTC."""
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def etag(job: JobRow) -> str:
-    """Changes with every change of the job."""
+    """Return the entity tag, which changes with every change of the job."""
     return f'"{job.version}"'
 
 
 def is_over(job: JobRow) -> bool:
-    """Whether nothing more happens to the job unless somebody resumes it."""
+    """Return whether the job has ended, unless somebody resumes it."""
     return job.state in FINISHED or not job.active
 
 
 def job_path(job: JobRow, root: str) -> str:
-    """Where clients find the job. root: what a proxy takes from the front of paths."""
+    """Return the path of the job for clients. root: the path prefix that a proxy removes."""
     return f"{root}/v1/jobs/{job.id}"
 
 
 def job_view(job: JobRow, root: str) -> dict[str, Any]:
-    """A job, as lists show it."""
+    """Return a job, as lists show it."""
     link = job_path(job, root)
     links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
     settled = job.result is not None and job.result.get("status") in SETTLED
@@ -68,7 +68,7 @@ def job_view(job: JobRow, root: str) -> dict[str, Any]:
 
 
 def result_view(job: JobRow, root: str) -> dict[str, Any]:
-    """The summary of a result: status, objective, bound, gap, certificate, stats, links."""
+    """Return the summary of a result: status, objective, bound, gap, certificate, stats, links."""
     assert job.result is not None
     link = f"{job_path(job, root)}/result"
     links = {"self": link, "job": job_path(job, root)}
@@ -79,12 +79,12 @@ def result_view(job: JobRow, root: str) -> dict[str, Any]:
 
 
 def event_view(event: JobEvent) -> dict[str, Any]:
-    """One event of a job."""
+    """Return one event of a job."""
     return {"seq": event.seq, "time": stamp(event.time), "kind": event.kind, "data": event.data}
 
 
 def array_view(meta: Meta, limits: Limits, root: str) -> dict[str, Any]:
-    """An uploaded array, and what its rows must keep to."""
+    """Return an uploaded array, and the limits for its rows."""
     link = f"{root}/v1/arrays/{meta.id}"
     return {
         "id": meta.id,

@@ -1,1 +1,1 @@
-"""Jobs: their table, their workers, and how the two agree."""
+"""Jobs: their table, supervisor and workers, and the files by which these communicate."""

@@ -1,19 +1,19 @@
-"""How server and worker agree about an attempt: small files in the job's folder.
+"""Files in a job's folder by which server and worker agree about an attempt.
 
-``control.json``     what the attempt of that number is to do; written by the server only
+``control.json``     command for the attempt of that number; written by the server only
 ``begun-N``          attempt N has begun; it may begin once
 ``run.lock``         held by the process that runs the job, for as long as it lives
 ``progress.json``    the running attempt's latest report
-``workers.json``     whose workers a spread attempt may use besides its own; written by the server
-``outcome-N.json``   how attempt N ended; written last, when all it names is on the disk
+``workers.json``     workers that a spread attempt may use besides its own; written by the server
+``outcome-N.json``   how attempt N ended; written last, when all files it names are on the disk
 ``result-N/``        the arrays of attempt N
-``checkpoint``       where any attempt continues
-``start/``           the prices that a job starts from, where another job's result has them
+``checkpoint``       state from which any attempt continues
+``start/``           the prices that a job starts from, if they are another job's result
 
-So whatever dies (worker, scheduler, server), what is left tells the truth: an outcome
-that is there counts, and a lock that is free with no outcome is an attempt that was lost.
-A new attempt changes ``control.json`` first, which stops a worker of an older one that
-nobody can reach any more.
+So the files are valid whichever process dies (worker, scheduler, server): an existing outcome
+counts, and a free lock without an outcome means that the attempt was lost.
+A new attempt changes ``control.json`` first, which stops the worker of an older attempt even if
+no message can reach it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any, Literal
 
 from bigsap_server.jobs.files import is_locked, read_json, write_json
 
-#: run; stop and keep the answer so far; die; stop to be continued; no longer yours.
+#: run; stop and keep the answer so far; exit; stop to be continued; superseded by another attempt.
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
-#: What a result may have besides: low parts of the duals, the prices of leaving rows unassigned.
+#: Optional arrays of a result: low parts of the duals, the prices of unassigned rows.
 FURTHER_ARRAYS = ("u_low", "v_low", "unassigned_cost")
 START_ARRAYS = ("v", "col4row")
 
@@ -54,14 +54,14 @@ class Folder:
         return self.path / "run.lock"
 
     def result(self, attempt: int) -> Path:
-        """Where the arrays of an attempt lie."""
+        """Return the folder of an attempt's arrays."""
         return self.path / f"result-{attempt}"
 
     def keep_start(self, result: Path | None) -> Path:
-        """Keep what the job starts from, once; where it lies.
+        """Store the arrays that the job starts from, once; return their folder.
 
-        result: the arrays of another job, which may be deleted or solved further before this one
-        has ended. Raises FileNotFoundError when neither is there.
+        result: the arrays of another job, which may be deleted or resumed before this one
+        has ended. Raises FileNotFoundError when neither exists.
         """
         if not self.start.exists():
             if result is None:
@@ -72,26 +72,26 @@ class Folder:
             for name in START_ARRAYS:
                 file = f"{name}.npy"
                 try:
-                    os.link(result / file, temporary / file)  # results are never written again
+                    os.link(result / file, temporary / file)  # result files are never modified
                 except FileNotFoundError:
                     raise
-                except OSError:  # a file system without links
+                except OSError:  # a file system without hard links
                     shutil.copyfile(result / file, temporary / file)
             os.rename(temporary, self.start)
         return self.start
 
     def nothing_left(self) -> None:
-        """Remove what only an attempt to come would need."""
+        """Remove files that only another attempt would need."""
         self.checkpoint.unlink(missing_ok=True)
         shutil.rmtree(self.start, ignore_errors=True)
 
     def command(self, attempt: int, command: Command) -> None:
-        """Tell the attempt what to do."""
+        """Set the attempt's command."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "control.json", {"attempt": attempt, "command": command})
 
     def commanded(self, attempt: int) -> Command:
-        """What the attempt is to do; ``fenced`` when another one has taken its place."""
+        """Return the attempt's command; ``fenced`` when another attempt has replaced it."""
         control = read_json(self.path / "control.json")
         if control is None or control["attempt"] != attempt:
             return "fenced"
@@ -99,18 +99,18 @@ class Folder:
         return command
 
     def lend(self, attempt: int, workers: list[str]) -> None:
-        """Let the attempt use these workers, and no others but its own."""
+        """Set the workers that the attempt may use besides its own."""
         write_json(self.path / "workers.json", {"attempt": attempt, "workers": workers})
 
     def lent(self, attempt: int) -> list[str]:
-        """The workers that the attempt may use besides its own."""
+        """Return the workers that the attempt may use besides its own."""
         found = read_json(self.path / "workers.json")
         if found is None or found["attempt"] != attempt:
             return []
         return [str(address) for address in found["workers"]]
 
     def begin(self, attempt: int) -> bool:
-        """Whether the attempt begins now; False when it has begun before."""
+        """Mark the attempt as begun; return False when it had begun before."""
         try:
             (self.path / f"begun-{attempt}").touch(exist_ok=False)
         except FileExistsError:
@@ -118,15 +118,15 @@ class Folder:
         return True
 
     def begun(self, attempt: int) -> bool:
-        """Whether a worker has taken the attempt up."""
+        """Return whether a worker has begun the attempt."""
         return (self.path / f"begun-{attempt}").exists()
 
     def locked(self) -> bool:
-        """Whether a process is running the job."""
+        """Return whether a process is running the job."""
         return is_locked(self.lock)
 
     def outcome(self, attempt: int) -> dict[str, Any] | None:
-        """How the attempt ended; None when it has not."""
+        """Return how the attempt ended; None when it has not."""
         found: dict[str, Any] | None = read_json(self.path / f"outcome-{attempt}.json")
         return found
 
@@ -135,12 +135,12 @@ class Folder:
         write_json(self.path / f"outcome-{attempt}.json", outcome)
 
     def progress(self) -> dict[str, Any] | None:
-        """The latest report: ``{"attempt", "progress"}``."""
+        """Return the latest report: ``{"attempt", "progress"}``."""
         found: dict[str, Any] | None = read_json(self.path / "progress.json")
         return found
 
     def prune(self, attempt: int, result_of: int | None) -> None:
-        """Remove what attempts before ``attempt`` left, but not the result of ``result_of``."""
+        """Remove files of attempts before ``attempt``, but not the result of ``result_of``."""
         for entry in self.path.glob("*-*"):
             kind, _, number = entry.name.removesuffix(".json").removesuffix(".tmp").partition("-")
             if not number.isdigit() or int(number) > attempt:
@@ -152,12 +152,12 @@ class Folder:
 
 
 def aside(folder: Path) -> Path:
-    """Where the folder of a job goes while the job is being deleted."""
+    """Return the path to which a job's folder is moved while the job is being deleted."""
     return folder.with_name(f".deleted-{folder.name}")
 
 
 def sweep(jobs: Path, known: set[str]) -> None:
-    """Finish or undo the deletions that a crash left half done among the folders of jobs."""
+    """Complete or undo deletions of jobs' folders that a crash interrupted."""
     for folder in jobs.glob(".deleted-*"):
         job_id = folder.name.removeprefix(".deleted-")
         if job_id in known:

@@ -1,7 +1,8 @@
-"""Attempts as Dask futures: on a ``LocalCluster`` of our own, or on an existing scheduler.
+"""Executor on Dask, with a ``LocalCluster`` of its own or an existing scheduler.
 
-A spread job has a worker of its own, as every job has, and borrows idle ones besides. They count
-as free: a job that comes gets one of them at once, and the spread one goes on with those left.
+A spread job has a worker of its own, like every job, and borrows idle ones in addition. Borrowed
+workers count as free: a new job gets one of them at once, and the spread job continues with the
+rest.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _log = logging.getLogger("bigsap_server.executor")
 _CONNECT_S = 3.0
 _LOOK_S = 0.5
 
-# Of the scheduler and workers that we start ourselves.
+# Configuration of the scheduler and workers that this process starts.
 _CONFIG = {
-    # A lost attempt comes back to us instead of being run again behind our back: we count
-    # attempts, say so in the job's events, and hold back what kills worker after worker.
+    # Dask must report a lost attempt instead of running it again: the service counts attempts, records them
+    # in the job's events, and delays jobs that kill worker after worker.
     "distributed.scheduler.allowed-failures": 0,
     # Forked children of a process with threads and an open zarr store hang.
     "distributed.worker.multiprocessing-method": "spawn",
@@ -41,14 +42,14 @@ _CONFIG = {
     "distributed.worker.memory.terminate": False,
     "distributed.worker.memory.monitor-interval": "10s",
     "distributed.worker.profile.enabled": False,
-    # No pages on ports that nobody asked for.
+    # No web pages on additional ports.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
 
-# For good, not only while the cluster is made: connections look it up when they are made, which
-# a client's and a restarted worker's are later. Dask keeps 1,000 messages of each, those with a
-# job's whole request among them, and an hour of figures about each process.
+# Set permanently, not only while the cluster is created: connections read it when they are created, and
+# those of a client or a restarted worker are created later. By default, Dask keeps 1,000 messages of each
+# connection, including those with a job's whole request, and an hour of metrics about each process.
 _KEEP_LITTLE = {
     "distributed.admin.low-level-log-length": 1,
     "distributed.admin.system-monitor.log-length": 10,
@@ -59,7 +60,7 @@ _KEEP_LITTLE = {
 
 @dataclass
 class _Flight:
-    """lent: the idle workers that a spread attempt may use, as last told."""
+    """An attempt under way. lent: the idle workers last assigned to a spread attempt."""
 
     order: Order
     future: Any
@@ -71,10 +72,10 @@ class DaskExecutor:
     """An ``Executor`` on Dask.distributed, one attempt a worker.
 
     scheduler: address of an existing scheduler (its workers must see the data directory
-    under the same path; TLS and further settings by Dask's own configuration); None: a
-    scheduler in this process and ``workers`` processes of our own, which end with it.
-    They speak TLS with a certificate made for the occasion: whoever reaches a
-    scheduler's port can have it run any code, other users of the machine included.
+    under the same path; TLS and further settings come from Dask's configuration); None: a
+    scheduler in this process and ``workers`` child processes, which end with it.
+    They use TLS with a temporary certificate: anyone who can connect to a
+    scheduler's port can run any code on it, including other users of the machine.
     scratch: folder for the workers' own files.
     """
 
@@ -97,9 +98,9 @@ class DaskExecutor:
     def start(self) -> None:
         dask.config.set(_KEEP_LITTLE)
         if self._address is None and self._cluster is None:
-            # Not only while the cluster is made: it is looked up at each loss. A worker not
-            # back after this is given up, nanny and all; two losses within it, or a slow
-            # machine, would leave us without workers for good.
+            # Set permanently, because Dask reads it at each loss. A worker that is not back after this time
+            # is given up together with its nanny; two losses within it, or a slow machine, would leave no
+            # workers.
             dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
             with dask.config.set(_CONFIG):
                 self._cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
@@ -113,8 +114,8 @@ class DaskExecutor:
                     local_directory=None if self._scratch is None else str(self._scratch),
                     silence_logs=logging.ERROR,
                     preload=["bigsap_server.jobs.worker"],
-                    # None of Dask's own: jobs use no locks and queues of its, are not to be
-                    # stolen, and its spans keep a record of every task for ever.
+                    # None of Dask's extensions: jobs use none of its locks and queues, must not be stolen,
+                    # and its spans keep a record of every task forever.
                     scheduler_kwargs={"extensions": {}},
                     extensions={},
                 )
@@ -155,12 +156,11 @@ class DaskExecutor:
         lent = {address for flight in flights for address in flight.lent or ()}
         idle = [address for address in self._threads if address not in busy]
         idle.sort(key=lambda address: address in lent)
-        # One job a worker also where workers have several threads, and where a spread job has
-        # let go of its only one: we choose among the idle ones. Only a preference, or Dask
-        # would wait for a worker that has died. Other workers of one thread need none, and are
-        # better off without: a task that finds no worker at all (its last one was killed just
-        # now) and has a preference is never looked at again by the scheduler when the next
-        # worker comes.
+        # One job per worker, also if workers have several threads, or if a spread job has released its
+        # worker's only thread: the executor chooses among the idle workers. It is only a preference, or
+        # Dask would wait for a worker that has died. Workers of one thread need no preference, and must not
+        # have one: if a task with a preference finds no worker at all (the last one was killed just now),
+        # the scheduler never considers it again when the next worker connects.
         spread = any(one.spread > 1 for one in (order, *(flight.order for flight in flights)))
         several = max(self._threads.values(), default=1) > 1
         worker = idle[0] if idle and (several or spread) else None
@@ -172,7 +172,7 @@ class DaskExecutor:
             order.spec,
             order.attempt,
             order.settings,
-            # The scheduler remembers the word before the first dash for ever.
+            # The scheduler keeps the part before the first dash forever.
             key=f"bigsap-{order.job_id}-{order.attempt}-{secrets.token_hex(4)}",
             pure=False,
             retries=0,
@@ -211,7 +211,7 @@ class DaskExecutor:
                 except (OSError, TimeoutError, RuntimeError) as error:
                     _log.warning("closing: %s: %s", type(error).__name__, error)
 
-    # Inside
+    # Internal
 
     def _connect(self) -> None:
         if self._client is not None:
@@ -225,7 +225,7 @@ class DaskExecutor:
         self._look()
 
     def _look(self) -> None:
-        """Note which workers there are."""
+        """Update the set of known workers."""
         self._looked = time.monotonic()
         found: dict[str, int] = {}
         if self._client is not None and self._client.status == "running":
@@ -238,13 +238,13 @@ class DaskExecutor:
             order = flight.order
             gone = found and flight.worker is not None and flight.worker not in found
             if gone and not Folder(order.folder).begun(order.attempt):
-                # Dask may never look at it again, see ``submit``.
+                # Dask may never consider the task again, see ``submit``.
                 with suppress(OSError, TimeoutError, RuntimeError):
                     flight.future.cancel()
                 self._land(key, "lost", {"detail": "the worker was lost"})
 
     def _lend(self) -> None:
-        """Share the idle workers out among the spread attempts, and tell them."""
+        """Distribute the idle workers among the spread attempts, and notify these."""
         with self._lock:
             flights = list(self._flights.values())
         spread = [one for one in flights if one.order.spread > 1 and one.worker is not None]
@@ -265,7 +265,7 @@ class DaskExecutor:
             self._land(key, "lost", {"detail": detail})
 
     def _hear(self, event: tuple[float, Any]) -> None:
-        """A worker's message: ``(time, (job_id, attempt, kind, data))``."""
+        """Handle a worker's message: ``(time, (job_id, attempt, kind, data))``."""
         job_id, attempt, kind, data = event[1]
         with self._lock:
             flight = self._flights.get((job_id, attempt))
@@ -277,7 +277,7 @@ class DaskExecutor:
         if future.status == "finished":
             try:
                 outcome = future.result(timeout=_CONNECT_S)
-            except Exception as error:  # noqa: BLE001 - the outcome's file will tell
+            except Exception as error:  # noqa: BLE001 - the outcome's file decides
                 self._land(key, "lost", {"detail": f"{type(error).__name__}: {error}"})
             else:
                 self._land(key, "over", outcome)
@@ -300,7 +300,7 @@ class DaskExecutor:
 def _run(
     topic: str, job_id: str, folder: str, spec: dict[str, Any], attempt: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """What Dask calls in the worker process."""
+    """Run an attempt in the worker process. Called by Dask."""
     worker = distributed.get_worker()
 
     def tell(kind: str, data: dict[str, Any]) -> None:
@@ -309,7 +309,7 @@ def _run(
 
     if not spec.get("spread", False):
         return run_job(folder, spec, attempt, settings, report=tell)
-    # Rows may be evaluated on this worker's thread while this one waits for them.
+    # So that rows may be evaluated on this worker's thread while the solve waits for them.
     distributed.secede()  # type: ignore[no-untyped-call]
     with lent_to(Folder(Path(folder)), attempt) as cluster:
         return run_job(folder, spec, attempt, settings, report=tell, cluster=cluster)

@@ -1,8 +1,8 @@
-"""What runs attempts: the contract, and what goes to and fro.
+"""Interface of executors, with their orders and reports.
 
-An executor carries an ``Order`` to a worker and brings ``Report``s back. It is a fast way
-for both and no more: what was ordered and how it ended stands in the job's folder
-(``control``), and the supervisor goes by that whenever an executor loses sight of a worker.
+An executor sends an ``Order`` to a worker and returns ``Report``s. It only makes communication
+fast: the command and the outcome are in the job's folder (``control``), and the supervisor uses
+these files whenever an executor loses contact with a worker.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Order:
 
     @property
     def spread(self) -> int:
-        """Workers that it may use at most: 1 for one that is not spread."""
+        """Most workers that the attempt may use: 1 if it is not spread."""
         asked = self.spec.get("spread", False)
         return _ANY_NUMBER if asked is True else max(1, int(asked))
 
 
 @dataclass(frozen=True)
 class Report:
-    """News of an attempt.
+    """A report about an attempt.
 
-    kind: ``begun``, ``progress`` and ``log`` as the worker tells; ``over`` with the outcome;
-    ``lost`` when the executor can no longer tell what becomes of the attempt.
+    kind: ``begun``, ``progress`` and ``log`` come from the worker; ``over`` has the outcome;
+    ``lost`` means that the executor has lost contact with the attempt.
     """
 
     job_id: str
@@ -58,32 +58,34 @@ class Executor(Protocol):
     """Whether an attempt has a process that may be killed for its sake."""
 
     def subscribe(self, listener: Listener) -> None:
-        """Where reports go. Once, before ``start``."""
+        """Set the receiver of reports. Called once, before ``start``."""
 
     def start(self) -> None:
-        """Get ready. Raises OSError when the workers cannot be reached (yet)."""
+        """Connect to the workers. Raises OSError when they cannot be reached (yet)."""
 
     def poll(self) -> None:
-        """Regular care, several times a second: notice what was lost, connect again."""
+        """Detect losses and reconnect. Called several times a second."""
 
     def ready(self) -> bool:
-        """Whether there is somebody to run an attempt."""
+        """Return whether an attempt can be run."""
 
     def free(self) -> int:
-        """How many more attempts could run now."""
+        """Return how many more attempts could run now."""
 
     def workers(self) -> dict[str, int]:
-        """Workers of the cluster by what they do: ``busy`` with a job, ``lent`` to spread ones,
-        ``idle``. Empty where there is no cluster."""
+        """Return the numbers of the cluster's workers by activity.
+
+        ``busy`` with a job, ``lent`` to spread ones, ``idle``. Empty where there is no cluster.
+        """
 
     def submit(self, order: Order) -> None:
-        """Run it. Raises OSError when nobody can take it."""
+        """Run an attempt. Raises OSError when no worker can take it."""
 
     def cancel(self, order: Order, command: Command) -> None:
-        """Have a running attempt stop as ``command`` says, within a second or so."""
+        """Stop a running attempt as ``command`` says, within about a second."""
 
     def kill(self, order: Order) -> None:
-        """End the process of an attempt that does not obey, or forget one not yet begun."""
+        """Kill the process of an attempt that ignores its command, or drop one not yet begun."""
 
     def close(self) -> None:
-        """Let the workers go. Attempts under way are lost."""
+        """Release the workers. Attempts under way are lost."""

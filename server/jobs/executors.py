@@ -1,4 +1,4 @@
-"""Where attempts run: in worker processes of a Dask cluster, or on threads of this process."""
+"""Choice of the executor: a Dask cluster's worker processes, or threads of this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigsap_server.settings import Settings
 
 
 def make_executor(settings: Settings) -> Executor:
-    """The executor that the settings ask for, not yet started."""
+    """Return the executor that the settings specify, not yet started."""
     if settings.executor == "inline":
         return InlineExecutor(settings.default_workers)
     from bigsap_server.jobs.dask_executor import DaskExecutor
@@ -23,7 +23,7 @@ def make_executor(settings: Settings) -> Executor:
 class InlineExecutor:
     """Runs up to ``slots`` attempts on threads of this process: for tests and notebooks.
 
-    A thread cannot be killed: ``now`` waits until the solve looks up.
+    A thread cannot be killed: ``now`` takes effect when the solve checks for it.
     """
 
     own_process = False

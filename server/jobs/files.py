@@ -1,4 +1,4 @@
-"""Small files that processes tell each other things by: replaced atomically, or locked."""
+"""Small files for communication between processes: atomically replaced, or locked."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, TextIO
 
 
 class FileLock:
-    """An exclusive lock that the kernel lets go of when its holder dies, however it dies.
+    """An exclusive lock that the kernel releases when its holder dies, for whatever reason.
 
-    On a network file system it holds between machines where the mount supports flock.
+    On a network file system it works across machines if the mount supports flock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -22,7 +22,7 @@ class FileLock:
         self._file: TextIO | None = None
 
     def take(self) -> bool:
-        """Whether the lock is ours now; never waits."""
+        """Try to take the lock without waiting; return whether this process holds it."""
         file = self.path.open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -33,7 +33,7 @@ class FileLock:
             file.close()
             raise
         self._file = file
-        # For people, who want to know whom to ask; a full disk is no reason not to lock.
+        # The process id is only information for operators, so a full disk must not prevent locking.
         with suppress(OSError):
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
@@ -41,17 +41,17 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Let go. Harmless when not held."""
+        """Release the lock. Harmless when not held."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock at ``path``.
+    """Return whether somebody holds the lock at ``path``.
 
-    Shared, since a look must neither keep another one away nor write its own process where
-    the holder's is read: who kills what the file names would kill the server.
+    Uses a shared lock, so that the check does not block other checks or overwrite the holder's process
+    id with its own: whoever kills the process named in the file would kill the server.
     """
     try:
         with path.open() as file:
@@ -64,7 +64,7 @@ def is_locked(path: Path) -> bool:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace ``path`` by the JSON of ``value``: readers see the old one or the new one."""
+    """Replace ``path`` by the JSON of ``value``: readers see the old file or the new one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -79,7 +79,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What ``write_json`` wrote; None when there is no such file."""
+    """Return the value written by ``write_json``; None when there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

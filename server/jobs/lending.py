@@ -1,4 +1,4 @@
-"""The workers lent to a spread job, as the solve sees them; used in the job's own worker."""
+"""Dask client for a spread job, restricted to its own and lent workers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _CONNECT_S = 30.0
 
 
 class Lent(distributed.Client):
-    """A client that sees no workers but its own and those that are lent to the attempt.
+    """A client that sees only its own workers and those that are lent to the attempt.
 
-    Whoever lends them (``dask_executor``) may take them back at any time, by the job's folder.
+    ``dask_executor`` may take them back at any time, through a file in the job's folder.
     """
 
     folder: Folder
@@ -23,7 +23,7 @@ class Lent(distributed.Client):
     own: str
 
     def nthreads(self, workers: Any = None, **options: Any) -> dict[str, int]:
-        """Threads by worker."""
+        """Return the number of threads by worker."""
         ours = {self.own, *self.folder.lent(self.attempt)}
         there: dict[str, int] = super().nthreads(workers, **options)  # type: ignore[no-untyped-call]
         return {address: count for address, count in there.items() if address in ours}
@@ -31,7 +31,7 @@ class Lent(distributed.Client):
 
 @contextmanager
 def lent_to(folder: Folder, attempt: int) -> Iterator[Any]:
-    """The cluster that the attempt in this worker process may be spread over."""
+    """Yield the cluster for the spread attempt in this worker process."""
     worker = distributed.get_worker()
     client = Lent(  # type: ignore[no-untyped-call]
         worker.scheduler.address,

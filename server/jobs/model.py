@@ -1,4 +1,4 @@
-"""What a job is: its record, its states, its events, and what can go wrong with it."""
+"""Job records, states, events and exceptions."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 Row = dict[str, Any]
 
 STATES = ("queued", "starting", "running", "succeeded", "failed", "cancelled", "cancelling", "interrupted")
-#: A worker has the job, or is being given it.
+#: States in which a worker has the job, or is being assigned it.
 RUNNING = ("starting", "running", "cancelling")
-#: Nothing more happens to the job unless it is resumed.
+#: States that only a resumption ends.
 FINISHED = ("succeeded", "failed", "cancelled")
-#: Statuses of results that another attempt would not change: nothing is left to resume.
+#: Statuses of results that another attempt would not change: such jobs cannot be resumed.
 SETTLED = ("optimal", "infeasible", "imprecise")
 
 
 class JobStoreError(Exception):
-    """Base of what a ``JobStore`` raises on purpose."""
+    """Base class of the exceptions that a ``JobStore`` raises."""
 
 
 class UnknownJob(JobStoreError):
-    """There is no such job, or it belongs to another owner."""
+    """The job does not exist, or belongs to another owner."""
 
 
 class WrongState(JobStoreError):
-    """The job's state does not allow this; ``state`` is the one it has."""
+    """The job's state does not allow the operation; ``state`` is the present one."""
 
     def __init__(self, message: str, state: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class WrongState(JobStoreError):
 
 
 class StaleAttempt(JobStoreError):
-    """A write on behalf of an attempt that is over."""
+    """A write on behalf of an attempt that has ended."""
 
 
 class IdempotencyConflict(JobStoreError):
@@ -58,7 +58,7 @@ class JobInUse(JobStoreError):
 
 
 class BadPageToken(JobStoreError):
-    """A page token that no page of this list gave out."""
+    """The page token is not one of this list."""
 
 
 class DirectoryBusy(JobStoreError):
@@ -71,7 +71,7 @@ class StoreUnavailable(JobStoreError):
 
 @dataclass(frozen=True)
 class JobRow:
-    """A job as it stood when read. Times are unix seconds.
+    """A job at the time of reading. Times are unix seconds.
 
     spec: the normalised request. progress: the latest, with the keys of ``Progress`` that
     the service publishes. result: the summary; ``result["attempt"]`` names the attempt
@@ -102,13 +102,13 @@ class JobRow:
 
     @property
     def active(self) -> bool:
-        """Whether something may still happen to the job by itself."""
+        """Whether the job may still change without a request."""
         return is_active(self.state, self.retry_at)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a submission was answered with: status, the headers of its own, JSON text."""
+    """The answer to a submission: status, its specific headers, JSON text."""
 
     status: int
     headers: dict[str, str]
@@ -117,7 +117,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class JobEvent:
-    """Something that happened to a job. kind: ``state``, ``progress`` or ``log``."""
+    """An event of a job. kind: ``state``, ``progress`` or ``log``."""
 
     seq: int
     time: float
@@ -126,10 +126,10 @@ class JobEvent:
 
 
 def canonical(spec: Any) -> str:
-    """JSON text that is the same for equal documents."""
+    """Return JSON text that is the same for equal documents."""
     return json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def is_active(state: str, retry_at: float | None) -> bool:
-    """Whether a job may still change by itself."""
+    """Return whether a job may still change without a request."""
     return state in ("queued", *RUNNING) or (state == "interrupted" and retry_at is not None)

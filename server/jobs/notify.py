@@ -1,4 +1,4 @@
-"""Wakes whoever waits for a job to change: long polls and event streams."""
+"""Notification of long polls and event streams about changes of a job."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-# Up to this many waiters answer a change at once; of more each gets some time of its own.
+# Up to this many waiters answer a change at once; more are spread over time.
 _FEW = 8
 _EACH_S = 0.004
 _LONGEST_S = 0.5
 
 
 class Watch:
-    """One waiter. ``changed`` is set by each change, and for good when the server stops."""
+    """One waiter. ``changed`` is set by each change, and permanently when the server stops."""
 
     def __init__(self, notifier: Notifier, job_id: str) -> None:
         self._notifier, self._job_id = notifier, job_id
         self.changed = asyncio.Event()
 
     async def wait(self, seconds: float) -> bool:
-        """Whether the job has changed since the last ``wait``; at most ``seconds``."""
+        """Return whether the job has changed since the last ``wait``; waits at most ``seconds``."""
         if not self._notifier.stopping:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self.changed.wait()
             if self.changed.is_set() and self._crowd > _FEW:
-                # Hundreds of waiters would all answer in the same moment, and everybody
-                # else would have to wait for that. A random place in a short queue.
+                # If hundreds of waiters answered at the same time, all other requests would have to wait. A
+                # random delay spreads them.
                 await asyncio.sleep(min(_LONGEST_S, self._crowd * _EACH_S) * random.random())
         found = self.changed.is_set()
         self.changed.clear()
@@ -40,7 +40,7 @@ class Watch:
 
 
 class Notifier:
-    """Carries the job store's changes, from any thread, to the event loop's waiters."""
+    """Passes the job store's changes, from any thread, to the event loop's waiters."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -48,8 +48,8 @@ class Notifier:
         self.stopping = False
 
     def wake(self, job_id: str) -> None:
-        """The job has changed. May be called from any thread; returns at once."""
-        # The loop may have ended while the store's last changes come in.
+        """Notify waiters of a change. May be called from any thread; returns at once."""
+        # The loop may have ended while the store's last changes arrive.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake, job_id)
 
@@ -58,11 +58,11 @@ class Notifier:
             watch.changed.set()
 
     def waiters(self, job_id: str) -> int:
-        """How many watch the job."""
+        """Return the number of waiters of the job."""
         return len(self._watches.get(job_id, ()))
 
     def close(self) -> None:
-        """End all waiting now: the server is about to stop. May be called from any thread."""
+        """End all waiting now, because the server is about to stop. May be called from any thread."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._close)
 
@@ -74,7 +74,7 @@ class Notifier:
 
     @contextmanager
     def watching(self, job_id: str) -> Iterator[Watch]:
-        """A watch on one job. Read the job after this, so that no change is missed."""
+        """Yield a watch on one job. Read the job after entering, so that no change is missed."""
         watch = Watch(self, job_id)
         self._watches.setdefault(job_id, set()).add(watch)
         try:

@@ -1,4 +1,4 @@
-"""What the service publishes of a running solve, with an estimate of the time left."""
+"""Published progress of a running solve, with an estimate of the remaining time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import bigsap
 
-#: The last phase takes so much of the time of the one before, until its own rows say more.
+#: Assumed time of the last phase relative to the one before, until its own rows allow an estimate.
 _SHORTER = 0.8
-#: A certificate that reads all costs takes so much of the time of an evaluation of all rows; one
-#: by bounds takes next to nothing.
+#: Time of a certificate that reads all costs relative to an evaluation of all rows; a proof by bounds takes
+#: much less.
 _PASS = 0.8
 
 
@@ -30,13 +30,13 @@ class Pace:
         self._born = time.monotonic()
         self._phase = -1
         self._phase_began = 0.0
-        self._before_s: float | None = None  # how long the phase before took
-        self._pass_s = 0.0  # how long a certificate takes that reads all costs
+        self._before_s: float | None = None  # duration of the phase before
+        self._pass_s = 0.0  # duration of a certificate that reads all costs
         self._stale = 0  # rows assigned when the phase began
-        self._free: deque[tuple[float, int]] = deque()  # in this phase: when, rows without a column
+        self._free: deque[tuple[float, int]] = deque()  # in this phase: time, rows without a column
 
     def see(self, progress: bigsap.Progress) -> None:
-        """The solve's callback."""
+        """Record progress; the solve's callback."""
         with self._lock:
             self._follow(progress)
             lower, upper = progress.lower_bound, progress.upper_bound
@@ -67,27 +67,27 @@ class Pace:
             if self._phase >= 1:
                 self._before_s = now - self._phase_began
             elif progress.phase >= 1 and progress.rows_evaluated:
-                # A pass over the costs, by the passes that there were.
+                # The time of a pass over the costs, by the number of passes so far.
                 passes = max(1.0, progress.rows_evaluated / max(1, progress.n_rows))
                 self._pass_s = _PASS * now / passes
             self._phase, self._phase_began = progress.phase, now
             self._stale = progress.assigned
             self._free = deque([(now, rows)])
         elif progress.assigned != self._stale or len(self._free) > 1:
-            # Until its first rows are matched, a phase has those of the one before.
+            # Until its first rows are matched, a phase reports the rows of the one before.
             self._free.append((now, rows - progress.assigned))
 
     def report(self) -> dict[str, Any]:
-        """What is known now. ``seconds`` since the attempt began go on in long rows."""
+        """Return the current progress. ``seconds`` since the attempt began also grows during long rows."""
         with self._lock:
             return {**self._seen, "seconds": round(time.monotonic() - self._born, 3)}
 
     def _eta(self, progress: bigsap.Progress) -> float | None:
-        """Seconds left, mostly within a factor of 3; None where nothing tells.
+        """Return the seconds left, mostly within a factor of 3; None without a basis for an estimate.
 
-        Nothing does before the last phase: how many phases there are is not known, and the last
-        took a fifth of the time of the one before or ten times as much. The certificate has no
-        pace.
+        There is none before the last phase: the number of phases is unknown, and the last took
+        between a fifth of the time of the one before and ten times as much. The certificate reports no
+        rate.
         """
         last = progress.phase >= 2 and progress.epsilon == 0
         if progress.stage != "search" or not last or self._before_s is None:
@@ -100,10 +100,10 @@ class Pace:
         return left + (self._pass_s if self.proof_reads_all else 0.0)
 
     def _by_decay(self, now: float) -> float | None:
-        """By how fast the rows without a column have become fewer since half of the phase.
+        """Return the time left by the decrease of rows without a column since the middle of the phase.
 
-        They do by a share in a time, and towards the end by more: the last rows' searches are
-        not the longest ones. None where they do not become fewer.
+        The decrease is exponential, and faster towards the end: the last rows' searches are
+        not the longest ones. None where there is no decrease.
         """
         half = (self._phase_began + now) / 2
         while len(self._free) > 2 and self._free[1][0] <= half:

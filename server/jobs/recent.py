@@ -1,8 +1,8 @@
-"""The jobs that changed last, in memory, for readers that must not wait for the disk.
+"""In-memory cache of recently changed jobs, for readers that must not wait for the disk.
 
-The server is the only writer of the job table, so what it has just committed is what the
-table says. Hundreds of clients that watch the same few jobs cost then no query, and no hop
-to a thread, for each of them.
+The server is the only writer of the job table, so the state it has just committed is that of the
+table. Hundreds of clients that watch the same few jobs then need no query, and no switch to a
+thread, for each of them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import OrderedDict, deque
 
 from bigsap_server.jobs.model import JobEvent, JobRow
 
-# A job's request may have megabytes of numbers: few jobs, rather than few bytes each.
+# Limited by number, because a job's request may contain megabytes of numbers.
 _JOBS = 64
 _EVENTS = 64
 
 
 class Changes:
-    """What a transaction changes: collected while it runs, published when it is committed."""
+    """Changes of a transaction, collected while it runs and published when it is committed."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobRow | None] = {}
@@ -26,14 +26,14 @@ class Changes:
 
 
 class Recent:
-    """The latest states, and the latest events in a row, of up to 64 jobs. Thread-safe."""
+    """The latest states, and the latest consecutive events, of up to 64 jobs. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: OrderedDict[str, tuple[JobRow, deque[JobEvent]]] = OrderedDict()
 
     def publish(self, changes: Changes) -> None:
-        """Take over what has been committed. In the order of the commits."""
+        """Store committed changes. Called in the order of the commits."""
         with self._lock:
             for job_id, job in changes.jobs.items():
                 known = self._jobs.pop(job_id, None)
@@ -47,13 +47,13 @@ class Recent:
                 self._jobs.popitem(last=False)
 
     def job(self, job_id: str) -> JobRow | None:
-        """The job as last committed; None: ask the table."""
+        """Return the job as last committed; None: read the table."""
         with self._lock:
             known = self._jobs.get(job_id)
         return None if known is None else known[0]
 
     def events(self, job_id: str, after: int) -> list[JobEvent] | None:
-        """All events with a sequence number above ``after``; None: ask the table."""
+        """Return all events with a sequence number above ``after``; None: read the table."""
         with self._lock:
             known = self._jobs.get(job_id)
             if known is None or not known[1] or after < known[1][0].seq - 1:

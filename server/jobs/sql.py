@@ -1,4 +1,4 @@
-"""The tables behind ``table``, pages of jobs, and the statements that several methods share."""
+"""SQL of the job table: schema, pages of jobs, and statements shared by several methods."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from bigsap_server.jobs.model import (
 from bigsap_server.jobs.recent import Changes
 from bigsap_server.jobs.references import references
 
-# Progress events kept of one job; older ones are thinned out, so that a convergence plot
-# keeps its shape and a solve of a week does not fill the disk.
+# Most progress events kept of one job. Older ones are thinned out, so that a convergence plot keeps its
+# shape and a solve of a week does not fill the disk.
 _MOST_EVENTS = 4000
 
 SCHEMA = """
@@ -106,7 +106,7 @@ _JSON = ("spec", "progress", "result", "problem")
 
 
 def job_of(row: sqlite3.Row) -> JobRow:
-    """The record of a row."""
+    """Return the record of a row."""
     values: Row = {key: row[key] for key in _PLAIN}
     for key in _JSON:
         values[key] = None if row[key] is None else json.loads(row[key])
@@ -114,19 +114,19 @@ def job_of(row: sqlite3.Row) -> JobRow:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection in WAL mode whose transactions are begun explicitly."""
+    """Return a connection in WAL mode whose transactions are begun explicitly."""
     db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
     db.row_factory = sqlite3.Row
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA foreign_keys = ON")
-    # A log that is folded back early stays short, and is written over from its beginning.
+    # Early checkpoints keep the write-ahead log short, and it is overwritten from its beginning.
     db.execute(f"PRAGMA wal_autocheckpoint = {_RESERVE_PAGES}")
     return db
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Make what tables are not there. Raises JobStoreError for those of another version."""
+    """Create missing tables. Raises JobStoreError for those of another version."""
     db.executescript(SCHEMA)
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version not in (0, VERSION):
@@ -135,7 +135,7 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def fail_forgotten(db: sqlite3.Connection, changes: Changes) -> None:
-    """Jobs that an older version left interrupted for good have failed."""
+    """Set jobs to failed that an older version left interrupted permanently."""
     rows = db.execute(
         "UPDATE job SET state = 'failed', finished = coalesce(heartbeat, ?), version = version + 1"
         " WHERE state = 'interrupted' AND retry_at IS NULL RETURNING *",
@@ -147,10 +147,10 @@ def fail_forgotten(db: sqlite3.Connection, changes: Changes) -> None:
 
 
 def reserve(db: sqlite3.Connection) -> None:
-    """Keep free pages in the file, so that a full disk can be recorded on the full disk.
+    """Keep free pages in the file, so that a full disk can be recorded although it is full.
 
-    Also makes the log as long as it gets. Does nothing while there is enough, and what
-    it can when there is not.
+    Also extends the log to its final length. Does nothing if there are enough pages, and
+    as much as it can if the disk has too little space.
     """
     free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_size"))
     if free >= _RESERVE_PAGES:
@@ -162,7 +162,7 @@ def reserve(db: sqlite3.Connection) -> None:
 
 
 def find(db: sqlite3.Connection, job_id: str, owner: str | None = None, columns: str = "*") -> sqlite3.Row:
-    """The row of a job. Raises UnknownJob, also when it is another owner's."""
+    """Return the row of a job. Raises UnknownJob, also when it is another owner's."""
     row: sqlite3.Row | None = db.execute(
         f"SELECT {columns} FROM job WHERE id = ? AND (? IS NULL OR owner = ?)", (job_id, owner, owner)
     ).fetchone()
@@ -172,7 +172,7 @@ def find(db: sqlite3.Connection, job_id: str, owner: str | None = None, columns:
 
 
 def made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) -> JobRow | None:
-    """The job that an idempotency key has made. Raises IdempotencyConflict for another body."""
+    """Return the job that an idempotency key made. Raises IdempotencyConflict for another body."""
     row = db.execute(
         "SELECT * FROM job WHERE owner = ? AND idempotency_key = ?", (owner, key)
     ).fetchone()  # a NULL key equals nothing
@@ -184,7 +184,7 @@ def made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) ->
 
 
 def insert(db: sqlite3.Connection, **values: Any) -> sqlite3.Row:
-    """A new job with these columns."""
+    """Insert a new job with these columns."""
     names = ", ".join(values)
     places = ", ".join(f":{name}" for name in values)
     row: sqlite3.Row = db.execute(
@@ -194,7 +194,7 @@ def insert(db: sqlite3.Connection, **values: Any) -> sqlite3.Row:
 
 
 def claim(db: sqlite3.Connection, now: float) -> sqlite3.Row | None:
-    """The oldest job that is due, made ``starting``; None when none is."""
+    """Set the oldest due job to ``starting`` and return it; None when none is due."""
     row: sqlite3.Row | None = db.execute(
         "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
         " heartbeat = :now, started = coalesce(started, :now), finished = NULL,"
@@ -208,7 +208,7 @@ def claim(db: sqlite3.Connection, now: float) -> sqlite3.Row | None:
 
 
 def running(db: sqlite3.Connection) -> list[JobRow]:
-    """The jobs that a worker has or is being given, oldest first."""
+    """Return the jobs that a worker has or is being assigned, oldest first."""
     rows = db.execute(
         "SELECT * FROM job WHERE state IN ('starting', 'running', 'cancelling') ORDER BY number"
     ).fetchall()
@@ -216,7 +216,7 @@ def running(db: sqlite3.Connection) -> list[JobRow]:
 
 
 def check_resumable(row: sqlite3.Row) -> None:
-    """Raise WrongState for a job that is solved, or that something still happens to."""
+    """Raise WrongState for a job that is solved or still active."""
     job_id, state = row["id"], row["state"]
     if state == "succeeded":
         status = json.loads(row["result"] or "{}").get("status")
@@ -229,7 +229,7 @@ def check_resumable(row: sqlite3.Row) -> None:
 def check_unused(db: sqlite3.Connection, thing: str, error: type[JobStoreError]) -> None:
     """Raise ``error`` when an active job refers to ``thing``, the id of an array or a job."""
     rows = db.execute(
-        # All states in one statement: a job that goes from one to the next is not missed.
+        # All states in one statement, so that a job that changes its state is not missed.
         f"SELECT id, spec FROM job WHERE {ACTIVE} AND instr(spec, ?) ORDER BY number",
         (thing,),
     )
@@ -239,7 +239,7 @@ def check_unused(db: sqlite3.Connection, thing: str, error: type[JobStoreError])
 
 
 def events(db: sqlite3.Connection, job_id: str, after: int, limit: int) -> list[JobEvent]:
-    """Up to ``limit`` events of a job with a sequence number above ``after``, in order."""
+    """Return up to ``limit`` events of a job with a sequence number above ``after``, in order."""
     number = find(db, job_id, columns="number")["number"]
     rows = db.execute(
         "SELECT seq, time, kind, data FROM event WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?",
@@ -249,7 +249,7 @@ def events(db: sqlite3.Connection, job_id: str, after: int, limit: int) -> list[
 
 
 def keep_answer(db: sqlite3.Connection, job_id: str, answer: Answer) -> None:
-    """Record what the request that made the job was answered with; the first one stays."""
+    """Record the answer to the request that made the job, unless one is recorded."""
     db.execute(
         "INSERT OR IGNORE INTO answer SELECT number, ?, ?, ? FROM job WHERE id = ?",
         (answer.status, json.dumps(answer.headers), answer.body, job_id),
@@ -257,7 +257,7 @@ def keep_answer(db: sqlite3.Connection, job_id: str, answer: Answer) -> None:
 
 
 def answer_of(db: sqlite3.Connection, job_id: str) -> Answer | None:
-    """What ``keep_answer`` has recorded, if anything."""
+    """Return the answer recorded by ``keep_answer``, if any."""
     row = db.execute(
         "SELECT answer.* FROM answer JOIN job ON job = number WHERE id = ?", (job_id,)
     ).fetchone()
@@ -265,7 +265,7 @@ def answer_of(db: sqlite3.Connection, job_id: str) -> Answer | None:
 
 
 def count_active(db: sqlite3.Connection, owner: str) -> int:
-    """How many jobs of ``owner`` may still change by themselves."""
+    """Return how many jobs of ``owner`` may still change without a request."""
     row = db.execute(f"SELECT count(*) FROM job WHERE owner = ? AND {ACTIVE}", (owner,))
     return int(row.fetchone()[0])
 
@@ -305,8 +305,8 @@ def add_event(
     )
     changes.events.append((row["id"], JobEvent(seq, now, kind, data)))
     if count > _MOST_EVENTS:
-        # One a time slot, of which there are half as many as events may stay: what is
-        # left is spread evenly over the job's life. The latest stay all.
+        # One per time slot, with half as many slots as events may stay: the remaining ones are spread
+        # evenly over the job's life. All recent events stay.
         gone = db.execute(
             "DELETE FROM event WHERE job = :job AND kind <> 'state' AND seq <= :latest"
             " AND seq NOT IN (SELECT min(seq) FROM event WHERE job = :job AND kind <> 'state'"
@@ -324,9 +324,9 @@ def add_event(
 def page(
     db: sqlite3.Connection, wanted: dict[str, str | None], size: int, token: str | None
 ) -> tuple[list[JobRow], str | None]:
-    """Up to ``size`` jobs, newest first, and the token of the next page or None.
+    """Return up to ``size`` jobs, newest first, and the token of the next page or None.
 
-    wanted: what columns must hold; None: anything. Raises BadPageToken.
+    wanted: required values of columns; None: any. Raises BadPageToken.
     """
     limits, values = ["1"], list[Any]()
     for name, value in wanted.items():
@@ -344,12 +344,12 @@ def page(
 
 
 def token_of(number: int) -> str:
-    """The page token that continues below job ``number``."""
+    """Return the page token that continues below job ``number``."""
     return urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
 
 
 def number_of(token: str) -> int:
-    """The inverse of ``token_of``. Raises BadPageToken."""
+    """Return the job number of a page token. Raises BadPageToken."""
     try:
         text = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")
         if not text.isdigit() or len(text) > 18 or token_of(int(text)) != token:

@@ -1,4 +1,4 @@
-"""A result as JSON, as a job tells it."""
+"""JSON representation of a result for a job."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import bigsap
 
 
 def arrays_of(result: bigsap.Result) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of a result by name; of ``FURTHER_ARRAYS`` those that it has."""
+    """Return the arrays of a result by name; of ``FURTHER_ARRAYS`` those that it has."""
     found = {name: getattr(result, name) for name in (*RESULT_ARRAYS, *FURTHER_ARRAYS)}
     return {name: array for name, array in found.items() if array is not None}
 
 
 def summary_of(result: bigsap.Result, attempt: int) -> dict[str, Any]:
-    """All that a job's result says but the arrays, of which name, dtype and shape."""
+    """Return a result's data without the arrays, of which only name, dtype and shape."""
     arrays = arrays_of(result)
     summary: dict[str, Any] = jsonable(
         {
@@ -44,9 +44,9 @@ def summary_of(result: bigsap.Result, attempt: int) -> dict[str, Any]:
 
 
 def certificate_of(result: bigsap.Result) -> dict[str, Any]:
-    """What stands behind the bound: a pass over all pairs, bounds of them, or the search alone.
+    """Return the kind of proof of the bound: a pass over all pairs, bounds of them, or the search alone.
 
-    A solve that was stopped has a bound that its search vouches for, without a pass.
+    A stopped solve has a bound proved by its search, without a pass.
     """
     known = result.bound is not None and result.gap is not None
     proof = result.stats.get("proof")
@@ -63,7 +63,7 @@ def certificate_of(result: bigsap.Result) -> dict[str, Any]:
 
 
 def jsonable(value: Any) -> Any:
-    """``value`` with numpy's numbers and arrays as Python's, and null for what JSON has not."""
+    """Return ``value`` with numpy's numbers and arrays as Python's, and null for values JSON lacks."""
     if isinstance(value, dict):
         return {str(key): jsonable(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

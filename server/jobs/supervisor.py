@@ -1,10 +1,9 @@
-"""Brings queued jobs to workers and their news into the job table.
+"""Supervisor: assigns queued jobs to workers and records their reports in the job table.
 
-One thread, so that decisions about a job follow one another. Executors tell quickly what
-happens; what counts is what stands in a job's folder (``control``). An attempt whose
-worker nobody hears of any more (server restarted, scheduler gone) is therefore judged by its
-files: an outcome is taken over, a held lock means that it still runs and is watched, and
-a free lock that it was lost.
+One thread, so that decisions about a job are sequential. Executors report quickly, but
+the files in a job's folder (``control``) are authoritative. If nothing is known about an attempt's
+worker (server restarted, scheduler gone), its files decide: an outcome is recorded, a held lock
+means that it still runs and is watched, and a free lock that it was lost.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from bigsap_server.settings import Settings
 _log = logging.getLogger("bigsap_server.supervisor")
 
 _TICK_S = 0.2
-# Without news for so long, look into the files.
+# Seconds without a report after which the files are read.
 _SILENCE_S = 2.0
-# A worker told to die gets this long to do so by itself.
+# Seconds in which a worker must exit after the command to do so.
 _PATIENCE_S = 5.0
-# Before a lost attempt is tried again, times the failures in a row; the first at once,
-# but of a full disk, which takes a while to become otherwise.
+# Pause before a lost attempt is tried again, times the failures in a row; the first retry is immediate,
+# except after a full disk, which takes a while to change.
 _BACKOFF_S = 2.0
 _DISK_BACKOFF_S = 3.0
 
@@ -42,8 +41,8 @@ _DISK_BACKOFF_S = 3.0
 class _Watch:
     """An attempt that is, or may be, under way.
 
-    lost: the executor has lost sight of it, since when and why. outcome: known, not yet
-    recorded. told: the last command. begun_here: False for what a former server ordered.
+    lost: when and why the executor lost contact with it. outcome: known, not yet
+    recorded. told: the last command. begun_here: False for an attempt ordered by a former server.
     """
 
     order: Order
@@ -60,10 +59,10 @@ class _Watch:
 class Supervisor:
     """Runs the jobs of ``store`` on ``executor`` until stopped.
 
-    settings: the service's. Of a job that loses its worker, whose source fails or that finds
-    the disk full, ``settings.attempts`` attempts in a row are made, each from the last
+    settings: the service's. If a job loses its worker, its source fails or the disk is full,
+    ``settings.attempts`` attempts in a row are made, each from the last
     checkpoint; then it has failed. ``start`` returns at once; ``ready`` tells when
-    there are workers. ``stop`` has running jobs write a checkpoint, to be continued by the
+    there are workers. ``stop`` lets running jobs write a checkpoint, to be continued by the
     next start, closes the executor, and may take ``settings.drain_s`` and some seconds.
     """
 
@@ -79,7 +78,7 @@ class Supervisor:
         self.lost_attempts = 0
 
     def start(self) -> None:
-        """Begin, on a thread of its own."""
+        """Start the supervisor's thread."""
         self._executor.subscribe(self._hear)
         self._store.on_change(self._changed)
         self._thread.start()
@@ -93,15 +92,15 @@ class Supervisor:
 
     @property
     def alive(self) -> bool:
-        """Whether jobs are being looked after."""
+        """Whether the supervisor's thread runs."""
         return self._thread.is_alive()
 
     def ready(self) -> bool:
-        """Whether jobs submitted now would find a worker, sooner or later."""
+        """Whether jobs submitted now would get a worker, sooner or later."""
         return self.alive and self._started and self._executor.ready()
 
     def workers(self) -> dict[str, int]:
-        """Workers of the cluster by what they do, see ``Executor``."""
+        """Return the numbers of the cluster's workers by activity, see ``Executor``."""
         return self._executor.workers()
 
     # The loop
@@ -111,7 +110,7 @@ class Supervisor:
         self._wake.set()
 
     def _changed(self, job_id: str) -> None:
-        # Our own writes wake nobody.
+        # The supervisor's own writes need no wake-up.
         if threading.get_ident() != self._thread.ident:
             self._wake.set()
 
@@ -128,7 +127,7 @@ class Supervisor:
             self._executor.close()
 
     def _safely(self, step: Callable[..., None], *args: Any) -> None:
-        """One step; an error in it must not end the service of all jobs."""
+        """Run one step; an error in it must not end the service of all jobs."""
         try:
             step(*args)
         except (StoreUnavailable, OSError) as error:
@@ -157,7 +156,7 @@ class Supervisor:
             self._started = True
 
     def _care(self) -> None:
-        """Reports, commands, and the attempts nobody hears of."""
+        """Handle reports, commands, and attempts without reports."""
         while True:
             try:
                 report = self._reports.get_nowait()
@@ -173,7 +172,7 @@ class Supervisor:
             self._safely(self._look_after, jobs[job_id], watch)
 
     def _drain(self) -> None:
-        """Have everything stop where it can be continued."""
+        """Stop all attempts so that they can be continued."""
         until = time.monotonic() + self._settings.drain_s
         for watch in self._watches.values():
             if watch.told == "run":
@@ -186,7 +185,7 @@ class Supervisor:
         for watch in left:
             self._tell(watch, "fenced")
             watch.lost, watch.why = time.monotonic(), "the server was stopped"
-        # Ends the processes that are ours; what runs elsewhere finds itself fenced.
+        # Ends our own worker processes; attempts on other workers stop at the fence.
         self._executor.close()
         until = time.monotonic() + _PATIENCE_S
         while self._watches and time.monotonic() < until:
@@ -208,7 +207,7 @@ class Supervisor:
                 result_of = None if job.result is None else job.result["attempt"]
                 folder.prune(job.attempt - 1, result_of)
                 self._executor.submit(watch.order)
-            except Exception as error:  # noqa: BLE001 - whatever the executor is made of
+            except Exception as error:  # noqa: BLE001 - any executor, any error
                 _log.warning("%s cannot be submitted: %s", job.id, error)
                 if is_disk_full(error):
                     slug, detail = "disk-full", "the disk is full"
@@ -218,7 +217,7 @@ class Supervisor:
                 watch.outcome = _interrupted(slug, detail)
 
     def _watch_of(self, job: JobRow) -> _Watch:
-        """A watch of what may be under way; ``lost`` until somebody knows better."""
+        """Return a watch of an attempt that may be under way; ``lost`` until there is a report."""
         now = time.monotonic()
         order = Order(job.id, job.attempt, self._store.folder(job.id), job.spec, self._job_settings(job))
         return _Watch(order, now, begun_here=False, lost=now, why="the server was restarted")
@@ -226,13 +225,13 @@ class Supervisor:
     def _job_settings(self, job: JobRow) -> dict[str, Any]:
         settings = self._settings.model_dump(mode="json")
         limit = (job.spec.get("options") or {}).get("time_limit_s")
-        # Attempts share the job's time; what is left may be nothing, which is a result too.
+        # Attempts share the job's time. Even if none is left, an attempt returns a result.
         left = None if limit is None else max(0.05, limit - job.spent)
         warm = (job.spec.get("warm_start") or {}).get("job")
         warm_folder = None
         if warm is not None:
             with suppress(UnknownJob):
-                # Whether the owner may see it was judged when the job was submitted.
+                # The owner's permission was checked when the job was submitted.
                 other = self._store.get(warm)
                 if other.result is not None:
                     warm_folder = str(self._store.result_file(other, "v").parent)
@@ -273,8 +272,8 @@ class Supervisor:
         elif watch.lost is not None:
             locked = folder.locked()
             if not locked and watch.told != "fenced":
-                # First the fence, then another look at the lock: an order that is still
-                # on its way to a worker must not begin once we have called it lost.
+                # Set the fence first and check the lock again: an order that is still on its way to a
+                # worker must not begin once it is recorded as lost.
                 self._tell(watch, "fenced")
                 locked = folder.locked()
             if not locked:
@@ -303,7 +302,7 @@ class Supervisor:
         if watch.told not in (mode, "now", "fenced"):
             self._tell(watch, mode)
             if not Folder(watch.order.folder).begun(watch.order.attempt):
-                # Nobody runs it; if somebody is about to, the fence will stop him.
+                # No worker has started it. A worker that starts now is stopped by the fence.
                 self._executor.kill(watch.order)
         elif mode == "now" and watch.lost is None and now - watch.told_at > _PATIENCE_S:
             watch.told_at = now
@@ -316,7 +315,7 @@ class Supervisor:
     # The table
 
     def _record(self, job: JobRow, watch: _Watch, outcome: dict[str, Any]) -> None:
-        """Write how the attempt ended, and what follows from it."""
+        """Record how the attempt ended, and the job's next state."""
         state, failures = outcome["state"], 0
         problem, result = outcome.get("problem"), outcome.get("result")
         retry_at: float | None = None
@@ -337,7 +336,7 @@ class Supervisor:
                 pause = _DISK_BACKOFF_S * failures if full else _BACKOFF_S * (failures - 1)
                 retry_at = time.time() + pause
             else:
-                # An interrupted job is one that goes on by itself; this one does not.
+                # An interrupted job is retried automatically; this one is not.
                 state, problem = "failed", _given_up(problem, failures)
         self._update(watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures)
         self._watches.pop(job.id, None)
@@ -352,13 +351,13 @@ class Supervisor:
                 folder.nothing_left()
 
     def _update(self, watch: _Watch, **news: Any) -> None:
-        """Write news; those of an attempt that is over concern nobody."""
+        """Write a report; drop it if its attempt has ended."""
         with suppress(StaleAttempt, UnknownJob):
             self._store.update(watch.order.job_id, attempt=watch.order.attempt, **news)
 
 
 def _given_up(problem: dict[str, Any] | None, failures: int) -> dict[str, Any]:
-    """The problem of a job whose attempts are used up: that of the last one."""
+    """Return the problem of a job whose attempts are used up: that of the last one."""
     found = problem or HttpProblem("worker-lost", "the worker was lost").document()
     times = f", {failures} times in a row" if failures > 1 else ""
     return {**found, "detail": f"{found['detail']}{times}"}

@@ -1,14 +1,14 @@
-"""The job table: SQLite in WAL mode under the data directory, the truth about every job.
+"""Job table: SQLite in WAL mode in the data directory, the authoritative state of every job.
 
-One server process owns the directory (``lock`` is held by flock, which the kernel lets go
-of when the process dies, however it dies; WAL wants a local file system anyway). Within
-it any thread may call a ``JobStore``; writes are serialised, reads have a connection of
-their own and never wait for a write.
+One server process owns the directory (``lock`` is held by flock, which the kernel releases
+when the process dies, for whatever reason; WAL requires a local file system anyway). Within
+it any thread may call a ``JobStore``; writes are serialised, reads use a separate connection
+and never wait for a write.
 
 A job goes ``queued -> starting -> running -> succeeded | failed | cancelled``. ``cancelling``
-stands between a request to cancel and its effect. ``interrupted`` is a job that lost its
-worker and is claimed again from ``retry_at`` on; what is given up has ``failed``. ``attempt``
-counts claims; whoever writes on behalf of an attempt names it, and is refused once another
+is the state between a request to cancel and its effect. ``interrupted`` is a job that lost its
+worker and is claimed again from ``retry_at`` on; after the last attempt it has ``failed``.
+``attempt`` counts claims; a write on behalf of an attempt names it, and is refused once another
 attempt has begun.
 """
 
@@ -78,7 +78,7 @@ __all__ = [
 class JobStore:
     """The job table at ``path``; see the module. Methods block, but only for milliseconds.
 
-    Everything that changes a job is one transaction, durable (``synchronous=FULL``) when
+    Every change of a job is one transaction, durable (``synchronous=FULL``) when
     the method returns, and followed by a call of the ``on_change`` callbacks with its id.
     Methods raise StoreUnavailable when the disk is full or failing; the table is then
     as it was before the call.
@@ -107,7 +107,7 @@ class JobStore:
             raise
 
     def close(self) -> None:
-        """Close the connections and let the directory go. Harmless twice."""
+        """Close the connections and release the directory. Harmless twice."""
         with self._write_lock, self._read_lock:
             self._writer.close()
             self._reader.close()
@@ -121,16 +121,16 @@ class JobStore:
         self._callbacks.append(callback)
 
     def folder(self, job_id: str) -> Path:
-        """The job's directory: checkpoint, results, log. It may not exist yet."""
+        """Return the job's directory: checkpoint, results, log. It may not exist yet."""
         return self.data / "jobs" / job_id
 
     def result_file(self, job: JobRow, name: str) -> Path:
-        """The ``.npy`` file of one result array; of ``FURTHER_ARRAYS`` it may not be there."""
+        """Return the ``.npy`` file of one result array; those of ``FURTHER_ARRAYS`` may not exist."""
         if job.result is None:
             raise WrongState(f"{job.id} has no result", job.state)
         return self.folder(job.id) / f"result-{job.result['attempt']}" / f"{name}.npy"
 
-    # Clients
+    # For clients
 
     def submit(
         self,
@@ -144,12 +144,12 @@ class JobStore:
         answer: Callable[[JobRow], Answer] | None = None,
         check: Callable[[Row], None] = lambda spec: None,
     ) -> tuple[JobRow, bool]:
-        """A new queued job and True; or False and the one that ``idempotency_key`` made before.
+        """Return a new queued job and True; or False and the one that ``idempotency_key`` made before.
 
         digest: of the body as the client sent it; default: of ``spec``. most_active: raise
         QuotaExceeded when the owner has this many active jobs. answer: of a new job with a key,
-        kept for ``answer_of``. check: called with the spec of a new job, while nothing can be
-        deleted; what it raises keeps the job out. Raises IdempotencyConflict when the key was used
+        stored for ``answer_of``. check: called with the spec of a new job, while nothing can be
+        deleted; an exception prevents the job. Raises IdempotencyConflict when the key was used
         with another body.
         """
         text = canonical(spec)
@@ -180,22 +180,22 @@ class JobStore:
             return job, True
 
     def keep_answer(self, job_id: str, answer: Answer) -> None:
-        """Record what the request that made the job was answered with, unless that is known."""
+        """Record the answer to the request that made the job, unless one is recorded."""
         with self._write() as (db, _):
             sql.keep_answer(db, job_id, answer)
 
     def answer_of(self, job_id: str) -> Answer | None:
-        """What the request that made the job was answered with, where that was kept."""
+        """Return the recorded answer to the request that made the job, if any."""
         with self._read() as db:
             return sql.answer_of(db, job_id)
 
     def made_by(self, idempotency_key: str, digest: str, owner: str = "") -> JobRow | None:
-        """The job that ``submit`` would return for the key, if it has made one."""
+        """Return the job that ``submit`` would return for the key, if it has made one."""
         with self._read() as db:
             return sql.made_by(db, owner, idempotency_key, digest)
 
     def get(self, job_id: str, owner: str | None = None) -> JobRow:
-        """The job. Raises UnknownJob, also when ``owner`` is given and another's."""
+        """Return the job. Raises UnknownJob, also when ``owner`` is given and the job is another's."""
         with self._read() as db:
             return sql.job_of(sql.find(db, job_id, owner))
 
@@ -208,12 +208,12 @@ class JobStore:
         size: int = 50,
         token: str | None = None,
     ) -> tuple[list[JobRow], str | None]:
-        """Up to ``size`` jobs, newest first, and the token of the next page or None."""
+        """Return up to ``size`` jobs, newest first, and the token of the next page or None."""
         with self._read() as db:
             return sql.page(db, {"state": state, "label": label, "owner": owner}, size, token)
 
     def request_cancel(self, job_id: str, mode: Literal["graceful", "now"]) -> JobRow:
-        """Cancel at once what no worker has, else ask for it; ``now`` overrides ``graceful``.
+        """Cancel a job without a worker at once, else request it; ``now`` overrides ``graceful``.
 
         A cancelled job is returned as it is. Raises WrongState for other finished jobs.
         """
@@ -236,7 +236,7 @@ class JobStore:
     def resume(
         self, job_id: str, most_active: int | None = None, check: Callable[[Row], None] = lambda spec: None
     ) -> JobRow:
-        """Queue the job again, to go on from its checkpoint as a new attempt.
+        """Queue the job again, to continue from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
         before they were settled (``time_limit``, ``gap_reached``). Raises WrongState, and
@@ -272,15 +272,15 @@ class JobStore:
             sql.check_unused(db, job_id, JobInUse)
             db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
             changes.jobs[job_id] = None
-            # Aside before the commit, so that a crash leaves either all or, for ``sweep``,
-            # a folder that says what was going on.
+            # Move the folder before the commit, so that a crash leaves either everything or a folder whose
+            # name shows the deletion to ``sweep``.
             with suppress(FileNotFoundError):
                 os.replace(self.folder(job_id), control.aside(self.folder(job_id)))
         shutil.rmtree(control.aside(self.folder(job_id)), ignore_errors=True)
 
     @contextmanager
     def unused(self, array_id: str) -> Iterator[None]:
-        """While no job can be submitted or resumed: time to delete the array, which must not last.
+        """Block submissions and resumptions while an array is deleted, which must be quick.
 
         Raises ArrayInUse when an active job uses it.
         """
@@ -290,25 +290,25 @@ class JobStore:
             yield
 
     def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[JobEvent]:
-        """Up to ``limit`` events with a sequence number above ``after``, in order."""
+        """Return up to ``limit`` events with a sequence number above ``after``, in order."""
         with self._read() as db:
             return sql.events(db, job_id, after, limit)
 
     def counts(self) -> dict[str, int]:
-        """How many jobs are in each state, zeros included."""
+        """Return the number of jobs in each state, zeros included."""
         with self._read() as db:
             rows = db.execute("SELECT state, count(*) FROM job GROUP BY state").fetchall()
         return dict.fromkeys(STATES, 0) | {row[0]: row[1] for row in rows}
 
     def active_of(self, owner: str) -> int:
-        """How many jobs of ``owner`` are queued, with a worker, or waiting for a retry."""
+        """Return how many jobs of ``owner`` are queued, with a worker, or waiting for a retry."""
         with self._read() as db:
             return sql.count_active(db, owner)
 
-    # Supervisor
+    # For the supervisor
 
     def claim(self) -> JobRow | None:
-        """Take the oldest job that is due, as ``starting`` with its attempt counted up."""
+        """Take the oldest job that is due, as ``starting`` with its attempt incremented."""
         with self._write() as (db, changes):
             row = sql.claim(db, time.time())
             if row is None:
@@ -318,7 +318,7 @@ class JobStore:
             return job
 
     def running(self) -> list[JobRow]:
-        """The jobs that a worker has or is being given, oldest first."""
+        """Return the jobs that a worker has or is being assigned, oldest first."""
         with self._read() as db:
             return sql.running(db)
 
@@ -335,10 +335,10 @@ class JobStore:
         failures: int | None = None,
         log: str | None = None,
     ) -> JobRow:
-        """Record what attempt ``attempt`` reports; counts as its heartbeat.
+        """Record a report of attempt ``attempt``; counts as its heartbeat.
 
         ``running`` does not override ``cancelling``. Raises StaleAttempt when the attempt is
-        not the job's present one, or is over, and UnknownJob.
+        not the job's present one, or has ended, and UnknownJob.
         """
         now = time.time()
         with self._write() as (db, changes):
@@ -367,11 +367,11 @@ class JobStore:
             return self._set(db, changes, row, **new)
 
     def known(self) -> set[str]:
-        """All job ids."""
+        """Return all job ids."""
         with self._read() as db:
             return {row[0] for row in db.execute("SELECT id FROM job")}
 
-    # Inside
+    # Internal
 
     def _set(self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> JobRow:
         """Write ``new`` into the row of a running transaction."""
@@ -387,15 +387,15 @@ class JobStore:
 
     @contextmanager
     def _write(self) -> Iterator[tuple[sqlite3.Connection, Changes]]:
-        """One transaction; afterwards the callbacks, for the jobs among the changes."""
+        """Run one transaction; afterwards the callbacks, for the jobs among the changes."""
         changes = Changes()
         with self._write_lock:
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._writer, changes
-                    # Nobody may read from the table what the latest states do not say yet: a
-                    # client that saw its job end would be told afterwards that it is running.
+                    # The table must not be read before the recent states are updated: a client that saw its
+                    # job end could otherwise read afterwards that it is running.
                     with self._read_lock:
                         self._writer.execute("COMMIT")
                         self.recent.publish(changes)

@@ -1,7 +1,7 @@
-"""Runs one attempt of a job; everything here happens in the worker process.
+"""Execution of one attempt of a job, in the worker process.
 
-The attempt leaves its outcome as a file and returns it as well. It never raises for
-what the job does: a failing source or an infeasible problem is an outcome like others.
+The attempt writes its outcome to a file and returns it as well. It never raises for
+errors of the job: a failing source or an infeasible problem is an outcome like others.
 """
 
 from __future__ import annotations
@@ -32,27 +32,26 @@ _log = logging.getLogger("bigsap_server.worker")
 #: Takes ``kind`` ("begun", "progress" or "log") and the data of a report.
 Report = Callable[[str, dict[str, Any]], None]
 
-# How often commands are looked at: a cancelled solve is back within a second of it.
+# Seconds between checks for commands: a cancelled solve returns within a second of the command.
 _LOOK_S = 0.2
-# An older attempt's process that is still there is told to stop and gets this long.
+# Seconds that an older attempt's process gets to end after the command to stop.
 _LOCK_S = 30.0
 
-# Sources that would fail in the same way again; a remote provider may come back.
+# Errors of sources that would recur; a remote provider may recover.
 _NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
-# The same of whatever opens stores behind an address: what is not there, or is something else.
+# The same for errors that open stores at an address: the store is missing, or is something else.
 _NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
 _PASSING_STATUS = (408, 425, 429)
 
-# Attempts under way in this process. Killing it must not hit another one.
+# Attempts under way in this process. The process must not be killed while another one runs.
 _present: set[str] = set()
 _present_lock = threading.Lock()
 
 
 def dask_setup(worker: Any) -> None:
-    """Called in the worker processes that the server starts: solving waits for serving.
+    """Set up signals in worker processes that the server starts. Called by Dask.
 
-    Ctrl-C reaches every process of a terminal; it is the server that tells workers to
-    stop, and how.
+    Ctrl-C reaches every process of a terminal, but the server alone decides when and how workers stop.
     """
     logs.configure("info")
     os.nice(5)
@@ -73,10 +72,10 @@ def run_job(
     spec: a normalised request. settings: the server's, as JSON, with ``threads`` (of this
     job), ``time_left`` (seconds or None: the limit of the spec), ``warm_folder`` (of the job
     to start from, or None) and ``own_process`` (whether ``now`` may kill this process). cluster:
-    what ``bigsap.solve`` takes as such, for a job that is spread.
+    the value for ``bigsap.solve``'s ``cluster``, for a job that is spread.
 
     The outcome has ``state``: succeeded, failed, cancelled, interrupted, or ``stale`` when this
-    attempt had no business to run (any more); and ``result``, ``problem`` or neither.
+    attempt must not run (any more); and ``result``, ``problem`` or neither.
     """
     alone = bool(settings.get("own_process"))
     if alone:
@@ -101,7 +100,7 @@ def _run_job(
     if place.commanded(attempt) == "fenced":
         return {"state": "stale"}
     if not place.begin(attempt):
-        # The scheduler ran it again by itself; lost attempts are counted by the server.
+        # The scheduler ran the attempt again by itself, but the server counts lost attempts.
         return _interrupted("worker-lost", "the worker was lost")
     lock = FileLock(place.lock)
     until = time.monotonic() + _LOCK_S
@@ -139,7 +138,7 @@ class Attempt:
         self._pace = Pace()
 
     def run(self) -> dict[str, Any]:
-        """Solve and write the result; the outcome."""
+        """Solve and write the result; return the outcome."""
         name = str(self.folder.path)
         look = contextvars.copy_context().run
         watcher = threading.Thread(target=look, args=(self._watch,), name="bigsap-watch", daemon=True)
@@ -162,7 +161,7 @@ class Attempt:
     # The solve
 
     def _solve(self) -> bigsap.Result:
-        # Here, so that a server that never runs a job in its own process is not held up.
+        # Imported here, so that a server that never runs a job in its own process starts faster.
         from bigsap_server.costs.build import build_source, unassigned_cost
 
         data, settings = self.settings["data"], self.settings
@@ -199,15 +198,15 @@ class Attempt:
             try:
                 return bigsap.resume(self.folder.checkpoint, source, **given)
             except bigsap.CheckpointError as error:
-                # The costs have changed, or another version wrote it: what it says does
-                # not hold for this problem any more.
+                # The costs have changed, or another version wrote the checkpoint: it is not valid for this
+                # problem.
                 message = without_paths(f"starting anew: {error}", self.settings)
                 self._tell("log", {"message": message})
                 self.folder.checkpoint.unlink(missing_ok=True)
         return bigsap.solve(source, **given)
 
     def _judge(self, told: dict[str, Any] | None) -> None:
-        """Say in the job's log whether its workers paid."""
+        """Write to the job's log whether the use of workers paid."""
         if told is None:
             return
         if not told["rows"]:
@@ -297,9 +296,9 @@ class Attempt:
     # The watcher
 
     def _watch(self) -> None:
-        """Obey commands and report progress, also while the solve is busy elsewhere."""
+        """Obey commands and report progress, also while the solve is busy."""
         every = float(self.settings.get("heartbeat_s") or 0.8)
-        # A little early: "at least once a second" is counted where the stream ends.
+        # Slightly early, because "at least once a second" is measured at the end of the stream.
         due = time.monotonic() + 0.8 * every
         while not self._over.wait(_LOOK_S):
             try:
@@ -308,9 +307,9 @@ class Attempt:
                     due = time.monotonic() + 0.8 * every
                     self._beat()
             except OSError as error:
-                # A full disk: the solve will notice by itself if it has to write.
+                # A full disk: the solve notices it if it has to write.
                 _log.warning("%s: %s", self.folder.path.name, error)
-        # The last word, also of solves too short for any other.
+        # The final report, which for short solves is the only one.
         self._tell("progress", jsonable(self._pace.report()))
 
     def _obey(self, command: Command) -> None:
@@ -334,10 +333,10 @@ class Attempt:
 
 
 def may_pass(cause: BaseException | None) -> bool:
-    """Whether a source that failed for this reason may do better at the next attempt."""
+    """Return whether a source that failed for this reason may succeed at the next attempt."""
     if isinstance(cause, bigsap.BigsapError):
         return not isinstance(cause, _NO_USE_AGAIN)
-    status = getattr(cause, "status", None)  # of an answer, where HTTP is behind it
+    status = getattr(cause, "status", None)  # of an HTTP answer, if the source uses HTTP
     if isinstance(status, int):
         return not 300 <= status < 500 or status in _PASSING_STATUS
     return not isinstance(cause, _NO_STORE_THERE)

@@ -1,1 +1,1 @@
-"""Methods of the literature that answers and times are compared with."""
+"""Methods of the literature, for comparison of answers and times."""

@@ -1,8 +1,8 @@
-"""The forward auction, plain and with epsilon scaling: a baseline, and a piece to learn from.
+"""Forward auction, plain and with epsilon scaling, as a baseline and for study.
 
-Free rows bid for columns, all at once (Bertsekas 1988). With the last epsilon every row is within
+All free rows bid for columns at once (Bertsekas 1988). With the last epsilon every row is within
 epsilon of its best column, so the matching is within n epsilon of the optimum. ``ssp`` then begins
-from these prices and pairs: it keeps what is tight, searches for the rest, and is exact.
+from these prices and pairs: it keeps tight pairs, searches for the remaining rows, and is exact.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ from bigsap.strategies.placement import device_bids
 from bigsap.strategies.start.samples import all_costs
 from bigsap.strategies.start.warm import Warm
 
-#: What ``variant`` can be.
+#: Values of ``variant``.
 VARIANTS = ("auto", "plain", "scaled")
-#: The first epsilon is this share of the costs' range, each further one of the last.
+#: First epsilon as a share of the costs' range, and the factor from each epsilon to the next.
 _FIRST, _SHRINK = 1 / 8, 1 / 5
-#: The last epsilon times the rows is this share of the range. Below it bids are many and small
-#: where a search from the same prices is short.
+#: The last epsilon times the rows is this share of the range. Below it, bids are many and small where a
+#: search from the same prices is short.
 _LAST = 1 / 8
-#: Pairs that bids look at between two looks at the clock: some hundredths of a second.
+#: Pairs that bids examine between two checks of the clock: some hundredths of a second.
 _PAIRS = 1 << 25
-#: Costs judged between two looks at the clock.
+#: Costs validated between two checks of the clock.
 _LOOKED = 1 << 22
 
 
 def run_auction(
     problem: Problem, monitor: Monitor, arithmetic: Arithmetic, variant: str
 ) -> tuple[Warm | None, dict[str, Any]]:
-    """Prices and pairs by bids, from which ``ssp`` begins, and counts for ``stats["auction"]``:
-    phases, bids, the last epsilon, rows without a column. None and no counts where all costs are
-    equal or forbidden, which needs no bids, or one is invalid, which ``ssp`` says.
+    """Return prices and pairs of an auction, from which ``ssp`` begins, and ``stats["auction"]``.
 
-    variant: "plain", one phase with the last epsilon; "scaled" (and "auto") phases with
-    falling ones, of square problems: with fewer rows than columns, columns that nobody bids for
-    must keep their first price. All costs are read once into memory (n_rows * n_columns), unless
-    they are there, or on a device, which then bids: the same bids; see ``refuse_many_costs``. By
-    one thread; the same for any number. Raises OptionError for more rows than columns.
+    The counts are phases, bids, the last epsilon, and rows without a column. Returns None and no counts
+    where all costs are equal or forbidden, which needs no bids, or where one is invalid, which ``ssp``
+    reports.
+
+    variant: "plain": one phase with the last epsilon; "scaled" (and "auto"): phases with falling
+    epsilons, for square problems only: with fewer rows than columns, columns without bids must keep
+    their first price. All costs are read once into memory (n_rows * n_columns), unless they are in
+    memory already, or on a device, which then computes the same bids; see ``refuse_many_costs``. Runs
+    on one thread, with the same result for any number. Raises OptionError for more rows than columns.
     """
     refuse_more_rows(problem, "auction")
     n, m = problem.shape
@@ -66,7 +68,7 @@ def run_auction(
     v, phases, bids = np.zeros(m, price), 0, 0
     while True:
         monitor.progress.epsilon = epsilon
-        # A path of bids from any column to one at the top has a pair of each row at most.
+        # A path of bids from any column to one of the highest price has at most one pair of each row.
         floor = max(float(v.min()) - (n + 1) * (2 * width + epsilon), -infinity / 4)
         spread, step, lowest = map(price.type, (width, epsilon, floor))
         row_of_column, made = bidders.bid(v, spread, step, lowest, policy.AUCTION_BIDS * n)
@@ -80,7 +82,7 @@ def run_auction(
 
 
 def refuse_many_costs(problem: Problem, memory: int | None) -> None:
-    """Raise OptionError where all costs, which bids need in memory, exceed ``memory`` bytes."""
+    """Raise OptionError where the costs, which bids need in memory, exceed ``memory`` bytes."""
     if memory is None or resident(problem) is not None:
         return
     n, m = problem.shape
@@ -93,12 +95,12 @@ def refuse_many_costs(problem: Problem, memory: int | None) -> None:
 
 
 def _on_grid(epsilon: float, grid: float) -> float:
-    """A multiple of the grid on which sums are exact, and no smaller than it."""
+    """Return epsilon rounded down to a multiple of the grid, on which sums are exact, but not to 0."""
     return max(grid, float(np.floor(epsilon / grid) * grid)) if grid else epsilon
 
 
 class HostBids:
-    """Bids by one thread."""
+    """Bids computed by one thread."""
 
     def __init__(self, problem: Problem, price: np.dtype[Any], monitor: Monitor) -> None:
         matrix = resident(problem)
@@ -107,8 +109,10 @@ class HostBids:
         self.shape, self.monitor = problem.shape, monitor
 
     def range(self) -> tuple[float, float]:
-        """The smallest and the largest signed cost that is allowed, no finite numbers where one is
-        invalid; the first not below the second where there is none."""
+        """Return the smallest and largest signed cost among allowed pairs.
+
+        Not finite if a cost is invalid. The first is not below the second if no pair is allowed.
+        """
         low, high, looked = np.inf, -np.inf, 0
         for costs in self.costs:
             signed = self.sign * costs[: self.shape[1]].astype(np.float64)
@@ -121,8 +125,11 @@ class HostBids:
         return low, high
 
     def bid(self, v: Array, spread: Any, epsilon: Any, floor: Any, most: int) -> tuple[Array, int]:
-        """Lower the prices by bids until no row is free, or it takes too long: these rows stay
-        open. ID (n_columns,), the columns' rows, and how many bids it took; see ``run_bids``."""
+        """Lower prices by bids until no row is free or the limit of bids is reached.
+
+        Rows that are free then stay open. Returns ID (n_columns,), the columns' rows, and the number of
+        bids; see ``run_bids``.
+        """
         n, m = self.shape
         a, status = auction(n, v), S.YIELD
         terms = (self.sign, self.infinity, spread, epsilon, floor, most, max(1, _PAIRS // m))

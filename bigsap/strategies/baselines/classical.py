@@ -1,8 +1,8 @@
-"""The classical Hungarian method (Kuhn and Munkres): zeros, trees on them, dual updates.
+"""Classical Hungarian method (Kuhn and Munkres): zeros, trees on them, dual updates.
 
-As in Date and Nagi (2016, section 2.2) and Lopes et al. (2019), with the slacks implied by costs
+As in Date and Nagi (2016, section 2.2) and Lopes et al. (2019), with slacks computed from costs
 and duals: after a dual update only rows of the least slack are read again, for their new zeros.
-Here for comparison with the trees of ``methods.hungarian``, which need no bits.
+A baseline for comparison with the trees of ``methods.hungarian``, which need no bits.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ COUNTS = ("stages", "paths", "levels", "clock_steps", "expansions")
 _FIRST_PAIRS = 1 << 20
 _SLICE_SECONDS = 0.1
 _READ_BYTES = 32 << 20
-#: Zeros and words of them gone through between two looks.
+#: Zeros and words of them processed between two checks of the clock.
 _ZEROS = 1 << 25
-#: What a checkpoint holds, between two stages.
+#: Arrays stored in a checkpoint, between two stages.
 _KEPT = ("bits", "u", "v")
 
 
 class Passes:
-    """Readings of rows by all threads, in slices of a tenth of a second."""
+    """Passes over rows by all threads, in slices of a tenth of a second."""
 
     def __init__(self, problem: Problem, setting: ListSettings, engine: ListEngine) -> None:
         self.problem, self.team, self.monitor = problem, setting.team, setting.monitor
@@ -58,16 +58,16 @@ class Passes:
         return column_minima(self.problem, self.team, self.engine.price, lambda _: look())
 
     def zeros(self, rows: Array, z: Z.Zeros) -> None:
-        """Rows' duals and zeros; judges their costs."""
+        """Compute the rows' duals and zeros, and validate their costs."""
         terms = self.engine.terms
         self._over(rows, z, Z.run_zeros, terms.lowest, terms.highest, self.engine.infinity, True)
 
     def slacks(self, rows: Array, z: Z.Zeros) -> None:
-        """Rows' least slacks over columns not reached."""
+        """Compute the rows' least slacks over columns not reached."""
         self._over(rows, z, Z.run_slacks, self.engine.infinity)
 
     def tight(self, rows: Array, z: Z.Zeros) -> None:
-        """New zeros of rows with the least slack of all."""
+        """Find new zeros of the rows with the least slack of all."""
         self._over(rows, z, Z.run_tight)
 
     def _over(self, rows: Array, z: Z.Zeros, kernel: Callable[..., int], *args: Any) -> None:
@@ -105,10 +105,10 @@ def solve_classical(
     phases: list[dict[str, Any]],
     warm: Warm | None,
 ) -> Outcome:
-    """Solve by zeros as bits. engine: holds the matching, and knows the costs' arithmetic.
+    """Solve by zeros stored as bits. engine: holds the matching and the costs' arithmetic.
 
-    O(n**2 m) for the dual updates' readings at worst, each of some rows. Memory: n * m / 8
-    bytes. Kept in checkpoints between two stages: bits, duals, matching. Costs on a device are
+    O(n**2 m) worst case for reading rows at dual updates, each of some rows. Memory: n * m / 8
+    bytes. Stored in checkpoints between two stages: bits, duals, matching. Costs on a device are
     solved there.
     """
     ends = engine.terms.lowest, engine.terms.highest
@@ -133,7 +133,7 @@ def solve_classical(
 
     def tell() -> None:
         told = {name: int(getattr(z.at, name)) for name in COUNTS}
-        # In place of lists that end, the rows that dual updates went through.
+        # Instead of lists that end: the rows read by dual updates.
         solved.trees = {"roots": n_roots, **told, "list_events": int(z.at.passes)}
         monitor.progress.assigned = int((engine.column_of_row >= 0).sum())
 
@@ -170,7 +170,7 @@ def solve_classical(
         progress = monitor.progress
         progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
         feasible = True
-        # A turn of the inner loop reaches a column, and one of the outer loop matches a row.
+        # An iteration of the inner loop reaches a column, one of the outer loop matches a row.
         while feasible and Z.plant_bits(pairs[0], z):
             engine.v[:], between = z.v, True
             tell()
@@ -208,7 +208,7 @@ def solve_classical(
 
 
 def _kept(engine: ListEngine, solved: ListSolve, at: Z.ZerosStanding, n_roots: int) -> dict[str, Any]:
-    """What a checkpoint holds beside zeros and duals."""
+    """Return the state for a checkpoint other than zeros and duals."""
     return {
         "zeros_words": numbers(at, Z.ZerosStanding)["words"],
         "n_roots": n_roots,
@@ -220,7 +220,7 @@ def _kept(engine: ListEngine, solved: ListSolve, at: Z.ZerosStanding, n_roots: i
 
 
 def _continued(engine: ListEngine, z: Z.Zeros, saved: dict[str, Any]) -> int:
-    """Take up what was kept; the rows that the first stars left."""
+    """Restore a checkpoint; return the rows left by the first stars."""
     there = {name: saved[f"zeros_{name}"] for name in _KEPT}
     here = {name: getattr(z, name) for name in _KEPT}
     there["words"], here["words"] = saved["zeros_words"], numbers(z.at, Z.ZerosStanding)["words"]
@@ -246,7 +246,7 @@ def _solve_there(
     phases: list[dict[str, Any]],
     warm: Warm | None,
 ) -> Outcome:
-    """The same on the device that holds the costs, from the beginning or between two stages."""
+    """Solve on the device that holds the costs, from the beginning or between two stages."""
     clock = time.perf_counter()
     n, m = engine.problem.shape
     monitor, progress = setting.monitor, setting.monitor.progress
@@ -254,7 +254,7 @@ def _solve_there(
     between, gone_over = False, 0
 
     def hear(is_between: bool) -> None:
-        """Take note of where a launch has ended."""
+        """Record the state after a launch."""
         nonlocal between, gone_over
         between, counts = is_between, there.counts
         rows = counts["passes"] + counts["tight_rows"] - gone_over

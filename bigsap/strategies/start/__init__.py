@@ -1,1 +1,1 @@
-"""First prices."""
+"""First prices, warm starts and samples."""

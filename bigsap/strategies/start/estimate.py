@@ -16,15 +16,15 @@ from bigsap.engine.rows.sweep import Survey, first_survey, later_survey
 from bigsap.sources.base import Array
 from bigsap.strategies.start.warm import mean_gap
 
-# Temporaries of the start are no longer than this.
+# Largest length of temporary arrays of the start.
 _AT_ONCE = 256
-# Gaps whose squares, and powers of 1.5, need not be floats any more.
+# Gaps above this have squares, and powers of 1.5, that may overflow.
 _SQUARED_TOO_LARGE = 1e150
 
 
 @dataclass(frozen=True)
 class Start:
-    """What the start found; the first prices are in the engine's state.
+    """Result of the start; the first prices are in the engine's state.
 
     epsilon: first epsilon, 0 for one plain pass. epsilon_low: below it epsilon is 0.
     solution: column of each row when a sweep already proved one optimal.
@@ -40,17 +40,17 @@ def _total(values: Array) -> float:
 
 
 def _upper(engine: Engine, costs: Array) -> float:
-    """Total cost of a candidate assignment; infinite when a pair is missing."""
+    """Return the total cost of a candidate assignment; infinite when a pair is missing."""
     if costs.size and costs.max() >= engine.infinity:
         return float("inf")
     return _total(costs)
 
 
 def _identity(engine: Engine, survey: Survey) -> Array | None:
-    """The identity, when the first sweep proves it optimal (at prices 0).
+    """Return the identity when the first sweep proves it optimal (at prices 0).
 
     Every row then has its smallest cost on the diagonal and, with more rows than
-    columns, the rows left out have none smaller. Solves constant matrices and a
+    columns, no unassigned row has a smaller one. Solves constant matrices and a
     point set against itself, with scipy's answer.
     """
     n, m = engine.problem.shape
@@ -65,13 +65,13 @@ def _identity(engine: Engine, survey: Survey) -> Array | None:
 
 
 def _picks(engine: Engine, survey: Survey) -> Array | None:
-    """The greedy picks, when every row got a column of smallest ``c - v``."""
+    """Return the greedy picks when every row got a column of smallest ``c - v``."""
     n, m = engine.problem.shape
     if n > m or (survey.pick < 0).any():
         return None
     v = engine.state.v
     if n < m and v.min() != v.max():
-        return None  # free columns would not be the dearest
+        return None  # free columns would not have the highest price
     for start in range(0, n, _AT_ONCE):
         rows = slice(start, start + _AT_ONCE)
         if (survey.pick_cost[rows] - v[survey.pick[rows]] != survey.low[rows]).any():
@@ -80,7 +80,7 @@ def _picks(engine: Engine, survey: Survey) -> Array | None:
 
 
 def _ranks(pick: Array, order: Array, rank: Array) -> Array:
-    """The place in the order of the row that picked each column, -1 where nobody did."""
+    """Return the position in the order of the row that picked each column, -1 for none."""
     rank[:] = -1
     for start in range(0, order.size, _AT_ONCE):
         picked = pick[order[start : start + _AT_ONCE]]
@@ -89,7 +89,7 @@ def _ranks(pick: Array, order: Array, rank: Array) -> Array:
 
 
 def _shift(v: Array, infinity: float) -> None:
-    """Make every price finite and the largest 0."""
+    """Shift prices so that every price is finite and the largest is 0."""
     finite = v < infinity
     if not finite.any():
         v[:] = 0
@@ -100,11 +100,10 @@ def _shift(v: Array, infinity: float) -> None:
 
 
 def _reach(engine: Engine, survey: Survey) -> Any:
-    """How far below the real columns the virtual ones (n > m) should start.
+    """Return how far below the real columns the virtual ones (n > m) should start.
 
-    Beyond what the m cheapest rows need, by some multiples of how much their costs
-    differ. Rows beyond those do not count: one of them may have a huge cost, which
-    would absorb all other prices.
+    Somewhat more than what the m cheapest rows need, by some multiples of their cost differences.
+    The other rows do not count: one of them may have a huge cost, which would absorb all other prices.
     """
     m = engine.problem.shape[1]
     low = np.sort(survey.low)[: m + 1].astype(np.float64)
@@ -120,7 +119,7 @@ def _reach(engine: Engine, survey: Survey) -> Any:
 
 
 def inspect(engine: Engine) -> tuple[Start, Survey]:
-    """The first sweep alone: judges every cost, recognises the trivial answers.
+    """Make only the first sweep, which validates every cost and finds trivial answers.
 
     Prices stay 0.
     """
@@ -136,20 +135,20 @@ def inspect(engine: Engine) -> tuple[Start, Survey]:
 
 
 def plain(engine: Engine) -> Start:
-    """The start of one plain pass from prices 0: the first sweep alone."""
+    """Return the start of one plain pass from prices 0: the first sweep alone."""
     start, _ = inspect(engine)
     _set_references(engine)
     return start
 
 
 def _set_references(engine: Engine) -> None:
-    """What the first sweep found smallest in a row is its reference, where it is finite."""
+    """Set each row's reference to its smallest value of the first sweep, where finite."""
     reference = engine.state.reference
     reference[reference >= engine.infinity] = 0
 
 
 def estimate(engine: Engine) -> Start:
-    """First prices and epsilon; may already solve the problem."""
+    """Compute first prices and epsilon; may already solve the problem."""
     problem, st = engine.problem, engine.state
     n, m = problem.shape
     start, survey = inspect(engine)
@@ -163,11 +162,11 @@ def estimate(engine: Engine) -> Start:
     upper = min(upper, identity)
     hopeless = not np.isfinite(lower) or (survey.low >= engine.infinity).any()
     if hopeless or (n > m and not np.isfinite(upper)):
-        # A row that allows no column is what a plain pass sees at once.
+        # A plain pass immediately finds a row without an allowed column.
         return Start(0.0, 0.0)
     if not np.isfinite(upper):
-        # Forbidden pairs spoil the bounds. A plain pass from prices 0 took 3 to 10 times the
-        # scans of phases whose epsilon the rows with a pick suggest.
+        # Forbidden pairs make the bounds useless. A plain pass from prices 0 took 3 to 10 times the scans
+        # of phases with the epsilon suggested by the rows with a pick.
         high = mean_gap(engine, survey.pick, survey.pick_cost, survey.low)
         return Start(high, high / (16 * n))
     if problem.n_virtual_rows == 0:
@@ -207,11 +206,10 @@ def estimate(engine: Engine) -> Start:
         new_gap = upper3 - lower3
         upper = min(upper, upper3)
         lower = max(lower, lower3)
-        # The paper leaves the blend open. Weights by the squares of the gaps, and a
-        # quarter of the epsilon that the gap suggests, scanned the fewest rows on
-        # ranks 1 to 8 (n = 1000 and 4000), against plain weights, either prices alone,
-        # and factors 1 and 1/2; where this branch is not taken factor 1 is best.
-        # Powers of gaps overflow long before gaps do; a power of two changes no digit.
+        # The paper does not specify the blend. Weights by the squares of the gaps, and a quarter of the
+        # epsilon that the gap suggests, scanned the fewest rows on ranks 1 to 8 (n = 1000 and 4000),
+        # against plain weights, either prices alone, and factors 1 and 1/2; where this branch is not taken
+        # factor 1 is best. Powers of gaps overflow long before gaps do; scaling by a power of two is exact.
         scale = 2.0**-600 if max(greedy_gap, new_gap) > _SQUARED_TOO_LARGE else 1.0
         squares = (scale * greedy_gap) ** 2 + (scale * new_gap) ** 2
         share = (scale * greedy_gap) ** 2 / squares if squares > 0 else 0.5

@@ -1,8 +1,8 @@
-"""Bounds of the whole that a level of it proves: what listeners hear before there are lists.
+"""Bounds of the whole problem from levels, reported to listeners before lists exist.
 
-A level's optimum says nothing of the whole's: it is of other rows and columns. But its duals
-give prices to all columns, any prices prove a bound, and where bounds of boxes spare most pairs
-the rows' minima at these prices take O((n + m) log m), as in the proof at the end.
+A level's optimum is no bound of the whole problem, since it has other rows and columns. But its
+duals give prices to all columns, any prices prove a bound, and where bounds of boxes exclude most
+pairs the rows' minima at these prices take O((n + m) log m), as in the final proof.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from bigsap.sources.base import Array
 
 
 class LevelBounds:
-    """Tells what levels prove, for a small share of the time; nothing where nobody listens.
+    """Reporter of bounds from levels, limited to a small share of the time.
 
-    What it looks at is not counted: no count may depend on listeners, nor on the clock.
+    Inactive without listeners. Its work is not counted, because counts must not depend on listeners or
+    on the clock.
     """
 
     def __init__(self, problem: Problem, team: Team, monitor: Monitor) -> None:
@@ -34,14 +35,16 @@ class LevelBounds:
 
     @property
     def due(self) -> bool:
-        """Whether there is somebody to tell, and time for it."""
+        """Whether there are listeners, and time for a bound."""
         if not self.monitor.has_listeners or not math.isfinite(self._takes):
             return False
         return self._spent + self._takes <= policy.LEVEL_BOUNDS_SHARE * self.monitor.seconds
 
     def tell(self, v: Array, since: float) -> None:
-        """Prove a bound by the prices v (m,) of the whole, float64, which were begun at
-        ``since``, and pass it on."""
+        """Prove a bound by the prices v (m,) of the whole, float64, and report it.
+
+        since: when the computation of the prices began.
+        """
         problem, monitor = self.problem, self.monitor
         found = by_bounds(
             problem.source, None, Prices(v), problem.maximize, self.team.n_threads, lambda _: monitor.tick()

@@ -1,4 +1,4 @@
-"""Starting compressed rows from prices, and perhaps an assignment, that were good before.
+"""Warm start of compressed rows from prices, and perhaps an assignment, of similar costs.
 
 One evaluation of every row under the old prices gives its list and its smallest reduced
 cost; a row whose old pair is still tight keeps it, and only the others are searched for.
@@ -21,7 +21,7 @@ from bigsap.strategies.start.warm import Warm, allowed, fitting
 
 
 def begin(engine: ListEngine, warm: Warm, rows: Array | None, columns: Array | None, grid: float) -> Array:
-    """Give the engine the old prices; the old column of each row (n,), negative = none.
+    """Set the engine's prices; return the old column of each row (n,), negative = none.
 
     rows, columns: the order in which the engine has those of ``warm``, None for its own.
     """
@@ -43,13 +43,13 @@ def begin(engine: ListEngine, warm: Warm, rows: Array | None, columns: Array | N
 
 
 def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
-    """Match what is tight on lists just evaluated; the rows left, in the given order.
+    """Match tight pairs on lists just evaluated; return the other rows in the given order.
 
     pairs: old column of each row, negative = none. Open rows then take free columns that are
-    as good as any. Rounding is allowed for: of the costs where an old pair is kept, which may have
-    been tight; but of costs less the row's reference where a column is picked, or of one rounding
-    of the cost, which is no more precise. Allowances of all rows add up, and where all costs share
-    a large term they would hide what differs.
+    tight. Tolerances allow for rounding. An old pair may have been tight, so its tolerance is that of
+    its cost. A picked column's tolerance is that of costs less the row's reference, or one rounding of
+    the cost, which is no more precise. Tolerances of all rows add up, and where all costs share a large
+    term, tolerances of whole costs would hide the differences.
     """
     lists, v = engine.lists, engine.v
     low = engine.list_minima()
@@ -75,8 +75,10 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
 
 
 def _extent(v: Array) -> Any:
-    """How far prices are apart; nine of ten of them, where a few are so far from these that what
-    their rounding allows would hide what differs elsewhere."""
+    """Return the range of the prices, or that of nine tenths of them if a few are outliers.
+
+    With outliers the rounding tolerance of the full range would hide differences elsewhere.
+    """
     extent = v.max() - v.min()
     if v.dtype.kind != "f" or v.size < policy.OUTLIERS_AMONG:
         return extent
@@ -87,7 +89,7 @@ def _extent(v: Array) -> Any:
 
 
 def _usual(sizes: Array) -> Array:
-    """The sizes, but of outliers, which are better searched for, no more than others have."""
+    """Return the sizes with outliers reduced to the others' maximum; searches handle outliers better."""
     if sizes.size < policy.OUTLIERS_AMONG:
         return sizes
     place = sizes.size - 1 - sizes.size // policy.FEW_OUTLIERS
@@ -96,7 +98,7 @@ def _usual(sizes: Array) -> Array:
 
 
 def _fill_group(engine: ListEngine, low: Array, exact: bool) -> None:
-    """Virtual columns: their price parts the rows with a column from those without."""
+    """Set the price of virtual columns, which separates assigned from unassigned rows."""
     m, v = engine.v.size, engine.v
     threshold = np.partition(low, m - 1)[m - 1]
     if threshold >= engine.infinity:

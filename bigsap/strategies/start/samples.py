@@ -1,4 +1,4 @@
-"""Parts of a problem: some rows and columns of it, read as cheaply as the source allows."""
+"""Parts of a problem: some rows and columns, read as cheaply as the source allows."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from bigsap.sources.filling import fill_of
 
 _READ_BYTES = 16 << 20
 _READ_SECONDS = 0.1
-# Rows that each worker elsewhere makes at a time, at least.
+# Fewest rows that each cluster worker evaluates at a time.
 _EACH = 8
-# Pairs read one by one: the first, and the most, between two looks at the clock.
+# Fewest and most pairs, read one by one, between two checks of the clock.
 _FIRST_PAIRS, _MOST_PAIRS = 64, 1 << 16
 _PAIR_SECONDS = 0.02
-# Pairs of a matrix that are copied between two looks.
+# Pairs of a matrix copied between two checks.
 _GATHERED = 1 << 22
 
 
 @dataclass
 class Counts:
-    """Rows and pairs evaluated and rows scanned, over all levels.
+    """Counts of rows and pairs evaluated and rows scanned, over all levels.
 
-    seconds_per_row: what a row took lately, where rows are read one by one. doubled,
-    refused: how often a list was doubled, or could not be; list_bytes: the most that a
-    level's lists took.
+    seconds_per_row: recent time of a row, where rows are read one by one. doubled,
+    refused: how often a list was doubled, or could not be; list_bytes: largest memory of a
+    level's lists.
     """
 
     rows: int = 0
@@ -45,7 +45,7 @@ class Counts:
     list_bytes: int = 0
 
     def add(self, other: Counts) -> None:
-        """Count what another level counted."""
+        """Add another level's counts."""
         self.rows += other.rows
         self.pairs += other.pairs
         self.scans += other.scans
@@ -58,11 +58,10 @@ class Counts:
 def read_gently(
     problem: Problem, monitor: Monitor, rows: Array, counts: Counts | None
 ) -> Iterator[tuple[int, Array]]:
-    """Blocks of whole rows, none of which takes long, and where each starts in ``rows``. From
-    workers elsewhere, which may be left at any time, they are as large as these can share.
+    """Yield short blocks of whole rows, and where each starts in ``rows``.
 
-    counts: of a whole problem, the costs of which are judged; None for a part, which has
-    other ids.
+    Blocks from cluster workers, which can be interrupted at any time, are as large as the workers can
+    share. counts: of a whole problem, whose costs are validated; None for a part, which has other ids.
     """
     source = problem.source
     m = problem.shape[1]
@@ -89,7 +88,7 @@ def read_gently(
 
 
 def all_costs(part: Problem, monitor: Monitor) -> Array:
-    """All costs of a small part."""
+    """Return all costs of a small part."""
     costs = np.empty(part.shape, part.source.dtype)
     for start, block in read_gently(part, monitor, np.arange(part.shape[0]), None):
         costs[start : start + len(block)] = block
@@ -97,21 +96,21 @@ def all_costs(part: Problem, monitor: Monitor) -> Array:
 
 
 def pair_fill(problem: Problem) -> Fill | None:
-    """Compiled code that computes single pairs; None where a pair costs more than its share."""
+    """Return compiled code for single pairs; None where a pair costs more than its share of a row."""
     source = problem.source
     fill = fill_of(source)
     return fill if fill is not None and fill.in_parts else None
 
 
 def pairs_are_cheap(problem: Problem) -> bool:
-    """Whether some costs of a row cost their share of the row only."""
+    """Return whether some costs of a row take only their share of the row's time."""
     source = problem.source
     matrix = source.resident() if isinstance(source, Resident) else None
     return matrix is not None or isinstance(source, OnDevice) or pair_fill(problem) is not None
 
 
 def part_of(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts: Counts) -> Problem:
-    """The problem on some rows and columns; what had to be read is counted."""
+    """Return the problem on some rows and columns; rows and pairs read are counted."""
     source = problem.source
     if isinstance(source, Selectable):
         selected = source.select(rows, columns)
@@ -122,8 +121,11 @@ def part_of(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts:
 
 
 def some_costs(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, counts: Counts) -> Array:
-    """``cost[rows][:, columns]``, of the source's dtype. Reads pairs alone where these cost
-    their share of a row, else whole rows. Raises InvalidCostError with the problem's own ids."""
+    """Return ``cost[rows][:, columns]``, of the source's dtype.
+
+    Reads single pairs where these cost their share of a row, else whole rows. Raises InvalidCostError
+    with the problem's own ids.
+    """
     source = problem.source
     matrix = source.resident() if isinstance(source, Resident) else None
     fill = pair_fill(problem)
@@ -162,7 +164,7 @@ def some_costs(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, coun
 
 
 def _judge(problem: Problem, rows: Ids, columns: Ids, costs: Array) -> None:
-    """Name the first invalid cost of a part by the problem's own row and column."""
+    """Raise for the first invalid cost of a part, with the problem's own row and column."""
     if costs.dtype.kind != "f" or not costs.size:
         return
     wrong = np.inf if problem.maximize else -np.inf

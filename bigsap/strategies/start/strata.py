@@ -1,14 +1,13 @@
 """Samples that mirror the whole: strata along a compact order of rows and of columns.
 
-A uniform sample of a region that holds N points is off by about sqrt(N) rows against columns;
-prices that are optimal for that imbalance are wrong for the whole over long distances. One
-of every few neighbours, of rows and of columns, has no such imbalance.
+In a region with N points, a uniform sample's numbers of rows and columns differ by about sqrt(N);
+prices that are optimal for that imbalance are wrong for the whole over long distances. A sample of
+one of every few neighbours, of rows and of columns, has no such imbalance.
 
-What makes neighbours: coordinates, where the source has them; else the costs to a few
-*landmarks*, of each row to some columns, of each column to some rows. Where a few costs of a
-row are as dear as the row, landmark columns would read the whole matrix: then only
-the columns, by landmark rows, have an order, and the rows are as they come in a seeded
-shuffle.
+Neighbours are determined by coordinates, where the source has them; else by the costs to a few
+*landmarks*: of each row to some columns, of each column to some rows. Where a few costs of a
+row are as expensive as the row, landmark columns would read the whole matrix: then only
+the columns are ordered, by landmark rows, and the rows are in a seeded random order.
 """
 
 from __future__ import annotations
@@ -23,14 +22,17 @@ from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Separable
 from bigsap.strategies.start.samples import Counts, pairs_are_cheap, some_costs
 
-#: Landmark rows, and as many landmark columns.
+#: Number of landmark rows, and of landmark columns.
 _LANDMARKS = 8
 
 
 @dataclass(frozen=True)
 class Strata:
-    """rows: intp (n,) and columns: intp (m,), all of the problem's, neighbours together.
-    kind: by ``"coordinates"``, ``"landmarks"``, or of the ``"columns"`` alone."""
+    """Orders of a problem's rows and columns, with neighbours together.
+
+    rows: intp (n,), columns: intp (m,). kind: ``"coordinates"``, ``"landmarks"``, or ``"columns"``
+    where only these are ordered.
+    """
 
     rows: Array
     columns: Array
@@ -38,14 +40,14 @@ class Strata:
 
 
 def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> Strata:
-    """Orders of the rows and columns, see above. What is read is counted.
+    """Return orders of the rows and columns; what is read is counted.
 
     Deterministic for a seed. O((n + m) log(n + m)).
     """
     source = problem.source
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and min(terms.y.shape) > 0:
-        # Scaled as the costs see them, and finite: far points are no reason to fail here.
+        # Scaled as in the costs, and finite: distant points must not cause a failure here.
         return Strata(
             compact_order(finite(terms.x * terms.scale), monitor.tick),
             compact_order(finite(terms.y.T * terms.scale), monitor.tick),
@@ -65,7 +67,7 @@ def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> 
 
 
 def finite(features: Array) -> Array:
-    """As float64, forbidden pairs and overflows a little beyond the largest of the others."""
+    """Return features as float64, with forbidden pairs and overflows just above the largest others."""
     values = features.astype(np.float64)
     fine = np.isfinite(values)
     if not fine.all():
@@ -75,9 +77,9 @@ def finite(features: Array) -> Array:
 
 
 def one_of_each(order: Array, size: int, generator: np.random.Generator) -> Array:
-    """One of every ``size`` consecutive ones at random, in their order: nested strata.
+    """Return one of every ``size`` consecutive entries at random, in their order: nested strata.
 
-    Of the last, where it is shorter, if half of it is there.
+    Of the last group, if it is shorter, only if at least half of it exists.
     """
     whole, rest = divmod(order.size, size)
     places = np.arange(whole) * size + generator.integers(0, size, whole)

@@ -1,8 +1,8 @@
-"""Starting from prices, and perhaps an assignment, that were good for similar costs.
+"""Warm start from prices, and perhaps an assignment, of similar costs.
 
 One sweep with the old prices gives every row's smallest reduced cost. A row whose old pair
-is still tight keeps it; only the others need a search. So a solve after few rows
-have changed costs one pass and few scans, and one after nothing has changed no scan.
+is still tight keeps it; only the others need a search. So a solve after changes in few rows
+takes one pass and few scans, and a solve without changes no scan.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from bigsap.sources.base import Array
 
 @dataclass(frozen=True)
 class Warm:
-    """Where to start; signed, oriented.
+    """Start of a solve; signed, oriented.
 
     v: (n_columns,) finite prices. column_of_row: (n_rows,), negative = none; None: the
-    cheapest reduced costs decide. exact: keep only pairs that are tight to the last bit,
-    which is what a repair needs. guided: the prices are those of levels.
+    smallest reduced costs decide. exact: keep only pairs that are tight to the last bit,
+    which a repair requires. guided: the prices are those of levels.
     """
 
     v: Array
@@ -38,9 +38,9 @@ class Warm:
 
 
 def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
-    """Make the engine's state that of a phase in which the tight pairs are matched already.
+    """Set the engine's state to that of a phase in which the tight pairs are already matched.
 
-    Returns the rows still to be matched, ids ascending. One sweep, O(n m). Judges
+    Returns the rows still to be matched, ids ascending. One sweep, O(n m). Validates
     every cost, as any first sweep does.
     """
     st, problem = engine.state, engine.problem
@@ -48,13 +48,13 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
     st.v[:] = fitting(engine, warm.v, grid)
     old = np.full(n, S.FREE, S.ID) if warm.column_of_row is None else _ids(warm.column_of_row)
     if problem.n_virtual_rows:
-        # The virtual rows hold free columns at one price, the largest there is.
+        # The virtual rows hold free columns at one price, the highest of all.
         free = np.ones(m, bool)
         free[old[old >= 0]] = False
         cap = _largest(st.v[free], problem.n_virtual_rows)
         np.minimum(st.v, cap, out=st.v)
     if not warm.exact:
-        engine.known.active = True  # ``first_epsilon`` asks it
+        engine.known.active = True  # ``first_epsilon`` uses it
     survey = first_survey(st)
     survey.probe[:] = old
     engine.sweep(survey, np.arange(n, dtype=S.ID), backward=False, first=True)
@@ -70,14 +70,16 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
         old = survey.pick.copy()
         tight = _tight(engine, old, survey.pick_cost, low, warm.exact, picked=True)
     elif not problem.n_virtual_columns:
-        # A free row may have a free column that is as good as any.
+        # A free row may have a free column that is tight.
         tight |= _free_picks(engine, old, survey, low, tight)
     return _match(engine, np.where(tight, old, S.FREE).astype(S.ID), low, warm.exact)
 
 
 def first_epsilon(engine: Engine) -> float:
-    """The mean gap a row that the warm prices leave to the sweep's own picks: of the rows that
-    have one, where forbidden pairs leave some without; 0 if unknown."""
+    """Return the mean gap per row that the warm prices leave to the sweep's own picks.
+
+    Averaged over the rows that have a pick, since forbidden pairs may leave some without; 0 if unknown.
+    """
     known = engine.known
     if known.cost is None or known.bound is None:
         return engine.picks_gap
@@ -85,7 +87,7 @@ def first_epsilon(engine: Engine) -> float:
 
 
 def mean_gap(engine: Engine, pick: Array, pick_cost: Array, low: Array) -> float:
-    """How much dearer, in the mean, greedy picks are than their rows' smallest ``c - v``. O(n)."""
+    """Return the mean excess of greedy picks over their rows' smallest ``c - v``. O(n)."""
     rows = np.flatnonzero((pick >= 0) & (pick_cost < engine.infinity) & (low < engine.infinity))
     if not rows.size:
         return 0.0
@@ -99,15 +101,15 @@ def _ids(columns: Array) -> Array:
 
 
 def _largest(values: Array, k: int) -> Any:
-    """The k-th largest of at least k values."""
+    """Return the k-th largest of at least k values."""
     return np.partition(values, values.size - k)[values.size - k]
 
 
 def fitting(engine: Engine | ListEngine, v: Array, grid: float) -> Array:
-    """The prices in the engine's arithmetic: on its grid and within its range.
+    """Return the prices in the engine's arithmetic: on its grid and within its range.
 
-    A shift of all prices changes nothing; prices far below the rest are as good a start
-    when they are raised.
+    A shift of all prices changes nothing; prices far below the rest may be raised and remain as good
+    a start.
     """
     top = v.max() if v.size else v.dtype.type(0)
     if not grid:
@@ -123,11 +125,12 @@ def fitting(engine: Engine | ListEngine, v: Array, grid: float) -> Array:
 def _tight(
     engine: Engine, columns: Array, costs: Array, low: Array, exact: bool, *, picked: bool = False
 ) -> Array:
-    """(n_rows,) bool: whether the row's pair has the row's smallest reduced cost.
+    """Return (n_rows,) bool: whether the row's pair has the row's smallest reduced cost.
 
-    picked: the pairs are picks, not given ones, which may have been tight. Allowances of all rows
-    add up, and where all costs share a large term they would hide what differs. So that of a pick
-    leaves the term out, but for one rounding of its ``c - v``: the cost itself is no more precise.
+    picked: the pairs are picks, not given pairs, which may have been tight. Tolerances of all rows
+    add up, and where all costs share a large term they would hide the differences. So the tolerance
+    of a pick excludes the term, except for one rounding of its ``c - v``: the cost itself is no more
+    precise.
     """
     v = engine.state.v
     here: Array = (columns >= 0) & (costs < engine.infinity)
@@ -147,15 +150,17 @@ def _tight(
 
 
 def allowed(engine: Engine | ListEngine, size: Array, exact: bool) -> Any:
-    """How far from equal numbers of this size may be: most of what the certificate
-    will put down to rounding."""
+    """Return the tolerance for equality of numbers of this size.
+
+    It is most of what the certificate attributes to rounding.
+    """
     if engine.price.kind != "f" or engine.problem.integer or exact:
         return 0
     return 0.75 * allowance(max(engine.problem.shape), UNIT * size)
 
 
 def _free_picks(engine: Engine, old: Array, survey: Survey, low: Array, tight: Array) -> Array:
-    """Rows that are not tight but picked a tight column that nobody keeps; updates old."""
+    """Return rows that are not tight but picked a free tight column; updates old."""
     pick = survey.pick
     kept = np.zeros(engine.problem.shape[1], bool)
     kept[old[tight]] = True
@@ -167,7 +172,7 @@ def _free_picks(engine: Engine, old: Array, survey: Survey, low: Array, tight: A
 
 
 def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> Array:
-    """Begin a phase with these pairs matched; the rows that are left."""
+    """Begin a phase with these pairs matched; return the other rows."""
     st, problem = engine.state, engine.problem
     n, _ = problem.shape
     at = st.at
@@ -191,7 +196,7 @@ def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> Array:
 
 
 def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
-    """Virtual columns: their price parts the rows with a column from those without."""
+    """Set the price of virtual columns, which separates assigned from unassigned rows."""
     st = engine.state
     n, m = engine.problem.shape
     threshold = np.partition(low, m - 1)[m - 1]
