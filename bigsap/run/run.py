@@ -92,7 +92,7 @@ class Run:
         large = large or facts.get("price") == "int64"
         self.arithmetic = choose(problem, large=large)
         self.lists: ListSolve | None = None  # of methods on lists
-        self.auction: dict[str, Any] = {}  # counts of the auction, see methods.auction
+        self.auction: dict[str, Any] = {}  # counts of the auction, see strategies.baselines.auction
         self.levels: ListSolve | None = None  # source of the first prices of "ssp"
         self.whole_rows = False  # whether whole rows continued after lists
         self.hints: Warm | None = None

@@ -52,7 +52,7 @@ class Start:
 class Told:
     """Kernel output for one problem with rows no longer than columns.
 
-    shape: as the user has it. kept: see ``engine.dense.small_search``. seconds: the mean in a batch.
+    shape: as the user has it. kept: see ``engine.small.search``. seconds: the mean in a batch.
     v_low: low parts of the stored prices. warm: whether the search began from a given start.
     proved: False to omit the proof from the result.
     """

@@ -26,7 +26,7 @@ _ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Problems (k, 7) as ``engine.dense.small_search.solve_some`` takes them, and their results.
+    """Problems (k, 7) as ``engine.small.search.solve_some`` takes them, and their results.
 
     shapes: the user's (n, m), of each or of all; integer: likewise. proved: see ``Told``.
     """

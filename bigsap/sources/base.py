@@ -358,7 +358,7 @@ class Crewed(Protocol, metaclass=Ability):
         args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
     ) -> Iterator[tuple[Array, Array]]:
         """Positions in ``rows`` and the bytes that ``task`` made of them, in no fixed order; see
-        ``sources.spread.crew``."""
+        ``sources.cluster.workers``."""
         ...
 
     def show(

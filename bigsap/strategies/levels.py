@@ -176,7 +176,7 @@ class Ladder:
             costs = all_costs(part, below)
             dense = Problem(ArraySource(costs), part.maximize)
             engine = Engine(dense, Rows.in_place(costs), self.team, below, inner.price)
-            # With few rows, replacing a last phase (``ssp._PATIENCE``) costs more than it saves.
+            # With few rows, replacing a last phase (``policy.LAST_PHASE_SCANS``) costs more than it saves.
             outcome = whole_rows.run(engine, epsilon=True, seed=self.seed, grid=inner.grid, published=True)
             self.counts.scans += engine.rows_scanned
             self.counts.pairs += costs.size

@@ -42,9 +42,9 @@ class ListSolve:
         self.counts = Counts()
         self.first_prices = "none"
         self.guide: Array | None = None
-        #: Counts of the Hungarian method, see ``methods.hungarian``; empty for others.
+        #: Counts of the Hungarian method, see ``strategies.trees``; empty for others.
         self.trees: dict[str, int] = {}
-        #: Current prices, if the engine's differ; see ``hungarian.forest.true_prices``.
+        #: Current prices, if the engine's differ; see ``trees.forest.true_prices``.
         self.prices: Callable[[], Array] | None = None
 
     def first_known(self) -> Array | None:

@@ -1,6 +1,6 @@
 """Search for rows that may stay unassigned at a price, on the few pairs that cost less.
 
-The clipped problem (``sources.gated``) limits a pair's cost to its row's price. Here only the pairs
+The clipped problem (``sources.clipped``) limits a pair's cost to its row's price. Here only the pairs
 below the price are stored, each row's in one complete list, and the row gets a private column that
 costs the price (``engine.lists.private_columns``). With prices ``v <= 0``, 0 where a column is
 free, a dual solution of that sparse problem is one of the clipped problem: ``u[i] <= price[i]``

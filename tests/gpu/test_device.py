@@ -250,7 +250,7 @@ def test_panels_are_read_before_they_are_used_again(monkeypatch: pytest.MonkeyPa
 
 
 class TestTightPairs:
-    """The quickest start (``methods.tight_start``): the host has the matrix, too."""
+    """The quickest start (``strategies.tight_pairs``): the host has the matrix, too."""
 
     @pytest.mark.parametrize("kind", ["ties", "real", "a term a row and a column", "maximize"])
     def test_agree_with_scipy(self, kind: str) -> None:

@@ -22,7 +22,7 @@ _COUNT, _BIDS, _STOP, _BARRIER, _WORDS, _YIELD = 0, 3, 4, 16, 32, 2
 
 
 class DeviceBids:
-    """See ``methods.auction.HostBids``."""
+    """See ``strategies.baselines.auction.HostBids``."""
 
     def __init__(self, problem: Problem, price: np.dtype[Any], look: Callable[[], None]) -> None:
         self.source: Any = problem.source

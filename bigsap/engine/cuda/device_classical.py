@@ -28,7 +28,7 @@ WIDE = 4096
 # Words and their steps, as in kernels_classical.cu.
 _N_ROWS, _STEP, _ITEMS, _BAD_ROW, _WHY, _PLANTED, _BARRIER, _WORDS = 0, 10, 11, 13, 15, 16, 64, 96
 _ZEROS, _PLANT = 1, 5
-#: Counts: those of ``methods.hungarian.COUNTS`` that the host keeps in its words, and rows that
+#: Counts: those of ``strategies.trees.COUNTS`` that the host keeps in its words, and rows that
 #: dual updates went through for their least slack, and for new zeros.
 COUNTS = ("roots", "stages", "paths", "levels", "clock_steps", "expansions", "passes", "tight_rows")
 _VECTORS = 13
@@ -148,7 +148,7 @@ class DeviceClassical:
         return self.counts["roots"] - self.counts["paths"] if self._told[_PLANTED] else n
 
     def zeros(self) -> Array:
-        """See ``engine.hungarian.zeros.Zeros.bits``; a copy, n * m / 8 bytes."""
+        """See ``engine.trees.zeros.Zeros.bits``; a copy, n * m / 8 bytes."""
         bits: Array = self._bits.get().view(np.uint64)
         return bits
 

@@ -5,7 +5,7 @@ are made, first stars chosen and trees grown there, in one launch of at most a q
 or as many as it takes; the host hears of the end. What the launch does not do (lists that end,
 times beyond 31 bits) is left to the host's forest, with prices, matching and lists of that moment.
 
-Rows may be shared out among several devices (``sources.device.row_blocks``): each reads its own,
+Rows may be shared out among several devices (``sources.cuda.row_blocks``): each reads its own,
 and the first grows the trees. Minima are what is exchanged, so that nothing depends on how many
 there are.
 """

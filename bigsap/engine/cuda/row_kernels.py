@@ -49,7 +49,7 @@ def values_of(keys: Array, price: np.dtype[Any]) -> Array:
 
 
 def column_minima(problem: Problem, price: np.dtype[Any]) -> Any:
-    """See ``engine.hungarian.reduction``, which gives the same; P (n_columns,), on the device of
+    """See ``engine.trees.reduction``, which gives the same; P (n_columns,), on the device of
     the costs."""
     cupy = load_cupy()
     source: Any = problem.source

@@ -2,7 +2,7 @@
 
 A list is made by the same kernel there as here, from the row's costs, the prices of the moment and
 the little that the store knows of the row: so it has the same bits. Each worker is sent the prices
-once, and then what changed (``sources.spread.sharing``).
+once, and then what changed (``sources.cluster.sharing``).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Engine:
         self.reader = RowReader(problem, rows, most, usual, infinity, monitor.tick)
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
         self.known = Incumbent(problem, infinity, active=monitor.can_stop)
-        #: See ``methods.warm.mean_gap``: of the sweep that adopted a warm start.
+        #: See ``strategies.start.warm.mean_gap``: of the sweep that adopted a warm start.
         self.picks_gap = 0.0
         self._count = monitor.counter()
         #: Rows matched before the phase at hand, not counted by its position.

@@ -35,7 +35,7 @@ class Grown:
     """What a device has come to.
 
     status: why it ended. v: int64 (n_columns,) prices; column_of_row: ID (n_rows,). counts: see
-    ``methods.hungarian.COUNTS``. lists: None when all rows are matched. Prices and costs count
+    ``strategies.trees.COUNTS``. lists: None when all rows are matched. Prices and costs count
     in units of 2.0**-shift.
     """
 
@@ -52,7 +52,7 @@ class Grown:
 
 
 class Grower(Protocol):
-    """A device that grows trees; see ``gpu.device_forest.DeviceForest``."""
+    """A device that grows trees; see ``cuda.device_forest.DeviceForest``."""
 
     def grow(
         self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]
@@ -60,7 +60,7 @@ class Grower(Protocol):
 
 
 class Classical(Protocol):
-    """A device that solves by zeros as bits; see ``gpu.device_classical.DeviceClassical``."""
+    """A device that solves by zeros as bits; see ``cuda.device_classical.DeviceClassical``."""
 
     counts: dict[str, int]
 

@@ -59,7 +59,7 @@ def spread_out(source: CostSource, crew: Workers) -> CostSource:
     if 0 in source.shape or read_by_kernels(source):
         return source
     if isinstance(source, ClippedCosts) and read_by_kernels(source.given):
-        return source  # few of its pairs are ever looked at: see ``methods.sparse_gate``
+        return source  # few of its pairs are ever looked at: see ``strategies.optional_rows``
     with suppress(LiesHereError):
         return spread(source, crew)
     return source

@@ -2,7 +2,7 @@
 
 As in Date and Nagi (2016, section 2.2) and Lopes et al. (2019), with slacks computed from costs
 and duals: after a dual update only rows of the least slack are read again, for their new zeros.
-A baseline for comparison with the trees of ``methods.hungarian``, which need no bits.
+A baseline for comparison with the trees of ``strategies.trees``, which need no bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bigsap.strategies.placement import device_classical
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm, fitting
 
-#: See ``methods.hungarian.COUNTS``.
+#: See ``strategies.trees.COUNTS``.
 COUNTS = ("stages", "paths", "levels", "clock_steps", "expansions")
 
 _FIRST_PAIRS = 1 << 20
@@ -53,7 +53,7 @@ class Passes:
         self._most = max(1, _READ_BYTES // (m * problem.source.dtype.itemsize))
 
     def column_minima(self) -> Array | None:
-        """See ``engine.hungarian.reduction``."""
+        """See ``engine.trees.reduction``."""
         look = self.monitor.look
         return column_minima(self.problem, self.team, self.engine.price, lambda _: look())
 
