@@ -97,7 +97,8 @@ UNRELATED_CORRELATION = 2.0
 SOMEWHAT_WIDE = (1.2, 2.0)
 #: Fewest rows for which lists beat a device's whole rows, where the source gives bounds.
 MANY_ROWS = 50_000
-#: Fewest rows of a square matrix on a device for a trial of lists, see ``strategies.placement.lists_on_trial``.
+#: Fewest rows of a square matrix on a device for a trial of lists, see
+#: ``strategies.placement.lists_on_trial``.
 TRIED_ROWS = 4096
 #: Trees on a device have failed if they leave more than this share of their roots, as with distances and
 #: products but hardly with unrelated costs.
