@@ -46,7 +46,7 @@ def zstd_size(data: bytes, most: int) -> int:
         if width:
             size = int.from_bytes(data[place : place + width], "little") + 256 * (width == 2)
             if first:
-                return size  # this size is allocated, whatever follows
+                return size  # this size is allocated, even if data are missing
         place, first = place + width, False
         last = 0
         while not last:

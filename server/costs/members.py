@@ -266,7 +266,7 @@ class Judge:
 
 
 def _sample(expression: Any) -> dict[str, Any] | None:
-    """Return how many sampled costs of an expression are infinite; None for a very long formula."""
+    """Return how many sampled costs of an expression are infinite; None for a long formula."""
     n, m = expression.shape
     if not n or not m or expression.expression.operations > _MOST_OPERATIONS:
         return None

@@ -54,7 +54,7 @@ def _http_options(limit: Limit) -> dict[str, Any]:
         async def read(self) -> bytes:
             limit.check(self.content_length or 0)
             if self.headers.get("Content-Encoding", "identity") != "identity":
-                # Compression was not requested, and a few bytes may decode to very many.
+                # Compression was not requested, and a few bytes may decode to millions.
                 raise ValueError("the answer is compressed for its transport")
             pieces, size = [], 0
             async for piece in self.content.iter_any():

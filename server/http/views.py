@@ -26,7 +26,7 @@ def etag(job: JobRow) -> str:
 
 
 def is_over(job: JobRow) -> bool:
-    """Return whether the job has ended, unless somebody resumes it."""
+    """Return whether the job has ended, and was not resumed."""
     return job.state in FINISHED or not job.active
 
 

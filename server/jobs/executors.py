@@ -65,7 +65,7 @@ class InlineExecutor:
         Folder(order.folder).command(order.attempt, command)
 
     def kill(self, order: Order) -> None:
-        """Not possible."""
+        """Do nothing: a job in this process cannot be killed."""
 
     def close(self) -> None:
         with self._lock:

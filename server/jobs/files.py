@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 
 class FileLock:
-    """An exclusive lock that the kernel releases when its holder dies, for whatever reason.
+    """An exclusive lock that the kernel releases when its holder dies.
 
     On a network file system it works across machines if the mount supports flock.
     """
@@ -48,10 +48,10 @@ class FileLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether somebody holds the lock at ``path``.
+    """Return whether a process holds the lock at ``path``.
 
     Uses a shared lock, so that the check does not block other checks or overwrite the holder's process
-    id with its own: whoever kills the process named in the file would kill the server.
+    id with its own: a tool that kills the process named in the file would kill the server.
     """
     try:
         with path.open() as file:
@@ -79,7 +79,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return the value written by ``write_json``; None when there is no such file."""
+    """Return the value written by ``write_json``; None if the file does not exist."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

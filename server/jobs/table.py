@@ -1,7 +1,7 @@
 """Job table: SQLite in WAL mode in the data directory, the authoritative state of every job.
 
 One server process owns the directory (``lock`` is held by flock, which the kernel releases
-when the process dies, for whatever reason; WAL requires a local file system anyway). Within
+when the process dies; WAL requires a local file system anyway). Within
 it any thread may call a ``JobStore``; writes are serialised, reads use a separate connection
 and never wait for a write.
 

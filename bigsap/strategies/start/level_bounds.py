@@ -1,6 +1,6 @@
 """Bounds of the whole problem from levels, reported to listeners before lists exist.
 
-A level's optimum is no bound of the whole problem, since it has other rows and columns. But its
+A level's optimum does not bound the whole problem, since it has other rows and columns. But its
 duals give prices to all columns, any prices prove a bound, and where bounds of boxes exclude most
 pairs the rows' minima at these prices take O((n + m) log m), as in the final proof.
 """
