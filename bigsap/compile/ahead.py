@@ -1,8 +1,8 @@
-"""Another process compiles kernels that are about to be needed, while this one does other work.
+"""Compilation of kernels in another process, before they are needed.
 
-``request`` names kernels, the one that takes longest first; a process of its own compiles one
-after another and keeps them on the disk, where ``cache`` finds them. Whoever needs one that is
-just being compiled waits for it; one that is not begun yet is compiled by whoever needs it.
+``request`` names kernels, the slowest to compile first. A separate process compiles one after
+another and saves them on disk, where ``kernel_cache`` finds them. A caller that needs a kernel that
+is being compiled waits for it; a kernel that is not started yet is compiled by the caller.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from bigsap.compile.digest import content
 
 serialize: Any = numba_serialize
 
-#: Switched off in processes that compile anyway, as many as there are cores.
+#: Set to False in processes that compile anyway, as many as there are cores.
 allowed = True
-#: A kernel takes a few seconds; a process that is stopped, or swapped out, is not waited for.
+#: Limit of waiting: a kernel takes a few seconds, but the process may be stopped or swapped out.
 _PATIENCE = 60.0
-#: The process ends when nothing was asked of it for so many seconds.
+#: The process ends after this many seconds without a request.
 _IDLE = 5.0
 _COMPILED = b"\n"
 
@@ -37,10 +37,10 @@ Record = tuple[str, str, bytes]
 
 
 class _Process:
-    """The other process, and what is asked of it."""
+    """The other process and its queue of kernels."""
 
     def __init__(self) -> None:
-        # A child of a fork has the object, but neither the thread nor the process.
+        # After a fork, the child has this object, but neither the thread nor the process.
         self.owner = os.getpid()
         self._changed = threading.Condition()
         self._asked: dict[str, Record] = {}
@@ -57,9 +57,9 @@ class _Process:
             self._changed.notify_all()
 
     def awaited(self, name: str) -> bool:
-        """Whether the other process was compiling this kernel, and is no longer.
+        """Wait if the other process is compiling this kernel; return whether it was.
 
-        A kernel that it has not begun is no longer asked of it.
+        If it has not started the kernel, the request is removed.
         """
         with self._changed:
             if self._asked.pop(name, None) is not None or self._at != name:
@@ -69,7 +69,7 @@ class _Process:
             return True
 
     def close(self) -> None:
-        """Nothing more is asked; what is being compiled is given up."""
+        """Drop all requests and stop the current compilation."""
         if self.owner == os.getpid():
             with self._changed:
                 self._asked.clear()
@@ -83,7 +83,7 @@ class _Process:
     def _serve(self) -> None:
         try:
             child = self._child = _start()
-        except OSError:  # no room for another process: each kernel is compiled where it is needed
+        except OSError:  # no memory for another process: kernels are compiled where needed
             child = None
         while child is not None:
             with self._changed:
@@ -99,7 +99,7 @@ class _Process:
             if not done:
                 break
         with self._changed:
-            # What it leaves undone is compiled here.
+            # This process compiles the remaining kernels.
             self._asked.clear()
             self._serving, self._at, self._child = False, None, None
             self._changed.notify_all()
@@ -129,7 +129,7 @@ def _start() -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # an interrupt is for those who wait
+        start_new_session=True,  # an interrupt must only reach the waiting process
     )
 
 
@@ -139,7 +139,7 @@ _known: set[str] = set()
 
 
 def request(kernels: Sequence[tuple[Kernel, tuple[Any, ...]]]) -> None:
-    """Have kernels compiled for such arguments, those that are not on the disk.
+    """Request the compilation of kernels that are not on disk yet.
 
     kernels: each with arguments of the types that it will be called with.
     """
@@ -163,7 +163,7 @@ def request(kernels: Sequence[tuple[Kernel, tuple[Any, ...]]]) -> None:
 
 
 def possible() -> bool:
-    """Whether this process may have another compile for it."""
+    """Check whether this process may use another one to compile."""
     frozen = getattr(sys, "frozen", False) or not sys.executable
     usual = (
         kernel_cache.target is None and kernel_cache.records is None and kernel_files.kept_in() is not None
@@ -182,15 +182,15 @@ def _other() -> _Process:
 
 
 def main() -> None:
-    """Compile what comes by standard input until it ends."""
+    """Compile the records from standard input until it ends."""
     read, answer = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else is printed must not be taken for an answer
+    os.dup2(2, 1)  # other output must not be taken for an answer
     while True:
         try:
             record = pickle.load(read)
         except EOFError:
             return
-        # Whoever needs a kernel that cannot be made gets the reason when it makes it.
+        # The caller that needs the kernel gets the error when it compiles it.
         with contextlib.suppress(Exception):
             compile_record(record)
         try:

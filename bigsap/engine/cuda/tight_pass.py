@@ -1,4 +1,4 @@
-"""The pass that finds tight pairs, by a device that has the costs; see ``engine.lists.tight``."""
+"""Pass that finds tight pairs on a device that holds the costs; see ``engine.lists.tight``."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
 from bigsap.sources.cuda.placed import OnDevice
 
-#: Threads of a block, a warp of them a row: SIDE in kernels_rows.cu.
+#: Threads of a block, one warp per row: SIDE in kernels_rows.cu.
 _SIDE = 256
 _WARP = 32
 #: Pairs of one launch: some hundredths of a second.
 _PAIRS = 1 << 35
-#: Most blocks of a launch that copies columns.
+#: Limit of blocks of a launch that copies columns.
 _BLOCKS = 1 << 14
 
 
 class DevicePass:
-    """Passes over the rows of a matrix on a device: what ``tight_start`` asks of the host's.
+    """Passes over the rows of a matrix on a device, with the interface of the host's pass.
 
-    The same lows and bounds; of many tight pairs of a row others may be kept.
+    Minima and bounds are the same; of many tight pairs of a row it may keep others.
     """
 
     def __init__(self, problem: Problem, price: np.dtype[Any]) -> None:
@@ -50,7 +50,7 @@ class DevicePass:
             self._kernels = compiled(self.source.device, code, "tight", tuple(sorted(settings.items())))
 
     def sweep(self, rows: Array, v: Array, tight: Tight, reached: Callable[[int], None]) -> None:
-        """Find the tight pairs of these rows (ID); ``reached`` hears how many, now and then."""
+        """Find the tight pairs of these rows (ID); ``reached`` is called regularly with the number done."""
         cupy = load_cupy()
         m = self.problem.shape[1]
         lowest, highest = map(self.price.type, valid_costs(self.problem, self.price))
@@ -84,7 +84,7 @@ class DevicePass:
                 reached(count)
 
     def columns(self, columns: Array) -> tuple[Array, Array]:
-        """Costs (n_rows, k) of these columns (ID), and where in it they are."""
+        """Return costs (n_rows, k) of these columns (ID), and the index of each in them."""
         cupy = load_cupy()
         n = self.problem.shape[0]
         with on(self.source.device):
@@ -98,7 +98,7 @@ class DevicePass:
         return found, np.arange(columns.size, dtype=ID)
 
     def row(self, row: int) -> Array:
-        """The costs of one row."""
+        """Return the costs of one row."""
         costs = np.empty((1, self.problem.shape[1]), self.source.dtype)
         self.source.read(np.array([row]), slice(0, costs.shape[1]), costs)
         return costs[0]

@@ -362,7 +362,7 @@ class ListStore:
         return lists.reference + self._relative_minima()
 
     def _relative_minima(self, near: Array = _NOWHERE) -> Array:
-        """Return the minima without references. near: see ``run_list_minima``."""
+        """Return the minima of the stored costs, less their references. near: see ``run_list_minima``."""
         lists, low = self.lists, np.empty(self.lists.start.size, self.price)
         given = lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity, low, near
         self.team.share(low.size, L.run_list_minima, *given)

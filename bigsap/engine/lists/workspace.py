@@ -58,7 +58,7 @@ class Search:
     group_row: int
     group_settled: int
     member: int
-    # Virtual rows: the row that reached them; 1 once they are settled.
+    # Virtual rows: the row and column by which they were reached; 1 once they are settled.
     held_row: int
     held_by: int
     held_settled: int
