@@ -50,7 +50,7 @@ class Resting:
             self._column[row], self._cost[row] = column, table.slots[slot, column]
 
     def costs(self, column_of_row: Array) -> tuple[Array, Array]:
-        """See ``Held``. O(n)."""
+        """Return the known costs, see ``Held``. O(n)."""
         table, wanted = self._table, column_of_row >= 0
         here = wanted & (table.slot_of_row != ABSENT)
         left = wanted & ~here & (self._column == column_of_row)

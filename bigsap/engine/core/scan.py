@@ -227,7 +227,7 @@ def locate(
 
 @kernel
 def n_invalid(cost: Array, sign: float, lowest: float, highest: float, start: int, stop: int) -> int:
-    """How many signed costs of the slab are NaN or outside (lowest, highest]."""
+    """Count the signed costs of the slab that are NaN or outside (lowest, highest]."""
     good = 0
     slab = cost[start:stop]
     for j in range(slab.size):
