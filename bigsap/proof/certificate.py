@@ -98,7 +98,7 @@ class Certificate:
 
     @property
     def clear(self) -> bool:
-        """Whether the gap is small beside the margins, too: no other assignment can win by it.
+        """Whether the gap is also small beside the margins, so that no other assignment is better.
 
         With many rows some margins are tiny. Then the gap must be within SHARE of the magnitudes,
         measured by the deviation of most costs instead of the few largest.

@@ -148,8 +148,11 @@ def by_bounds(
     at_any_size: bool = False,
     width: float | None = None,
 ) -> tuple[RowMinima, Looked] | Looked | None:
-    """Compute ``minima`` by bounds alone. None if the source or its size does not suit them. Returns
-    the work done in vain if they exclude too little, or if a fully read sample of rows disagrees."""
+    """Compute ``minima`` by bounds alone; None if the source or its size does not suit them.
+
+    Returns only the wasted work if bounds exclude too little, or if a fully read sample of rows
+    disagrees.
+    """
     from bigsap.sources.compiled import read_pairs
 
     n, m = source.shape
@@ -237,8 +240,10 @@ def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
 
 
 def seconds_by_bounds(source: CostSource) -> float:
-    """Estimate the longest time of a proof by bounds, for prices near a solve's; infinite if the
-    source or its size does not suit bounds."""
+    """Estimate the longest time of a proof by bounds, for prices near a solve's.
+
+    Infinite if the source or its size does not suit bounds.
+    """
     return policy.PROOF_BOUNDS_ROW_SECONDS * sum(source.shape) if may_bound(source) else math.inf
 
 

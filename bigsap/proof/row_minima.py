@@ -41,11 +41,11 @@ class Prices:
 
     @property
     def integer(self) -> bool:
-        """Whether these are int64."""
+        """Whether the prices are int64."""
         return self.high.dtype.kind == "i"
 
     def below(self) -> Array:
-        """``low``, as ``scan`` takes it."""
+        """``low`` as an array for ``scan``, empty if None."""
         return np.empty(0) if self.low is None else self.low
 
 

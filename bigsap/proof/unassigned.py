@@ -113,8 +113,8 @@ def _doubtful(result: Claim, gated: ClippedCosts, col4row: Array) -> Array:
         gap += 1  # the gap of integers is rounded down
     u, v, prices = result.u[rows], result.v[col4row[rows]], sign * gated.prices[rows]
     # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. The margin
-    # exceeds rounding, so a few rows are read needlessly. Rounded quantities may be larger than
-    # the remaining ones, since prices are differences.
+    # exceeds rounding, so a few rows are read needlessly. Rounding errors may be relative to
+    # numbers larger than these, since prices are differences.
     finite = prices[np.isfinite(prices)]
     size = max((float(np.abs(x).max()) for x in (u, v, finite) if x.size), default=0.0)
     return rows[~(sign * (u + v) + gap + _MARGIN * size < prices)]

@@ -21,8 +21,10 @@ _FIRST_SECONDS, _LAST_SECONDS = 1.0, 64.0
 
 
 class Contention:
-    """The width of a team: halved when one of its threads waits for a core, doubled when that is
-    over. Answers do not depend on it.
+    """Width of a team, adapted to the load of the machine.
+
+    It is halved when one of its threads waits for a core, and doubled when that is over. Answers
+    do not depend on it.
 
     clock: seconds; replaced in tests.
     """
@@ -63,8 +65,10 @@ class Contention:
 
 
 class Waits:
-    """Times that threads of this process were ready to run without a core, from Linux's
-    ``schedstat`` (nanoseconds run, nanoseconds waited, slices)."""
+    """Times that threads of this process waited for a core.
+
+    Linux reports them in ``schedstat`` (nanoseconds run, nanoseconds waited, slices).
+    """
 
     def __init__(self, threads: Sequence[int]) -> None:
         self._files: list[int] = []

@@ -29,8 +29,11 @@ LINE = 64
 
 
 class Part(NamedTuple):
-    """A thread's part of a search in an unbalanced problem: its own record, the arrays restricted to
-    columns ``start`` to ``stop - 1``, and its workspace for minima."""
+    """A thread's part of a search in an unbalanced problem.
+
+    Its own record, the arrays restricted to columns ``start`` to ``stop - 1``, and its workspace
+    for minima.
+    """
 
     own: Walk
     v: Array

@@ -93,8 +93,10 @@ class Standing:
 
 
 class Walk(Standing):
-    """A thread's own copy of the current search in an unbalanced problem: ``State.walks``. It is the
-    same in all threads."""
+    """A thread's own copy of the current search in an unbalanced problem: ``State.walks``.
+
+    It is the same in all threads.
+    """
 
     sink: int  # the free column that the search ends with, or TO_GROUP
 
@@ -206,7 +208,7 @@ class Front:
     fall: float  # ordinary price drops if the search ended at ``label``
     # Of this thread's slab.
     free_label: float  # of free_column
-    known_free: float  # best known free column of all slabs; labels beyond it are irrelevant
+    known_free: float  # label of the best known free column of all slabs; larger ones are ignored
     sieve_base: float  # no smaller than known_free; infinity without a sieve
     top_price: float  # the largest magnitude of a price
 

@@ -109,8 +109,11 @@ class Team:
         return self.run_some(self.n_threads, kernel, *args)
 
     def run_claims(self, kernel: Callable[..., int], *args: Any) -> None:
-        """Like ``run``, for a kernel whose threads claim pieces of work: a member that has not begun
-        when all work is done is not waited for (it may need milliseconds on a busy machine)."""
+        """Run a kernel whose threads claim pieces of work.
+
+        As ``run``, without waiting for members that have not begun when all work is done: on a
+        busy machine that may take milliseconds.
+        """
         try:
             self._all_must_begin = False
             self.run_some(self.n_threads, kernel, *args)
@@ -118,7 +121,7 @@ class Team:
             self._all_must_begin = True
 
     def run_some(self, width: int, kernel: Callable[..., int], *args: Any) -> int:
-        """Like ``run``, on the first ``width`` members: ``kernel(k, width, *args)``."""
+        """Run ``kernel(k, width, *args)`` on the first ``width`` members, as ``run``."""
         if width == 1 or self._closed:
             return kernel(0, 1, *args)
         if not self._started:
@@ -154,15 +157,19 @@ class Team:
 
     def share(self, n: int, kernel: Callable[..., int], *args: Any) -> None:
         """Run a kernel over n rows or columns on all members, or on the caller alone if n is small.
-        For kernels whose results do not depend on the number of threads."""
+
+        For kernels whose results do not depend on the number of threads.
+        """
         if n < _MANY:
             kernel(0, 1, *args)
         else:
             self.run(kernel, *args)
 
     def waits(self, width: int) -> list[float]:
-        """Return the seconds each of the first members was ready without a core, so far; empty if the
-        caller runs alone or the system does not report it."""
+        """Return the seconds for which each of the first members has waited for a core so far.
+
+        Empty if the caller runs alone or the system does not report it.
+        """
         if width == 1:
             return []
         if not self._started:

@@ -71,7 +71,7 @@ def _look(
         last = min(first + _STRETCH, width)
         below = 0
         for j in range(first, last):
-            # NaN passes too, so that the caller reports it.
+            # Includes NaN, which the receiver of the pairs reports.
             below += 0 if r.sign * near[j] >= limit else 1
         if below > 0:
             for j in range(first, last):
@@ -85,7 +85,7 @@ def _look(
 
 @kernel
 def _look_within(row: int, limit: float, r: RowReader, f: Found, thread: int, used: int) -> tuple[int, int]:
-    """Like ``_look`` over the whole row, skipping blocks by their bounds; also return pairs examined."""
+    """Call ``_look`` over the whole row, except blocks excluded by bounds; also return pairs examined."""
     b, bound = r.blocks, f.bound[thread]
     n_groups = b.offset.size - b.n_blocks
     looked = n_groups

@@ -148,7 +148,7 @@ def _nearest_groups(
 
 @kernel(forceinline=True)
 def _limit(row: int, k: int, v: Array, infinity: float, lists: Lists) -> float:
-    """Return a bound of the k-th smallest ``c - v`` from the row's list, if it is long enough."""
+    """Return an upper bound of the k-th smallest ``c - v`` from the row's list, infinity if that is short."""
     if lists.size[row] < k:
         return infinity
     cap, start = -infinity, lists.start[row]

@@ -121,8 +121,9 @@ class ListEngine(ListStore):
     #: Pairs evaluated at which ``ListsExhausted`` is raised; None for no limit.
     most_pairs: int | None = None
 
-    #: Whether the limit depends on scans: an evaluation takes about as long as ``policy.EVALUATION_SCANS``
-    #: scans of the whole row, of which a search would take as many as of lists.
+    #: Whether the limit applies only if evaluations have cost more than scans of whole rows would have:
+    #: an evaluation takes about as long as ``policy.EVALUATION_SCANS`` scans of the whole row, and a
+    #: search would scan as many whole rows as it scans lists.
     weighed = False
 
     def judge_pairs(self) -> None:
@@ -206,8 +207,10 @@ class ListEngine(ListStore):
         at.cap, at.surplus = hold_at_cap(self.v, self.column_of_row, self.row_of_column, self.n_virtual)
 
     def parting_price(self, below: float) -> Any:
-        """Return the price that separates the rows with room in virtual columns from the others, as far
-        as lists show, minus ``below``; None if they do not."""
+        """Return the price that separates rows for virtual columns from the others, minus ``below``.
+
+        Virtual columns have room for the former. None if the lists do not show that price.
+        """
         place = self.v.size - 1
         if not self.group.size:
             return None
@@ -215,8 +218,10 @@ class ListEngine(ListStore):
         return None if low >= self.infinity else -low - self.price.type(below)
 
     def open_group(self, price: Any = None, rows: Array | None = None) -> None:
-        """Set the price of the virtual columns and the rows that hold them; by default no rows, and a
-        price so low that the real columns fill up first."""
+        """Set the price of the virtual columns and the rows that hold them.
+
+        By default no rows, and a price so low that the real columns fill up first.
+        """
         self.group[:] = S.FREE
         at = self.frontier.at
         at.group_size = 0

@@ -111,9 +111,11 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
 
 
 def put_off(store: ListStore, wave: Wave) -> int:
-    """Move rows that workers can evaluate as well as kernels here to the end of the wave; return
-    their first index. Earlier lists and minima are not sent: only whole rows, or rows never
-    evaluated before, give the same result."""
+    """Move the rows for workers to the end of the wave; return their first index.
+
+    Earlier lists and minima are not sent: only whole rows, or rows never evaluated before, give the
+    same result there as with kernels here.
+    """
     done = wave.done[0]
     if not store.blocks.offset.size and not store.lists.low.shape[1]:
         return done
@@ -128,8 +130,11 @@ def put_off(store: ListStore, wave: Wave) -> int:
 
 
 def _opening(store: ListStore) -> tuple[Array, ...]:
-    """Return the data for blocks of compiled costs or of a matrix: the fit of the bounds, or the
-    order of the columns for minima; empty for whole rows."""
+    """Return the data that workers need for blocks of columns.
+
+    The fit of the bounds for compiled costs, the order of the columns whose minima are kept for a
+    matrix; empty for whole rows.
+    """
     blocks = store.blocks
     if blocks.offset.size:
         return blocks.slope, blocks.offset, blocks.margin
@@ -177,8 +182,10 @@ def _id_type(store: ListStore) -> Any:
 
 
 def _told(width: Array, reference: Array, fresh: Array) -> Array:
-    """Encode each row's reference, whether it was never evaluated, and its list width, as uint8
-    (int32 widths; one if all are equal)."""
+    """Encode each row's reference, whether it was never evaluated, and its list width, as uint8.
+
+    Widths are int32; a single one if all are equal.
+    """
     if (width == width[0]).all():
         width = width[:1]
     parts = reference.view(np.uint8), np.packbits(fresh), width.astype(np.int32).view(np.uint8)
@@ -217,7 +224,7 @@ class _Bench(NamedTuple):
 def lists_of(
     built: Any, shared: Array, rows: Array, making: Making, opening: tuple[Array, ...], told: Array
 ) -> list[Array]:
-    """Task: evaluate the lists of ``rows`` under the shared prices, see ``SentPrices``.
+    """Evaluate, as a task on a worker, the lists of ``rows`` under the shared prices, see ``SentPrices``.
 
     opening: see ``_opening``. told: see ``_told``.
     """

@@ -41,8 +41,10 @@ def compact_order(points: Array, look: Callable[[], None] | None = None) -> Arra
 
 @kernel(nrt=True)
 def _part(points: Array, order: Array, key: Array, stack: Array, n_stack: int, budget: int) -> int:
-    """Split the ranges on the stack, two entries each; return the entries left after about
-    ``budget`` numbers."""
+    """Split the ranges on the stack, two entries each, within a budget of numbers.
+
+    Returns the number of entries left on the stack.
+    """
     d = points.shape[1]
     while n_stack > 0:
         n_stack -= 2

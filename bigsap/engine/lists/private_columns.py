@@ -110,8 +110,11 @@ def _flip(root: int, row: int, column: int, cost: float, p: PrivatePairs, f: Pri
 def _search(
     root: int, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float, last: int
 ) -> bool:
-    """Augment the row by a shortest path; return False, with nothing changed, if the search is
-    unfinished after ``last`` entries. O(entries of the rows scanned, times log)."""
+    """Augment the row by a shortest path; return False if the search needs another call.
+
+    That is, if it is unfinished after ``last`` entries; nothing has changed then. O(entries of the
+    rows scanned, times log).
+    """
     at, dist, v = f.at, f.dist, p.v
     zero = p.own[root] - p.own[root]
     n_heap = n_touched = n_settled = 0
@@ -172,9 +175,11 @@ def _search(
 def run_private(
     order: Array, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float, budget: int
 ) -> int:
-    """Search from the remaining rows of ``order`` until ``budget`` entries are processed, possibly
-    within a search; return 1 if no row is left. Prices only fall; at each return they are dual
-    feasible with ``min(own, c - v)``, and pairs are tight."""
+    """Search from the remaining rows of ``order``; return 1 if no row is left.
+
+    Returns earlier after ``budget`` entries, possibly within a search. Prices only fall; at each
+    return they are dual feasible with ``min(own, c - v)``, and pairs are tight.
+    """
     at = f.at
     last = at.entries + budget
     while at.position < order.size:
@@ -186,8 +191,10 @@ def run_private(
 
 @kernel
 def take_best(p: PrivatePairs) -> float:
-    """Give each row without a pair its best column under prices <= 0, if that is free, and free
-    columns the price 0; return the resulting span of the prices. O(entries)."""
+    """Match rows to their best columns, set free columns' prices to 0, and return the prices' span.
+
+    Under prices <= 0; only rows without a pair whose best column is free. O(entries).
+    """
     v = p.v
     for row in range(p.own.size):
         if p.column_of_row[row] < 0:

@@ -324,10 +324,11 @@ def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
 
 @kernel
 def match(rows: Array, first: int, ids: Array, size: Array, m: Matching, budget: int) -> int:
-    """Match as many of these rows as possible, from index ``first`` on. Return the index to continue
-    from when the budget is spent or all are done, -1 if too many cannot be matched.
+    """Match as many of these rows as possible, from index ``first`` on.
 
-    Decided row by row, so that the result does not depend on the size of the batches.
+    Returns the index to continue from when the budget is spent or all are done, -1 if too many
+    cannot be matched. That is decided row by row, so that the result does not depend on the size
+    of the batches.
     """
     at = m.at
     last = at.work + budget
@@ -375,8 +376,10 @@ def raise_prices(
 
 @kernel
 def match_open(first: int, ids: Array, size: Array, m: Matching, budget: int) -> int:
-    """Try the open rows again, with the new pairs, from row ``first`` on; return the row to continue
-    from when the budget is spent or all are done."""
+    """Try the open rows again, with the new pairs, from row ``first`` on.
+
+    Returns the row to continue from when the budget is spent or all are done.
+    """
     if first == 0:
         for j in range(m.seen.size):
             m.seen[j] = 0

@@ -312,8 +312,10 @@ class Engine:
             self.monitor.tick()
 
     def _fit_crowd(self) -> None:
-        """Use as many threads as ``crowd`` advises. Called between searches, since it changes the slabs'
-        bounds and the threads' own data, and nothing else."""
+        """Use as many threads as ``crowd`` advises, once no search is in progress.
+
+        Changes the slabs' bounds and the threads' own data, and nothing else.
+        """
         st, width = self.state, self.crowd.width
         searching = not self.sweeping and st.at.stage != NEXT_ROW
         other = width != st.bounds.size - 1

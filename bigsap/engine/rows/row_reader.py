@@ -89,8 +89,10 @@ class RowReader:
         table.slots[slot] = block[2][row - block[0]]
 
     def _next_rows(self, row: int, most: int, st: S.State, order: Array, sweeping: bool) -> Array:
-        """Return absent rows that may be needed after ``row``: in a search those of the columns it has
-        reached, nearest first; then the next ones in order."""
+        """Return absent rows that may be needed after ``row``.
+
+        In a search those of the columns it has reached, nearest first; then the next ones in order.
+        """
         absent = self.rows.table.slot_of_row == ABSENT
         found = np.empty(0, np.int64)
         if not sweeping:

@@ -234,7 +234,7 @@ def _next_column(slab: Slab, st: State, t: RowTable, terms: Terms, always_reside
     if own.at_root < infinity and first.label != own.at_root:
         return CHANGED
     if nearest.free_label == infinity and first.label == infinity:
-        # Labels not below a free column's are not recorded, so a known free column must be found.
+        # If a free column is known, its label should be here: only changed costs can hide it.
         return INFEASIBLE if own.known_free == infinity else CHANGED
     if first.label < nearest.free_label:
         own.entry_known = 1 if always_resident else 0

@@ -58,7 +58,7 @@ class Task(NamedTuple):
     v (m,): prices. height (n,): a reference of each row, subtracted from its labels.
     column_of_row (n,), row_of_column (m,): -1 if unassigned. free (n,): rows without a
     column. facts: see ``solve_dense``.
-    Of one search: label, tree (m,): distances and the rows they come from; 0 in ``nothing``;
+    Of one search: label, tree (m,): distances and the rows they come from; nothing: zeros;
     spare (m,): 0 for a free column, else -inf; settled, reached, held (m,): the columns settled
     so far, their distances, and their prices, while ``v`` has -inf.
     """
