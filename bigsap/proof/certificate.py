@@ -133,7 +133,7 @@ def certify(
         maximising), as the engine keeps them. The better the prices, the smaller
         the gap; no prices can make the bound wrong.
     v_low: (m,) low parts, for prices ``v + v_low``.
-    threads, block_bytes, tick: see ``streaming.stream``.
+    threads, block_bytes, tick: see ``row_pass.stream``.
     normalise: False takes v as it is (capped at 0 when n < m) and t = 0 when n > m,
         which is what ``Result.verify`` needs; True finds the best shift, and corrects
         the prices' rounding where that is needed.

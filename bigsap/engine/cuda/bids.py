@@ -21,7 +21,7 @@ _COUNT, _BIDS, _STOP, _BARRIER, _WORDS, _YIELD = 0, 3, 4, 16, 32, 2
 
 
 class DeviceBids:
-    """Bidding on a device; see ``methods.auction.HostBids``."""
+    """Bidding on a device; see ``strategies.baselines.auction.HostBids``."""
 
     def __init__(self, problem: Problem, price: np.dtype[Any], look: Callable[[], None]) -> None:
         self.source: Any = problem.source

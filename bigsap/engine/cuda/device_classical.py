@@ -27,7 +27,7 @@ WIDE = 4096
 # Words of the state and its steps, as in kernels_classical.cu.
 _N_ROWS, _STEP, _ITEMS, _BAD_ROW, _WHY, _PLANTED, _BARRIER, _WORDS = 0, 10, 11, 13, 15, 16, 64, 96
 _ZEROS, _PLANT = 1, 5
-#: Counts: those of ``methods.hungarian.COUNTS`` that the device keeps, and rows scanned by
+#: Counts: those of ``strategies.baselines.classical.COUNTS`` that the device keeps, and rows scanned by
 #: dual updates for their least slack, and for new zeros.
 COUNTS = ("roots", "stages", "paths", "levels", "clock_steps", "expansions", "passes", "tight_rows")
 _VECTORS = 13

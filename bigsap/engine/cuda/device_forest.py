@@ -6,7 +6,7 @@ quarter of a second each; the host is notified at the end. Cases that the launch
 (exhausted lists, times beyond 31 bits) go to the host's forest, with the present prices, matching
 and lists.
 
-Rows may be distributed over several devices (``sources.device.row_blocks``): each reads its own,
+Rows may be distributed over several devices (``sources.cuda.row_blocks``): each reads its own,
 and the first grows the trees. Only minima are exchanged, so the result does not depend on the
 number of devices.
 """

@@ -2,7 +2,7 @@
 
 The worker runs the same kernel on the row's costs, the current prices and the little that the store
 knows of the row, so the list has the same bits. Each worker receives the prices once, and then
-only changes (``sources.spread.sharing``).
+only changes (``sources.cluster.sharing``).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Grown:
     """State in which a device stopped.
 
     status: reason. v: int64 (n_columns,) prices; column_of_row: ID (n_rows,). counts: see
-    ``methods.hungarian.COUNTS``. lists: None if all rows are matched. Prices and costs are in
+    ``strategies.trees.COUNTS``. lists: None if all rows are matched. Prices and costs are in
     units of 2.0**-shift.
     """
 
