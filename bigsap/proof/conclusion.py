@@ -111,8 +111,10 @@ def conclude(
 
 
 def _counted(parts: Any, n: int, m: int, normalise: bool) -> tuple[Array | slice, tuple[float, float, float]]:
-    """Return the rows whose duals count, and the shift t to subtract from each of them: the m-th
-    smallest of the rows' minima if ``normalise``."""
+    """Return the rows whose duals count, and the shift t to subtract from each of these duals.
+
+    t is the m-th smallest of the rows' minima if ``normalise``, for n > m.
+    """
     none = (0.0, 0.0, 0.0)
     if n <= m:
         return slice(None), none

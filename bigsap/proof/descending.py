@@ -149,8 +149,10 @@ def descended(
 
 
 def weights(points: Geometry) -> Array:
-    """Return scale factors that make widths of boxes comparable among coordinates; they affect only
-    speed."""
+    """Return scale factors that make widths of boxes comparable among coordinates.
+
+    They affect only speed.
+    """
     if points.kind == SQUARE:
         return np.sqrt(points.scale)
     reach: Array = np.abs(points.x).max(axis=0)
@@ -171,9 +173,11 @@ def _row_order(matching: Array | None, order: Array, n: int) -> Array:
 def _share_out(
     count: int, threads: int, look: Callable[[], None], some: Callable[[int, int, Callable[[], None]], bool]
 ) -> bool:
-    """Call ``some(start, stop, pause)`` over all of ``count`` on several threads; return False once a
-    call does. look: called many times a second, by the calling thread. An exception there or in a
-    thread ends all, at their next ``pause``."""
+    """Call ``some(start, stop, pause)`` over all of ``count`` on several threads.
+
+    Returns False once a call does. look: called many times a second, by the calling thread. An
+    exception there or in a thread ends all, at their next ``pause``.
+    """
     lock = threading.Lock()
     ended = threading.Event()
     failures: list[tuple[int, BaseException]] = []

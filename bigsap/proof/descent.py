@@ -82,8 +82,10 @@ class PointCosts(NamedTuple):
 
 @kernel(nrt=True, forceinline=True)
 def _larger(a: float, b: float) -> float:
-    """Return the larger number. Unlike ``max`` it does not test for NaN first; a NaN lost here comes
-    from an overflow, which makes the margin infinite or NaN as well."""
+    """Return the larger number, without the test for NaN that ``max`` makes first.
+
+    A NaN lost here comes from an overflow, which makes the margin infinite or NaN as well.
+    """
     return a if a > b else b
 
 

@@ -81,8 +81,11 @@ def compact(partials: Array, count: int) -> int:
 
 @kernel
 def accumulate(partials: Array, count: int, values: Array) -> int:
-    """Add values to a sum of ``count`` floats without common digits, largest last; NaN if one
-    of them or their sum is not finite."""
+    """Add values to a sum; return the new count of its parts.
+
+    The sum is stored as ``count`` floats without common digits, largest last; NaN if a value or the sum
+    is not finite.
+    """
     for i in range(values.size):
         x = values[i]
         if x == 0.0:

@@ -38,8 +38,11 @@ _PAIRS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True)
 class Looked:
-    """How row duals were found. by: "bounds" or "pairs". pairs: how many costs were read, also
-    in failed attempts; bounds: how many bounds of boxes were computed."""
+    """Method and work by which row duals were found.
+
+    by: "bounds" or "pairs". pairs: how many costs were read, also in failed attempts. bounds: how
+    many bounds of boxes were computed.
+    """
 
     by: str
     pairs: int
@@ -214,8 +217,10 @@ def may_bound(source: CostSource) -> bool:
 
 
 def kernels_by_bounds(source: CostSource) -> list[tuple[Any, tuple[Any, ...]]]:
-    """Return the kernels of a proof by bounds, slowest to compile first, and arguments of the types of
-    their calls. Empty if the source does not suit bounds."""
+    """Return the kernels of a proof by bounds, with arguments of the types of their calls.
+
+    Slowest to compile first. Empty if the source does not suit bounds.
+    """
     from bigsap.proof import descent, tree
 
     pair = boundable(source)
@@ -250,8 +255,10 @@ def seconds_by_bounds(source: CostSource) -> float:
 def _as_read(
     source: CostSource, rows: Array, prices: Prices, maximize: bool, found: scan.Minima
 ) -> Array | None:
-    """Return margins of rows whose minima agree with their costs, read as in the pass; None if they do
-    not agree."""
+    """Return margins of rows whose minima agree with their costs, read as in the pass.
+
+    None if they do not agree.
+    """
     n_columns = source.shape[1]
     costs = np.empty((1, n_columns), source.dtype)
     smallest = []

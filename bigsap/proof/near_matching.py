@@ -132,10 +132,10 @@ def match_again(
 def matched_again(
     minima: RowMinima, matching: Array, signed: Array, prices: Prices
 ) -> tuple[Array, Prices] | None:
-    """Return a square problem's assignment and prices from near pairs, those within the gap; None if
-    they do not suffice.
+    """Return a square problem's assignment and prices from near pairs, those within the gap.
 
-    signed: (n,) costs of the assigned pairs in the minimising sense. O(k log k) or so, k pairs.
+    None if they do not suffice. signed: (n,) costs of the assigned pairs in the minimising sense.
+    O(k log k) or so, k pairs.
     """
     near = minima.near
     if near is None or not near.rows.size:

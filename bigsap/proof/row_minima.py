@@ -374,8 +374,10 @@ def _sampled(source: CostSource, prices: Prices, maximize: bool, tick: Callable[
 
 
 def margins_of(smallest: Array) -> Array:
-    """Return the margins of rows from their least differences (k, few); ties do not count. Rows with
-    only ties are left out."""
+    """Return the margins of rows from their least differences (k, few).
+
+    Ties do not count. Rows with only ties are left out.
+    """
     first = smallest[:, :1]
     with np.errstate(invalid="ignore", over="ignore"):
         excess = smallest - first

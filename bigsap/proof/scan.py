@@ -34,8 +34,10 @@ class Minima(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Near pairs: rows, columns (k,) int64, costs (k,) float64 in the minimising sense. counts
-    (2,) int64: how many are stored, and how many did not fit."""
+    """Near pairs: rows, columns (k,) int64, costs (k,) float64 in the minimising sense.
+
+    counts (2,) int64: how many are stored, and how many did not fit.
+    """
 
     rows: Array
     columns: Array
@@ -72,8 +74,11 @@ def exact_difference(cost: float, price: float, below: float) -> tuple[float, fl
 
 @kernel(forceinline=True)
 def margin_of(base: float, width: float, reach: float) -> float:
-    """Return the distance above the least rounded difference ``base`` within which the exact least
-    (width 0), or all within ``width`` of it, lie. reach: the largest low part of a price, 0 without any."""
+    """Return how far above the least rounded difference to search for exact minima.
+
+    Within that distance of ``base`` lie the exact least (width 0), or all within ``width`` of it.
+    reach: the largest low part of a price, 0 without any.
+    """
     if width == 0.0 and reach == 0.0:
         return 0.0
     return width + 2.0**-49 * abs(base) + 2.0**-50 * reach

@@ -153,11 +153,10 @@ def tightened(
 def _listed(
     minima: RowMinima, near: NearPairs, matching: Array, signed: Array, prices: Prices
 ) -> tuple[tuple[Array, Array, Array], Array, Array]:
-    """Return near and assigned pairs (k,) by columns: rows, columns and costs; prices and low parts of
-    all columns, which may be (0,).
+    """Return near and assigned pairs by columns, with all prices and their low parts.
 
-    If costs are capped there is one more column, of the largest price, at which every row
-    has its cap.
+    Pairs (k,): rows, columns and costs. Low parts may be (0,). If costs are capped there is one more
+    column, of the largest price, at which every row has its cap.
     """
     m = prices.high.size
     (assigned,) = np.nonzero(matching >= 0)

@@ -67,8 +67,10 @@ def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
 
 
 def _difference(builder: Any, given: Any, first: Any, width: int) -> Any:
-    """Compute ``sign * cost - price - low`` of items, rounded after each step. given: the addresses of
-    cost, price and low, 0 for a missing one, and the sign."""
+    """Compute ``sign * cost - price - low`` of items, rounded after each step.
+
+    given: the addresses of cost, price and low, 0 for a missing one, and the sign.
+    """
     cost, price, low, sign = given
     c = builder.fmul(_load(builder, cost, first, width), _spread(builder, sign, width))
     x = builder.fsub(c, _load(builder, price, first, width))

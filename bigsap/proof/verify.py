@@ -103,8 +103,10 @@ def check_duals(result: Claim, certificate: Certificate, sign: int) -> None:
 
 
 def _check_search_duals(result: Claim, certificate: Certificate, sign: int) -> None:
-    """Check duals that claim no bound: those of a search, rounded, and perhaps shifted against the
-    certificate's."""
+    """Check duals that claim no bound: those of a search.
+
+    They are rounded, and perhaps shifted against the certificate's.
+    """
     u, v = sign * result.u, sign * result.v[: certificate.v.size]
     if not u.size or not v.size:
         return
@@ -121,8 +123,10 @@ def _check_search_duals(result: Claim, certificate: Certificate, sign: int) -> N
 def _exceeds(
     a: Array, a_low: Array | None, b: Array, b_low: Array | None, sign: int, tolerance: float
 ) -> Array:
-    """Return where ``a + a_low`` exceeds ``b + b_low`` by more than the tolerance, exactly; low parts
-    in the user's sense."""
+    """Return where ``a + a_low`` exceeds ``b + b_low`` by more than the tolerance, exactly.
+
+    Low parts are in the user's sense.
+    """
     if a.dtype != np.float64 or b.dtype != np.float64:
         parts = [(a, a_low), (b, b_low)]
         exact = [_as_fractions(dual, low, sign) for dual, low in parts]
@@ -150,8 +154,10 @@ def _as_fractions(dual: Array, low: Array | None, sign: int) -> list[Fraction]:
 
 
 def other_costs(result: Claim, certificate: Certificate) -> float:
-    """Return the tolerance for costs of another code path, which may differ in their last bits: a few
-    units in the last place of the assigned costs. 0 for integers."""
+    """Return the tolerance for costs of another code path, which may differ in their last bits.
+
+    A few units in the last place of the assigned costs; 0 for integers.
+    """
     if result.fun is None or isinstance(certificate.fun, int):
         return 0.0
     return SHARE * certificate.size
@@ -194,8 +200,10 @@ def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded:
 
 
 def _check_sum(result: Claim, certificate: Certificate, tolerance: float) -> None:
-    """Compare the duals' sum with the bound, up to the precision of their two parts; for integers the
-    bound may be the next whole number."""
+    """Compare the duals' sum with the bound, up to the precision of their two parts.
+
+    For integers the bound may be the next whole number.
+    """
     duals, bound = [result.u, result.v], result.bound
     if bound is None:
         return

@@ -63,8 +63,10 @@ INT64_LIMIT = 1 << 59
 
 
 def largest_cost(problem: Problem, price: np.dtype[Any]) -> tuple[int, bool]:
-    """Return the largest allowed magnitude of integer costs, and whether it is only the usual range:
-    64-bit costs in float64 prices count as 32-bit ones (see ``choose``)."""
+    """Return the largest allowed magnitude of integer costs, and whether it is only the usual one.
+
+    It is if 64-bit costs have float64 prices: then they count as 32-bit ones (see ``choose``).
+    """
     usual = price.kind == "f" and problem.integer and problem.source.dtype.itemsize == 8
     return USUAL if usual else INT64_LIMIT // (4 * (min(problem.shape) + 2)), usual
 

@@ -121,10 +121,10 @@ def gather(
 def thin(
     tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float, lanes: Array
 ) -> tuple[int, float]:
-    """Keep about the k smallest of n > k candidates, in front; return how many, and the
-    smallest ``tau`` left out.
+    """Keep about the k smallest of n > k candidates, in front.
 
-    Never keeps more than k; keeps fewer only where that saves work, and then at least 15/16.
+    Returns how many were kept, and the smallest ``tau`` left out. Never keeps more than k; keeps
+    fewer only where that saves work, and then at least 15/16.
     """
     low, high = extremes(tau, n, -infinity, infinity, lanes)
     # At least 15/16 of k, at most k.
@@ -173,8 +173,10 @@ def thin(
 
 @kernel
 def cheapest_blocks(bound: Array, total: int, above: float, count: int, opened: Array) -> tuple[int, float]:
-    """Find about ``count`` of the first ``total`` bounds: the lowest ones > above, sorted. Return
-    their number, and a value below which there is no other such bound."""
+    """Find about ``count`` of the first ``total`` bounds: the lowest ones > above, sorted.
+
+    Returns their number, and a value below which there is no other such bound.
+    """
     low, high, n = np.inf, -np.inf, 0
     for j in range(total):
         x = bound[j]

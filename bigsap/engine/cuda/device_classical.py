@@ -84,8 +84,10 @@ class DeviceClassical:
             )
 
     def begin(self, v: Array | None) -> bool:
-        """Start from these prices; None: the columns' reduction in a square problem, else 0. Return whether
-        that read the costs."""
+        """Set initial prices; return whether that read the costs.
+
+        v: the prices; None: the columns' reduction in a square problem, else 0.
+        """
         n, m = self.problem.shape
         of_columns = v is None and n == m
         with on(self.device):
@@ -119,11 +121,11 @@ class DeviceClassical:
             self._state[:] = self._words_of(_PLANT, planted=True)
 
     def run(self, serve: Callable[[], None], heard: Callable[[bool], None]) -> int:
-        """Solve; return the reason for the end: DONE, INFEASIBLE, BROKEN (an endless path) or BAD
-        (``bad_row``).
+        """Solve; return the reason for the end: DONE, INFEASIBLE, BROKEN or BAD.
 
-        serve: called regularly while launches run; its exceptions end them. heard: called after
-        each launch but the last, with True between two stages.
+        BROKEN: an endless path. BAD: an invalid cost, see ``bad_row``. serve: called regularly while
+        launches run; its exceptions end them. heard: called after each launch but the last, with True
+        between two stages.
         """
 
         def over() -> bool:

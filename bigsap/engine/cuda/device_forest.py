@@ -64,13 +64,13 @@ class DeviceForest:
         ]
 
     def grow(self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]) -> Grown | None:
-        """Match all rows, or as many as possible; None for costs of too large a range, or that are
-        not multiples of a power of two.
+        """Match all rows, or as many as possible; return None for unsuitable costs.
 
-        enough: levels after which the rest is left to the host unless a sixty-fourth of the first roots
-        was matched. tick: called regularly, between launches and while one runs; its exceptions end
-        the launch. Time: O(n m) three times (four for real costs). Memory: 8 KEEP bytes a row and some
-        twenty vectors.
+        Costs are unsuitable if their range is too large, or if they are not multiples of a power of
+        two. enough: levels after which the rest is left to the host unless a sixty-fourth of the first
+        roots was matched. tick: called regularly, between launches and while one runs; its exceptions
+        end the launch. Time: O(n m) three times (four for real costs). Memory: 8 KEEP bytes a row and
+        some twenty vectors.
         """
         n, m = self.problem.shape
         shift = common_unit(self.readings)

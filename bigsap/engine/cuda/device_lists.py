@@ -105,8 +105,10 @@ class DeviceListEngine(ListEngine):
         return compiled(self.device, code, "rows", tuple(sorted(settings.items())))
 
     def drop_bounds(self) -> None:
-        """Keep the bounds: the host uses them for rows requested by a search. The benefit was judged from
-        the device's work, which reads whole rows."""
+        """Keep the bounds, which the host uses for rows requested by a search.
+
+        They were judged by the device's evaluations, which read whole rows.
+        """
 
     def go_through(self, wave: Wave) -> None:
         """Evaluate all rows of a wave; after a restart too."""

@@ -181,8 +181,10 @@ class DeviceRows:
     def _through_slots(
         self, rows: Array, most: int, tick: Callable[[], None], kernels: Callable[[DeviceCode], Kernels]
     ) -> Iterator[tuple[DeviceCode, Any, Array, Array]]:
-        """Yield hits from their slots and misses from panels. Misses are copied into their slots after
-        evaluation, or before it if all fit."""
+        """Yield hits from their slots and misses from panels.
+
+        Misses are copied into their slots after evaluation, or before it if all fit.
+        """
         assert self._rows is not None
         table = self._rows.table
         slots = table.slot_of_row[rows]

@@ -19,8 +19,11 @@ _PAIRS = 1 << 33
 def row_kernels(
     problem: Problem, price: np.dtype[Any], file: str, side: int, *, together: bool = False, **settings: int
 ) -> Kernels:
-    """Return kernels in which a block processes one row. side: threads of a block. together: blocks wait
-    for one another, so there may not be more than run at a time. settings: further macros."""
+    """Return kernels in which a block processes one row.
+
+    side: threads of a block. together: blocks wait for one another, so there may not be more than
+    run at a time. settings: further macros.
+    """
     source: Any = problem.source
     code = source.code()
     macros = {

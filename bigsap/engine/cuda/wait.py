@@ -43,8 +43,10 @@ class Wait:
         return event
 
     def until_done(self, serve: Any, events: list[Any] | None = None) -> BaseException | None:
-        """Wait for the events, or the current stream; return the exception of ``serve``, after the
-        kernels have finished."""
+        """Wait for the events, or the current stream; return the exception of ``serve``, or None.
+
+        Always waits until the kernels have finished.
+        """
         waiting = [self.mark()] if events is None else events
         raised: BaseException | None = None
         clock = served = time.perf_counter()

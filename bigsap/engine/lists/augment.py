@@ -35,8 +35,10 @@ def _lower_cap(old: float, cap: float, n_virtual: int, p: Pairs) -> int:
 
 @kernel(forceinline=True)
 def _lower_prices(p: Pairs, f: Frontier, epsilon: float) -> None:
-    """Lower the prices of the settled columns and of the sink. No price rises, since the label
-    is the running maximum."""
+    """Lower the prices of the settled columns and of the sink.
+
+    No price rises, since the label is the running maximum.
+    """
     s, at, v = f.search, f.at, p.v
     for k in range(s.n_settled):
         fall = s.label - f.settled_dist[k]

@@ -58,8 +58,10 @@ class Found(NamedTuple):
 def _look(
     row: int, column: int, width: int, limit: float, r: RowReader, f: Found, thread: int, used: int
 ) -> int:
-    """Append the pairs below the limit, among at most PANEL, to ``used`` others of the thread; return
-    the new number."""
+    """Append the pairs below the limit to the thread's ``used`` others; return the new number.
+
+    width: columns to examine, at most PANEL.
+    """
     near, ids, costs = f.near[thread], f.ids[thread], f.costs[thread]
     near_at, at = address_of(near), r.costs.start + row * r.costs.stride + column * r.costs.item
     if r.fill_address:
@@ -111,8 +113,9 @@ def _look_within(row: int, limit: float, r: RowReader, f: Found, thread: int, us
 def run_below(
     thread: int, n_threads: int, rows: Array, limit: Array, size: Array, r: RowReader, f: Found
 ) -> int:
-    """Find the pairs of ``rows`` that cost less than ``limit``, P (n_rows,), until the thread's
-    buffer is full. size: int64 (k,), the number of pairs of each row. Each thread has its own part.
+    """Find the pairs of ``rows`` that cost less than ``limit``, until the thread's buffer is full.
+
+    limit: P (n_rows,). size: int64 (k,), the number of pairs of each row. Each thread has its own part.
     """
     begin, end = rows.size * thread // n_threads, rows.size * (thread + 1) // n_threads
     place, used, m = begin + f.done[thread], 0, r.n_columns

@@ -55,8 +55,10 @@ def keep_tight(
 def pick_tight(
     lists: Entries, v: Array, order: Array, excess: Array, pairs: FirstPairs, infinity: float
 ) -> None:
-    """Match open rows, in order, to the best of the free columns whose ``c - v`` is at most
-    ``excess[row]`` above the row's smallest. O(entries)."""
+    """Match open rows, in order, to their best free column if it is nearly tight.
+
+    Its ``c - v`` may be at most ``excess[row]`` above the row's smallest. O(entries).
+    """
     for p in range(order.size):
         row = order[p]
         if pairs.column_of_row[row] != -1:

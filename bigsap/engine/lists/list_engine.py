@@ -201,8 +201,10 @@ class ListEngine(ListStore):
         np.minimum(self.v, np.partition(free, place)[place], out=self.v)
 
     def hold_at_cap(self) -> None:
-        """Start a phase: the virtual rows hold free columns at the largest price. Matched columns at
-        that price are freed if they are needed."""
+        """Start a phase: the virtual rows hold free columns at the largest price.
+
+        Matched columns at that price are freed if they are needed.
+        """
         at = self.frontier.at
         at.cap, at.surplus = hold_at_cap(self.v, self.column_of_row, self.row_of_column, self.n_virtual)
 
@@ -383,8 +385,10 @@ class ListEngine(ListStore):
         return run_searches, self._search_arguments(0.0, 0.0, named=False)
 
     def _next_fit(self) -> int:
-        """Return the number of evaluations at which majorants are fitted again: they loosen as prices
-        fall, most if searches are long. At multiples, so that no state is needed."""
+        """Return the number of evaluations at which majorants are fitted again.
+
+        They loosen as prices fall, most if searches are long. At multiples, so that no state is needed.
+        """
         if not self.immediate or not (self.blocks.offset.size or self.most_pairs is not None):
             return np.iinfo(np.int64).max
         step = max(_FIT_LEAST, self.column_of_row.size // _FIT_SHARE)

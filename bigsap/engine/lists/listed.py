@@ -26,8 +26,10 @@ class Listed:
         self.note(rows, *self.doubtful(rows, slots, lists))
 
     def doubtful(self, rows: Array, slots: Array, lists: Lists) -> tuple[Array, Array, Array]:
-        """Return the ambiguous entries, which other costs could produce: indices in ``rows``, columns,
-        costs."""
+        """Return the ambiguous entries, which other costs could also produce.
+
+        Returns indices in ``rows``, columns, costs.
+        """
         if self._dtype.kind != "f":
             return np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, self._dtype)
         size = lists.size[rows].astype(np.intp)

@@ -31,8 +31,11 @@ WIDENED, NO_ROOM, NO_GROWTH = range(3)
 
 
 class ListsExhausted(Exception):
-    """Raised to switch to scans of whole rows: lists may not grow and kernels cannot read the rows
-    that need it, or evaluations have cost more than such scans would."""
+    """Raised to switch to scans of whole rows.
+
+    Lists may not grow and kernels cannot read the rows that need it, or evaluations have cost more
+    than such scans would.
+    """
 
 
 def reserve(least: int, wanted: int, price: np.dtype[Any]) -> tuple[Array, Array]:

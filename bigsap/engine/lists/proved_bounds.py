@@ -15,8 +15,10 @@ from bigsap.sources.base import Array
 
 
 def row_bounds(engine: ListEngine) -> Array | None:
-    """Return P (n_rows,) lower bounds of each row's smallest ``c - v``; infinity if every column
-    is forbidden. None before all rows were evaluated. O(entries)."""
+    """Return P (n_rows,) lower bounds of each row's smallest ``c - v``.
+
+    Infinity if every column is forbidden. None before all rows were evaluated. O(entries).
+    """
     lists, infinity = engine.lists, engine.infinity
     if not lists.theta.size or lists.theta.min() <= -infinity:
         return None

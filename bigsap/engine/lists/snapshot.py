@@ -25,8 +25,10 @@ _BY_ROW = ("start", "width", "size", "theta", "reference")
 
 
 def kept(engine: ListEngine) -> dict[str, Any]:
-    """Return names with arrays and plain values. The arrays are the engine's own, to be written
-    before it continues: about 12 bytes an entry of the lists. Empty during an update.
+    """Return the engine's state as names with arrays and plain values.
+
+    The arrays are the engine's own, to be written before it continues: about 12 bytes an entry of the
+    lists. Empty during an update.
     """
     if engine.torn or engine.frontier.search.underway:
         return {}

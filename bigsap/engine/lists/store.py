@@ -379,8 +379,10 @@ class ListStore:
         return lists.reference + high
 
     def list_widths(self) -> Array:
-        """Return P (n_rows,) how far each threshold lies above the best of the list; infinity for lists
-        of whole rows."""
+        """Return P (n_rows,) the distance of each threshold above the best of the list.
+
+        Infinity for lists of whole rows.
+        """
         theta = self.lists.theta
         best = self._relative_minima()
         widths: Array = np.where(theta < self.infinity, theta - best, self.infinity)

@@ -16,8 +16,10 @@ from bigsap.sources.base import Array
 
 
 class SearchStanding:
-    """Progress of the searches of a phase: ``Frontier.at``. Before its end, a search changes only
-    fields that say so."""
+    """Progress of the searches of a phase: ``Frontier.at``.
+
+    Before its end, a search changes only fields that say so.
+    """
 
     position: int  # next index in the order
     n_settled: int  # of the last search, if it failed

@@ -68,8 +68,10 @@ def first_survey(st: State) -> Survey:
 
 
 def later_survey(survey: Survey, st: State) -> Survey:
-    """Return the arrays of later sweeps. They reuse the column minima; the references keep the
-    results of the first sweep."""
+    """Return the arrays of later sweeps.
+
+    They reuse the column minima; the references keep the results of the first sweep.
+    """
     n, m = st.column_of_row.size, st.v.size
     if n > m:
         return survey._replace(low=np.empty(n, st.v.dtype))

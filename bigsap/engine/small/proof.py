@@ -156,8 +156,11 @@ def _margin(cost: int, stride: int, n: int, m: int, prices: int, room: Array) ->
 
 @kernel
 def prove_infeasible(cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array) -> bool:
-    """Check that the first ``n_rows`` of ``rows``, all different, have fewer allowed columns
-    (Hall's theorem). allowed (m,) int64, out: 1 for these columns."""
+    """Check that rows have too few allowed columns for an assignment (Hall's theorem).
+
+    The first ``n_rows`` of ``rows``, all different, must have fewer allowed columns than n_rows.
+    allowed (m,) int64, out: 1 for these columns.
+    """
     for k in range(1, n_rows):
         if rows[k - 1] >= rows[k]:
             return False

@@ -159,8 +159,10 @@ def solve_dense(
 
 @kernel
 def _first_prices(t: Task) -> int:
-    """Set prices to the column minima (0 if n < m) and match nothing; return the number of free rows,
-    or -1 if a cost is NaN or -inf."""
+    """Set prices to the column minima (0 if n < m) and match nothing.
+
+    Returns the number of free rows, or -1 if a cost is NaN or -inf.
+    """
     n, m = t.free.size, t.v.size
     prices_at = np.int64(t.v.ctypes.data)
     for j in range(m):

@@ -10,8 +10,10 @@ from bigsap.sources.base import Array
 
 @kernel
 def add(partials: Array, count: int, x: float) -> int:
-    """Add a number to a sum stored as ``count`` numbers without common digits, largest last; return
-    the new count, at most one more."""
+    """Add a number to a sum; return the new count of its parts, at most one more.
+
+    The sum is stored as ``count`` numbers without common digits, largest last.
+    """
     kept = 0
     for k in range(count):
         y = partials[k]

@@ -20,8 +20,11 @@ DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN, TOO_FAR, BETWEEN, BAD = range(9)
 
 @dataclass(frozen=True)
 class KeptLists:
-    """Lists of the rows. ids, costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,); theta
-    2**31 - 1: the list has every column. low: int64 (n_rows,) the base of a row's costs."""
+    """Lists of the rows.
+
+    ids, costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,); theta 2**31 - 1: the list has
+    every column. low: int64 (n_rows,) the base of a row's costs.
+    """
 
     ids: Array
     costs: Array

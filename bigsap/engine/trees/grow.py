@@ -130,8 +130,10 @@ def _take(
 
 @kernel
 def _expand_row(row: int, lists: Lists, v: Array, f: Forest, infinity: float) -> int:
-    """Update the keys of a row's list, from its position up to the cut that matters now; return the
-    number of entries."""
+    """Update the keys of a row's list; return the number of entries read.
+
+    Reads from the row's position up to the first cut that cannot matter now.
+    """
     at, now = f.at, f.at.clock
     key, pred = f.key, f.pred
     touched, tight = at.n_touched, at.n_tight

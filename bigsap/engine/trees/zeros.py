@@ -332,8 +332,10 @@ def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: 
 
 @kernel
 def stale_rows(z: Zeros) -> int:
-    """Collect the forest rows whose least slack is needed: new ones, and those whose column was
-    reached. They come first in the frontier; return how many."""
+    """Collect the forest rows whose least slack has to be computed; return how many.
+
+    New rows, and those whose column was reached. They come first in the frontier.
+    """
     count = 0
     for p in range(z.at.n_rows):
         row = z.rows[p]
