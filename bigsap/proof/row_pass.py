@@ -56,7 +56,7 @@ def stream(
         always at least one row, or a part of one. Memory: one block per thread, none
         when the source is ``Resident``.
     tick: called in the calling thread, after each block or part, or every 50 ms, with
-        the number of rows done; what it raises ends the pass.
+        the number of rows done; its exceptions end the pass.
 
     Raises OptionError for threads or block_bytes < 1. An exception in a thread
     ends the pass; of several, the one of the first block is raised, so that the

@@ -17,7 +17,7 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 
-#: Columns in a leaf, at most.
+#: Limit of columns in a leaf.
 LEAF = 16
 # Limit of columns to which a slope is fitted.
 _FITTED = 256

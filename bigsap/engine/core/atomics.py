@@ -1,4 +1,4 @@
-"""Machine instructions numba does not offer: atomics, a barrier, prefetching.
+"""Machine instructions that numba does not provide: atomics, a barrier, prefetching.
 
 Small intrinsics emit the LLVM instructions. The atomics act on int64 arrays. Kernels that use
 them can still be cached on disk.
@@ -91,7 +91,7 @@ def _store(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def _doze(typing: Any) -> Any:
-    """Sleep for as short as possible (``usleep(1)``); on Windows offer the core (``Sleep(0)``)."""
+    """Sleep for as short as possible (``usleep(1)``); on Windows yield the core (``Sleep(0)``)."""
     name, least = ("Sleep", 0) if sys.platform == "win32" else ("usleep", 1)
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -125,7 +125,7 @@ def new_barrier() -> Array:
 
 @kernel
 def cross(barrier: Array, n_threads: int) -> None:
-    """Wait until ``n_threads`` threads have arrived; publishes all earlier writes.
+    """Wait until ``n_threads`` threads have arrived; publish all earlier writes.
 
     barrier: from ``new_barrier``.
     """

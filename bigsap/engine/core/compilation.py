@@ -120,7 +120,7 @@ def _may_write() -> bool:
         return False
     try:
         return sys.stderr is not None and sys.stderr.isatty()
-    except (AttributeError, ValueError):  # closed, or no file at all
+    except (AttributeError, ValueError):  # closed, or not a file
         return False
 
 

@@ -17,7 +17,7 @@ from bigsap.engine.core.atomics import new_barrier
 from bigsap.engine.core.record import record, records
 from bigsap.sources.base import Array
 
-#: Row and column ids. Problems of 2**31 rows or columns are refused up front.
+#: Row and column ids. Problems of 2**31 rows or columns are rejected.
 ID = np.int32
 
 #: In ``row_of_column`` and ``column_of_row``: not matched.
